@@ -1,0 +1,48 @@
+"""bermo: mix, fine-tune, prune, probe and ship Transformer encoders.
+
+The public names stand below. Importing this package registers the models with Hugging Face's Auto classes.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+_PUBLIC = {
+    "BermoConfig": "bermo.model",
+    "BermoModel": "bermo.model",
+    "BermoForSequenceClassification": "bermo.model",
+    "BermoForTokenClassification": "bermo.model",
+    "BermoForQuestionAnswering": "bermo.model",
+    "BermoForMultipleChoice": "bermo.model",
+    "BermoForMaskedLM": "bermo.model",
+    "LayerMix": "bermo.nn.mix",
+    "OneLayer": "bermo.nn.mix",
+    "ConcatLayers": "bermo.nn.mix",
+    "GateMix": "bermo.nn.mix",
+    "RunSpec": "bermo.spec",
+    "ModelSpec": "bermo.spec",
+    "MixSpec": "bermo.spec",
+    "DataSpec": "bermo.spec",
+    "TrainSpec": "bermo.spec",
+    "BermoError": "bermo.errors",
+    "finetune": "bermo.methods.finetune",
+}
+
+__all__ = list(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'bermo' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+# A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must answer
+# --help in an instant; its verbs import what they need themselves.
+if (Path(__file__).parent / "model.py").exists() and Path(sys.argv[0]).name not in ("bermo", "bermo.exe"):
+    importlib.import_module("bermo.model")

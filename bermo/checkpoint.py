@@ -1,0 +1,113 @@
+"""The state of a run on disk: safetensors and JSON, written whole or not at all, checked on load.
+
+    checkpoints/step-00001200/ = model.safetensors + optimizer.safetensors + manifest.json
+
+The manifest names the run it belongs to (`identity`), the loop's own numbers (`state`) and the size and
+CRC-32 of each file. A folder that is torn, foreign or damaged is named and skipped for the last whole one.
+"""
+
+import json
+import shutil
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bermo.files import whole_folder, write_json
+
+FORMAT = 1
+NUM_KEPT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One whole checkpoint that was found on disk."""
+
+    path: Path
+    step: int
+    state: dict[str, Any]
+
+
+def save(
+    folder: Path, model: nn.Module, optimizer: Optimizer, *, identity: str, state: dict[str, Any]
+) -> Path:
+    """Write a checkpoint of step `state["step"]` into `folder`, then delete all but the newest two."""
+    target = folder / f"step-{state['step']:08d}"
+    with whole_folder(target) as temporary:
+        save_file(_model_tensors(model), temporary / "model.safetensors")
+        save_file(_optimizer_tensors(model, optimizer), temporary / "optimizer.safetensors")
+        sums = {file.name: _sum(file) for file in sorted(temporary.iterdir())}
+        manifest = {"format": FORMAT, "identity": identity, "state": state, "files": sums}
+        write_json(temporary / "manifest.json", manifest)
+    for old in sorted(folder.glob("step-*"))[:-NUM_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def find_last(folder: Path, identity: str, tell: Callable[[str], None]) -> Checkpoint | None:
+    """Return the newest whole checkpoint of this run; `tell` hears of each one that is skipped."""
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        fault, manifest = _inspect(path, identity)
+        if fault is None:
+            return Checkpoint(path=path, step=manifest["state"]["step"], state=manifest["state"])
+        tell(f"Checkpoint {path} is skipped: {fault}.")
+    return None
+
+
+def load_(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
+    """Put a checkpoint's weights and optimiser state back, in place."""
+    tensors = load_file(checkpoint.path / "model.safetensors")
+    with torch.no_grad():
+        for name, tensor in _model_tensors(model).items():
+            tensor.copy_(tensors[name])
+    saved = load_file(checkpoint.path / "optimizer.safetensors")
+    steps_on_device = any(g.get("fused") or g.get("capturable") for g in optimizer.param_groups)
+    parameters = dict(model.named_parameters())
+    for key, tensor in saved.items():
+        name, _, slot = key.rpartition("/")
+        device = parameters[name].device if slot != "step" or steps_on_device else "cpu"
+        optimizer.state[parameters[name]][slot] = tensor.to(device)
+
+
+def _model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    # named_parameters and named_buffers list a tied weight once; state_dict would list it twice.
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach() for name, tensor in tensors.items()}
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{name}/{slot}": value
+        for name, parameter in model.named_parameters()
+        for slot, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _sum(file: Path) -> dict[str, int]:
+    crc = 0
+    with file.open("rb") as handle:
+        while block := handle.read(1 << 22):
+            crc = zlib.crc32(block, crc)
+    return {"bytes": file.stat().st_size, "crc32": crc}
+
+
+def _inspect(path: Path, identity: str) -> tuple[str | None, dict[str, Any]]:
+    """Return what is wrong with a checkpoint (None: nothing) and its manifest."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            return f"its format is {manifest['format']}, this version reads {FORMAT}", {}
+        if manifest["identity"] != identity:
+            return "it belongs to another run", {}
+        for name, expected in manifest["files"].items():
+            if _sum(path / name) != expected:
+                return f"{name} is damaged", {}
+        return None, manifest
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"it is not whole ({type(error).__name__}: {error})", {}

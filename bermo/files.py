@@ -1,0 +1,67 @@
+"""Files written whole or not at all: write beside the target under a temporary name, sync, rename."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk, so that a rename after it cannot outrun its content."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON; NaN and infinity become null, which every JSON reader accepts."""
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path` when the block ends well, replacing what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            sync(file)
+        sync(temporary)
+        if path.exists():
+            os.rename(path, old)
+        os.rename(temporary, path)
+        sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

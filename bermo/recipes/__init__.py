@@ -1,0 +1,54 @@
+"""Experiments: functions that return a whole spec. A variant is two lines of `replace_in`.
+
+`RECIPES` is the list that `bermo list` shows; a recipe's docstring gives question, source, cost and
+expected score. `tiny` turns any of them into a form that ends in seconds, offline, on the box.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from bermo.errors import BermoError, nearest
+from bermo.recipes import core
+from bermo.spec import Experiment, RunSpec, override, replace_in
+
+RECIPES: Mapping[str, Callable[[], Experiment]] = {
+    "demo": core.demo,
+    "sst2": core.sst2,
+    "squad": core.squad,
+    "conll2003": core.conll2003,
+    "readings": core.readings,
+    "ways": core.ways,
+    **{f"glue/{name}": core.glue(name) for name in core.GLUE},
+}
+
+
+def find(name: str) -> Callable[[], Experiment]:
+    """Return the recipe of that name."""
+    if name not in RECIPES:
+        raise BermoError(f'There is no recipe "{name}".{nearest(name, RECIPES)}')
+    return RECIPES[name]
+
+
+def tiny(experiment: Experiment) -> Experiment:
+    """The same experiment in seconds: the box, generated data of the same kind, 48 rows, two epochs."""
+    return Experiment(arms={name: _tiny(spec) for name, spec in experiment.arms.items()})
+
+
+def _tiny(spec: RunSpec) -> RunSpec:
+    stand_in = {"squad": "box/subject-span", "squad2": "box/subject-span", "conll2003": "box/parts"}
+    task = spec.data.task
+    if not task.startswith("box/"):
+        task = stand_in.get(task, "box/tense")
+    small = replace_in(
+        spec,
+        model={"backbone": "box"},
+        data={"task": task, "folder": None, "limit": 48, "max_length": 64, "stride": 16},
+        train={"epochs": 2.0, "batch_size": 16, "precision": "fp32"},
+    )
+    return replace(small, seeds=spec.seeds[:1])
+
+
+def change(experiment: Experiment, dotted: str, text: str) -> Experiment:
+    """Set one field, named by its dotted path, in every arm."""
+    arms = {name: override(spec, dotted, text) for name, spec in experiment.arms.items()}
+    return Experiment(arms=arms)

@@ -1,0 +1,124 @@
+"""Recipes of the core: the plain encoder beside the mixed one on real tasks.
+
+Arms share everything but the mix. The head of each docstring is what `bermo list` shows.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from bermo.spec import DataSpec, Experiment, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
+
+GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
+PAPER_SEEDS = (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)
+
+
+def beside_plain(spec: RunSpec) -> Experiment:
+    """The run itself, and the same run with the plain encoder."""
+    plain = replace_in(spec, model={"mix": replace(spec.model.mix, kind="none")})
+    return Experiment(arms={"plain": plain, "mix": spec})
+
+
+def demo() -> Experiment:
+    """Does it run here? Plain and mixed box encoders learn the tense of generated sentences.
+
+    Cost: under two minutes on two CPU cores. Both should end far above chance (50).
+    """
+    return beside_plain(
+        RunSpec(
+            data=DataSpec(task="box/tense", max_length=64),
+            train=TrainSpec(epochs=3, batch_size=32, lr=1e-3, warmup=0.2),
+        )
+    )
+
+
+def sst2() -> Experiment:
+    """Sentiment on the whole of SST-2, three epochs: does the mix cost anything when nothing is pruned?
+
+    Source: the paper's Table 2 (BERT-base: plain 91.74, mix 92.43; one run each).
+    Cost: about 4 minutes a seed on one H200 with gte-small. Expected: 91.0 or more for both (a prototype: 91.4, 91.5).
+    Needs: model.backbone=<folder or name> data.folder=<folder with train.tsv and dev.tsv>
+    """
+    return beside_plain(
+        RunSpec(
+            model=ModelSpec(backbone="bert-base-uncased"),
+            data=DataSpec(task="sst2"),
+            train=TrainSpec(epochs=3, lr=3e-5, precision="bf16"),
+            seeds=PAPER_SEEDS[:3],
+        )
+    )
+
+
+def squad() -> Experiment:
+    """Question answering on SQuAD 1.1, passages of 384 tokens cut in strides: EM and F1.
+
+    Source: the paper's Table 2 (BERT-base F1: plain 76.95, mix 77.43, against 88.1 published elsewhere).
+    Cost: about 8 minutes an arm on one H200 with gte-small, 2 epochs.
+    Needs: model.backbone=<folder or name> data.folder=<folder with train-v1.1.json and dev-v1.1.json>
+    """
+    return beside_plain(
+        RunSpec(
+            model=ModelSpec(backbone="bert-base-uncased"),
+            data=DataSpec(task="squad", max_length=384, stride=128),
+            train=TrainSpec(epochs=2, lr=5e-5, precision="bf16"),
+            seeds=PAPER_SEEDS[:1],
+        )
+    )
+
+
+def conll2003() -> Experiment:
+    """Named entities of CoNLL-2003: entity F1 with the tagger reading the mix.
+
+    Cost: about 2 minutes an arm on one H200 with gte-small. The text is cased, so an uncased encoder loses something.
+    Needs: model.backbone=<folder or name> data.folder=<folder with the three files>
+    """
+    return beside_plain(
+        RunSpec(
+            model=ModelSpec(backbone="bert-base-uncased"),
+            data=DataSpec(task="conll2003"),
+            train=TrainSpec(epochs=3, lr=5e-5, precision="bf16"),
+            seeds=PAPER_SEEDS[:3],
+        )
+    )
+
+
+def readings() -> Experiment:
+    """Which reading of "normalise across the layer" is best? across, within, tensor, raw and plain on SST-2.
+
+    Source: the paper's Figure 4 leaves the axis open. Cost: five times that of sst2.
+    """
+    base = sst2().arms["mix"]
+    return Experiment(arms={kind: _with_mix(base, kind) for kind in ("across", "within", "tensor", "raw", "none")})  # fmt: skip
+
+
+def ways() -> Experiment:
+    """The other ways to read several layers, on CoNLL-2003: BERT's feature table, and a per-example gate.
+
+    Source: Devlin et al., Table 7 (second-to-last 95.6, sum of the last four 95.9, concatenation 96.1).
+    """
+    base = conll2003().arms["mix"]
+    kinds = ("none", "second-to-last", "sum-last-four", "concat-last-four", "gate", "across")
+    return Experiment(arms={kind: _with_mix(base, kind) for kind in kinds})
+
+
+def _with_mix(spec: RunSpec, kind: str) -> RunSpec:
+    return replace_in(spec, model={"mix": MixSpec(kind=kind)})  # type: ignore[arg-type]
+
+
+def glue(task: str) -> Callable[[], Experiment]:
+    """Make the recipe of one GLUE task."""
+
+    def recipe() -> Experiment:
+        return beside_plain(
+            RunSpec(
+                model=ModelSpec(backbone="bert-base-uncased"),
+                data=DataSpec(task=task),
+                train=TrainSpec(epochs=3, lr=3e-5, precision="bf16"),
+                seeds=PAPER_SEEDS[:5],
+            )
+        )
+
+    recipe.__doc__ = (
+        f"GLUE's {task}: plain beside mixed, three epochs, five seeds, scored on dev.\n\n"
+        "    Needs: model.backbone=<folder or name> data.folder=<folder with the task's files>\n    "
+    )
+    return recipe

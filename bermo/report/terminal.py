@@ -1,0 +1,135 @@
+"""What a person sees in the terminal: progress with an estimate, tables of results, bars of layer weights."""
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from bermo.runs import RunResult
+
+BAR_WIDTH = 40
+LINE_SECONDS = 30.0
+
+
+class TerminalDisplay:
+    """A progress bar on a terminal; elsewhere a line now and then, with the same estimate."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.progress: Progress | None = None
+        self.task = TaskID(0)
+        self.total = self.first = 0
+        self.started = self.last_line = 0.0
+        self.loss = math.nan
+
+    def start(self, total: int, done: int) -> None:
+        self.total, self.first = total, done
+        self.started = self.last_line = time.monotonic()
+        if self.console.is_terminal:
+            self.progress = Progress(
+                TextColumn("training"), BarColumn(BAR_WIDTH), MofNCompleteColumn(),
+                TextColumn("loss {task.fields[loss]}"), TimeElapsedColumn(),
+                TextColumn("left"), TimeRemainingColumn(), console=self.console,
+            )  # fmt: skip
+            self.task = self.progress.add_task("training", total=total, completed=done, loss="…")
+            self.progress.start()
+
+    def step(self, done: int, loss: float | None) -> None:
+        self.loss = self.loss if loss is None else loss
+        if self.progress is not None:
+            self.progress.update(self.task, completed=done, loss=f"{self.loss:.4f}")
+            return
+        now = time.monotonic()
+        if now - self.last_line >= LINE_SECONDS:
+            self.last_line = now
+            left = (now - self.started) / max(1, done - self.first) * (self.total - done)
+            self.tell(
+                f"step {done} of {self.total}, loss {self.loss:.4f}, about {duration(left)} left"
+            )
+
+    def tell(self, sentence: str) -> None:
+        self.console.print(sentence, markup=False)
+
+    def close(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as a person says them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def results_table(results: Mapping[str, RunResult]) -> Table:
+    """One row an arm: score with its interval over seeds, how many diverged, and the cost."""
+    metric = next(iter(results.values())).metric
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", no_wrap=True)
+    for title in (metric, "95 % interval", "seeds", "diverged", "seconds", "rows/s", "peak MiB"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, result in results.items():
+        seeds = result.seeds
+        spread = "–" if result.interval is None else "{:.2f} … {:.2f}".format(*result.interval)
+        table.add_row(
+            name, _number(result.mean), spread, str(len(seeds)), str(result.num_diverged),
+            f"{sum(s.seconds for s in seeds):.0f}",
+            f"{sum(s.rows_per_second for s in seeds) / len(seeds):.0f}",
+            f"{max(s.peak_memory_mib for s in seeds):.0f}",
+        )  # fmt: skip
+    return table
+
+
+def seeds_table(result: RunResult) -> Table:
+    """One row a seed: its score, all its measures, and whether it diverged."""
+    names = list(result.seeds[0].values)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("seed", *names, "best step", "verdict"):
+        table.add_column(title, justify="left" if title == "verdict" else "right")
+    for item in result.seeds:
+        verdict = f"diverged: {item.diverged}" if item.diverged else "fine"
+        numbers = [_number(item.values[name]) for name in names]
+        table.add_row(str(item.seed), *numbers, f"{item.best_step} of {item.steps}", verdict)
+    return table
+
+
+def weight_bars(layers: list[int], weights: list[float]) -> str:
+    """A bar for each layer's share of the mix."""
+    top = max(weights)
+    lines = []
+    for layer, weight in zip(layers, weights, strict=True):
+        name = "embeddings" if layer == 0 else f"layer {layer}"
+        lines.append(f"{name:>10}  {weight:6.1%}  {'█' * max(1, round(BAR_WIDTH * weight / top))}")
+    return "\n".join(lines)
+
+
+def print_result(result: RunResult, out: str) -> None:
+    """Print a finished run: its seeds, the mean over them, the mix of the best one, and where it lies."""
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(seeds_table(result))
+    if len(result.seeds) > 1:
+        console.print()
+        console.print(results_table({"all seeds": result}))
+    best = max(result.seeds, key=lambda item: (item.diverged is None, item.score))
+    if len(best.mix_weights) > 1:
+        console.print("\nShare of each layer in the mix:")
+        console.print(weight_bars(best.mix_layers, best.mix_weights))
+    console.print(f"\nThe model is in {out}/model", markup=False, soft_wrap=True)
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"

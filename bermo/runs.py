@@ -1,0 +1,212 @@
+"""The folder of a run: who may write there, what it holds, and the numbers over its seeds.
+
+    runs/mine/ = spec.json, result.json (over all seeds), model/ (the best seed's)
+      seed-1/  = metrics.jsonl, result.json, model/, and checkpoints/ while it is under way
+
+A folder belongs to one spec and one content of the data. The same command goes on where it stopped or, when
+all is done, does nothing; another command on the same folder is refused, and nothing is overwritten.
+"""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bermo.errors import BermoError
+from bermo.files import write_json
+from bermo.spec import RunSpec, to_dict
+
+# These do not change what is computed, so a run may go on with others; more seeds may be asked for later.
+FREE_FIELDS = ("seeds", "data.cache", "train.checkpoint_minutes", "train.tracker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """What one training gave: its scores in percent, whether it collapsed, and what it cost."""
+
+    seed: int
+    metric: str
+    score: float
+    values: dict[str, float]
+    last_score: float
+    diverged: str | None
+    best_step: int
+    steps: int
+    loss: float
+    seconds: float
+    rows_per_second: float
+    peak_memory_mib: float
+    mix_layers: list[int]
+    mix_weights: list[float]
+    num_parameters: int
+    unknown_share: float
+    truncated_share: float
+    device: str
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """The seeds together: mean, deviation and 95 % interval of the score over those that did not diverge."""
+
+    metric: str
+    mean: float
+    deviation: float
+    interval: tuple[float, float] | None
+    num_diverged: int
+    seeds: list[SeedResult]
+
+
+def summarise(seeds: list[SeedResult]) -> RunResult:
+    """Put the seeds together; Student's t gives the interval, from two survivors on."""
+    scores = [item.score for item in seeds if item.diverged is None]
+    mean = math.fsum(scores) / len(scores) if scores else math.nan
+    deviation, interval = math.nan, None
+    if len(scores) > 1:
+        deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / (len(scores) - 1))
+        half = student_t(len(scores) - 1) * deviation / math.sqrt(len(scores))
+        interval = (mean - half, mean + half)
+    return RunResult(
+        metric=seeds[0].metric, mean=mean, deviation=deviation, interval=interval,
+        num_diverged=len(seeds) - len(scores), seeds=seeds,
+    )  # fmt: skip
+
+
+def student_t(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t: exact for 1 and 2, then Cornish-Fisher's expansion refined."""
+    if freedom == 1:
+        return 12.706204736
+    if freedom == 2:
+        return 4.302652730
+    low, high = 1.9, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_tail(middle, freedom) > 0.025 else (low, middle)
+    return (low + high) / 2
+
+
+def _t_tail(value: float, freedom: int) -> float:
+    """The chance that Student's t exceeds `value`, by the finite sums for whole degrees of freedom."""
+    theta = math.atan(value / math.sqrt(freedom))
+    cosine = math.cos(theta) ** 2
+    term, total = 1.0, 0.0
+    if freedom % 2:
+        for k in range(1, (freedom - 1) // 2 + 1):
+            total += term
+            term *= cosine * (2 * k) / (2 * k + 1)
+        inside = 2 / math.pi * (theta + math.sin(theta) * math.cos(theta) * total)
+    else:
+        for k in range(1, freedom // 2 + 1):
+            total += term
+            term *= cosine * (2 * k - 1) / (2 * k)
+        inside = math.sin(theta) * total
+    return (1 - inside) / 2
+
+
+def fixed_part(spec: RunSpec) -> dict[str, Any]:
+    """The spec as plain values without the fields that do not change what is computed."""
+    values: dict[str, Any] = to_dict(spec)
+    for dotted in FREE_FIELDS:
+        *groups, name = dotted.split(".")
+        inner = values
+        for group in groups:
+            inner = inner[group]
+        del inner[name]
+    return values
+
+
+def identity(spec: RunSpec, digest: str, seed: int) -> str:
+    """A short name of everything that decides a training's numbers."""
+    text = json.dumps([fixed_part(spec), digest, seed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_free(out: Path, spec: RunSpec) -> None:
+    """Refuse a folder that holds something else, before any work starts."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not out.is_dir():
+        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    if not (out / "spec.json").exists():
+        raise BermoError(
+            f"{out} is not empty and holds no run of bermo; nothing there is overwritten. "
+            "Give another folder with --out."
+        )
+    old = _read_spec(out)["spec"]
+    changes = _differences(old, fixed_part(spec))
+    if changes:
+        raise BermoError(
+            f"{out} holds another run; nothing there is overwritten. What differs: "
+            f"{'; '.join(changes)}. Give another folder with --out, or the command of that run."
+        )
+
+
+def claim(out: Path, spec: RunSpec, digest: str) -> None:
+    """Write spec.json into a new folder; in the folder of the same run, check that the data is the same."""
+    if (out / "spec.json").exists():
+        if _read_spec(out)["data"] != digest:
+            raise BermoError(
+                f"The data of {out} has changed since it was started. Give another folder with --out."
+            )
+        return
+    write_json(out / "spec.json", {"spec": fixed_part(spec), "data": digest})
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Hold the folder for this process alone; the system lets go of it even after kill -9."""
+    out.mkdir(parents=True, exist_ok=True)
+    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BermoError(
+                f"Another bermo is at work in {out}. Wait for it, or stop it."
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def read_seed(folder: Path) -> SeedResult | None:
+    """Return the result of a finished seed, or None."""
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return SeedResult(
+        **{k: math.nan if v is None and k != "diverged" else v for k, v in values.items()}
+    )
+
+
+def write_result(path: Path, result: SeedResult | RunResult) -> None:
+    """Write a result as JSON."""
+    write_json(path, asdict(result))
+
+
+def _read_spec(out: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads((out / "spec.json").read_text(encoding="utf-8"))
+        return {"spec": values["spec"], "data": values["data"]}
+    except (ValueError, KeyError, TypeError):
+        raise BermoError(
+            f"{out / 'spec.json'} cannot be read. Give another folder with --out."
+        ) from None
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    changes = []
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            changes += _differences(before, after, f"{prefix}{name}.")
+        elif before != after:
+            changes.append(f"{prefix}{name} was {before}, now {after}")
+    return changes

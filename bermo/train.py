@@ -1,0 +1,450 @@
+"""The one loop: batches -> objective -> step -> hooks. No method is named in it.
+
+A run is a function of (seed, data, settings) alone. The order of the rows depends on seed and epoch; the
+random numbers of a step (dropout) are seeded from seed and step; the rates are a formula of the step. So a
+checkpoint needs the weights, the optimiser's state and a few numbers, and a resumed run ends in the same bits.
+
+`batch_size` counts the rows of one optimiser step over all processes and accumulation passes together, and
+each loss is weighted by its share of the step's labelled things, so that splitting never changes the mean.
+"""
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from bermo import checkpoint
+from bermo.files import write_text
+from bermo.spec import TrainSpec
+
+Batch = dict[str, Tensor]
+NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
+
+
+class Batches(Protocol):
+    """The training data: which rows make up each batch of an epoch, and their tensors."""
+
+    def epoch(self, epoch: int) -> Sequence[np.ndarray]: ...
+
+    def collate(self, rows: np.ndarray) -> Batch: ...
+
+
+class Objective(Protocol):
+    """What is made small: a mean over the labelled things of a batch, and how many there are."""
+
+    def count(self, batch: Batch) -> int: ...
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+
+class Hook(Protocol):
+    """Something a method does around each step; what it returns is logged."""
+
+    def before_step(self, step: int, total: int) -> None: ...
+
+    def after_step(self, step: int, total: int) -> Mapping[str, float]: ...
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def start(self, total: int, done: int) -> None: ...
+
+    def step(self, done: int, loss: float | None) -> None: ...
+
+    def tell(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Quiet:
+    """A display that shows nothing."""
+
+    def start(self, total: int, done: int) -> None: ...
+
+    def step(self, done: int, loss: float | None) -> None: ...
+
+    def tell(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that one training needs; `evaluate` gives the scores (the first one decides), `keep` saves the best."""
+
+    model: nn.Module
+    batches: Batches
+    objective: Objective
+    groups: list[dict[str, Any]]
+    evaluate: Callable[[nn.Module], Mapping[str, float]]
+    keep: Callable[[nn.Module], None]
+    folder: Path
+    seed: int
+    identity: str
+    hooks: tuple[Hook, ...] = ()
+    display: Display = field(default_factory=Quiet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How a training ended."""
+
+    steps: int
+    best_step: int
+    best: dict[str, float]
+    last: dict[str, float]
+    last_loss: float
+    is_finite: bool
+    seconds: float
+    num_rows: int
+
+
+class Stopped(Exception):
+    """The run was asked to stop, saved its state and can go on."""
+
+    def __init__(self, step: int, total: int, signal_number: int) -> None:
+        super().__init__(f"Stopped at step {step} of {total}; the state is saved.")
+        self.signal_number = signal_number
+
+
+def parameter_groups(
+    model: nn.Module, fast: Iterable[nn.Parameter], settings: TrainSpec
+) -> list[dict[str, Any]]:
+    """Split weights into fast ones (undecayed), decayed ones, and undecayed biases and norms (all vectors)."""
+    fast_ids = {id(parameter) for parameter in fast}
+    slow = [p for p in model.parameters() if p.requires_grad and id(p) not in fast_ids]
+    groups = [
+        (
+            "fast",
+            [p for p in model.parameters() if p.requires_grad and id(p) in fast_ids],
+            settings.mix_lr,
+            0.0,
+        ),
+        ("decayed", [p for p in slow if p.ndim > 1], settings.lr, settings.weight_decay),
+        ("undecayed", [p for p in slow if p.ndim <= 1], settings.lr, 0.0),
+    ]
+    return [
+        {"name": name, "params": parameters, "lr": lr, "peak_lr": lr, "weight_decay": decay}
+        for name, parameters, lr, decay in groups
+        if parameters
+    ]
+
+
+def rate_factor(step: int, total: int, warmup: float) -> float:
+    """Linear warm-up to 1 over the first share of the steps, then linear decay to 0 at the end."""
+    rising = warmup * total
+    return (step + 1) / (rising + 1) if step < rising else (total - step) / max(1.0, total - rising)
+
+
+def look_steps(per_epoch: int, total: int, evaluations: int) -> list[int]:
+    """The steps after which the validation set is looked at: evenly in each epoch, and at the end."""
+    num_looks = math.ceil(total / per_epoch * evaluations)
+    marks = (math.ceil((k + 1) * per_epoch / evaluations) for k in range(num_looks))
+    return sorted({min(mark, total) for mark in marks} | {total})
+
+
+def seed_step(seed: int, step: int, rank: int) -> None:
+    """Seed every generator of torch from (seed, step, process), so that no generator state is ever saved."""
+    sequence = np.random.SeedSequence([seed, step, rank])
+    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
+    """Build the accelerator for these settings; the process's earlier one gives way if they differ."""
+    from accelerate.state import AcceleratorState
+
+    mixed = "no" if settings.precision == "fp32" else settings.precision
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
+        AcceleratorState._reset_state()
+    accelerator = Accelerator(
+        mixed_precision=mixed,
+        cpu=settings.device == "cpu",
+        log_with=None if settings.tracker == "none" else settings.tracker,
+        project_dir=str(folder),
+    )
+    if settings.tracker != "none":
+        accelerator.init_trackers("bermo")
+    return accelerator
+
+
+def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:
+    """Train `job.model` in place from its last checkpoint (or from the start) to the end."""
+    loop = _Loop(job, settings, accelerator)
+    with _catch_signals() as caught:
+        try:
+            return loop.run(caught)
+        finally:
+            job.display.close()
+
+
+@contextmanager
+def _catch_signals() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying; a second one takes the usual way."""
+    caught: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    old = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            old[number] = signal.signal(number, note)
+        except ValueError:  # not the main thread: whoever runs us there handles signals
+            break
+    try:
+        yield caught
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+class _Loop:
+    """The loop's state: a few numbers that go into each checkpoint, beside weights and optimiser."""
+
+    def __init__(self, job: Job, settings: TrainSpec, accelerator: Accelerator) -> None:
+        self.job, self.settings, self.accelerator = job, settings, accelerator
+        self.per_epoch = len(job.batches.epoch(0))
+        self.total = max(1, math.ceil(settings.epochs * self.per_epoch))
+        self.looks = set(look_steps(self.per_epoch, self.total, settings.evaluations))
+        self.log_every = max(1, self.total // NUM_LOGS)
+        if accelerator.num_processes > 1:
+            _freeze_unused_(job)
+        optimizer = torch.optim.AdamW(job.groups, eps=1e-8, fused=_can_fuse(accelerator.device))
+        self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
+        self.metrics = job.folder / "metrics.jsonl"
+        self.step = 0
+        self.best: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+        self.best_step = self.stale_looks = self.num_rows = 0
+        self.loss_sum: Tensor = torch.zeros((), dtype=torch.float64)
+        self.norm_sum: Tensor = torch.zeros((), dtype=torch.float64)
+        self.last_loss = math.nan
+        self.seconds = 0.0
+
+    def run(self, caught: list[int]) -> Fit:
+        self._resume()
+        self.job.display.start(self.total, self.step)
+        started = saved = time.monotonic()
+        before = self.seconds
+        epoch, order = -1, []
+        is_finite = True
+        while self.step < self.total and not self._is_out_of_patience():
+            if self.step // self.per_epoch != epoch:
+                epoch = self.step // self.per_epoch
+                order = self.job.batches.epoch(epoch)
+            due = time.monotonic() - saved > 60 * self.settings.checkpoint_minutes
+            stop, due = self._train_step(order[self.step % self.per_epoch], bool(caught), due)
+            self.seconds = before + time.monotonic() - started
+            is_finite = self._log()
+            if self.step in self.looks or not is_finite:
+                self._look()
+                due = due or self.step < self.total
+            if not is_finite:
+                self.job.display.tell(
+                    f"The loss is no longer a number at step {self.step}: stopped."
+                )
+                break
+            if due or stop:
+                self._save()
+                saved = time.monotonic()
+            if stop and self.step < self.total:
+                raise Stopped(self.step, self.total, caught[0] if caught else signal.SIGTERM)
+        return Fit(
+            steps=self.step, best_step=self.best_step, best=self.best, last=self.last,
+            last_loss=self.last_loss, is_finite=is_finite, seconds=self.seconds, num_rows=self.num_rows,
+        )  # fmt: skip
+
+    def _train_step(self, rows: np.ndarray, stop: bool, due: bool) -> tuple[bool, bool]:
+        """One optimiser step; returns whether any process wants to stop, and to save."""
+        accelerator, model, job = self.accelerator, self.model, self.job
+        model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * rate_factor(
+                self.step, self.total, self.settings.warmup
+            )
+        for hook in job.hooks:
+            hook.before_step(self.step, self.total)
+        seed_step(job.seed, self.step, accelerator.process_index)
+        parts, counts = self._split(rows)
+        whole, stop, due = self._agree(sum(counts), stop, due)
+        loss_of_step = torch.zeros((), dtype=torch.float64, device=accelerator.device)
+        for index, (part, count) in enumerate(zip(parts, counts, strict=True)):
+            is_last = index == len(parts) - 1
+            with nullcontext() if is_last else accelerator.no_sync(model):
+                with accelerator.autocast():
+                    loss = job.objective(model, _to(part, accelerator.device))
+                if count == 0:  # a mean over nothing is not a number
+                    loss = loss.nan_to_num(0.0)
+                share = count / whole
+                loss_of_step += loss.detach() * share
+                # Gradients are averaged over processes, so each one's share is scaled up by their number.
+                factor = share * accelerator.num_processes
+                accelerator.backward(loss if factor == 1.0 else loss * factor)
+        if self.settings.clip > 0:
+            norm = accelerator.clip_grad_norm_(model.parameters(), self.settings.clip)
+            self.norm_sum = self.norm_sum.to(norm.device) + norm
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss_sum = self.loss_sum.to(loss_of_step.device) + loss_of_step
+        self.step += 1
+        self.num_rows += len(rows)
+        return stop, due
+
+    def _split(self, rows: np.ndarray) -> tuple[list[Batch], list[int]]:
+        """This process's share of a batch in accumulation parts, and the labelled things in each."""
+        mine = rows[self.accelerator.process_index :: self.accelerator.num_processes]
+        chunks = np.array_split(mine, self.settings.accumulation)
+        parts = [self.job.batches.collate(chunk) for chunk in chunks if len(chunk)]
+        counts = [self.job.objective.count(part) for part in parts]
+        kept = [(part, count) for part, count in zip(parts, counts, strict=True) if count]
+        if kept:
+            return [part for part, _ in kept], [count for _, count in kept]
+        # Every process must take part in the step: one with nothing to learn from computes with weight 0.
+        return [self.job.batches.collate(rows[:1])], [0]
+
+    def _agree(self, count: int, stop: bool, due: bool) -> tuple[int, bool, bool]:
+        """Sum the labelled things over all processes, and let any of them ask to stop or save."""
+        if self.accelerator.num_processes == 1:
+            return max(count, 1), stop, due
+        mine = torch.tensor([count, stop, due], dtype=torch.int64, device=self.accelerator.device)
+        together = self.accelerator.reduce(mine, "sum").tolist()
+        return max(together[0], 1), together[1] > 0, together[2] > 0
+
+    def _log(self) -> bool:
+        """Now and then, write the mean loss since the last time; returns whether it is a number."""
+        extra: dict[str, float] = {}
+        for hook in self.job.hooks:
+            extra |= hook.after_step(self.step, self.total)
+        if self.step % self.log_every and self.step != self.total:
+            self.job.display.step(self.step, None)
+            return True
+        num_steps = (self.step - 1) % self.log_every + 1
+        self.last_loss = self._sum_over_processes(self.loss_sum) / num_steps
+        row = {"loss": self.last_loss, "gradient_norm": self.norm_sum.item() / num_steps}
+        self.loss_sum, self.norm_sum = (
+            torch.zeros_like(self.loss_sum),
+            torch.zeros_like(self.norm_sum),
+        )
+        self._write_row(row | {"seconds": round(self.seconds, 3)} | extra)
+        self.job.display.step(self.step, self.last_loss)
+        return math.isfinite(self.last_loss)
+
+    def _look(self) -> None:
+        """Score the validation set; keep the model if it is the best so far."""
+        model = self.accelerator.unwrap_model(self.model)
+        model.eval()
+        self.last = dict(self.job.evaluate(model))
+        main = next(iter(self.last))
+        self._write_row({f"valid/{name}": value for name, value in self.last.items()})
+        self.job.display.tell(f"step {self.step}: {main} {self.last[main]:.2f}")
+        if not self.best or self.last[main] > self.best[main]:
+            self.best, self.best_step, self.stale_looks = self.last, self.step, 0
+            if self.accelerator.is_main_process:
+                self.job.keep(model)
+        else:
+            self.stale_looks += 1
+        self.accelerator.wait_for_everyone()
+
+    def _is_out_of_patience(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and self.stale_looks >= patience
+
+    def _write_row(self, row: dict[str, float]) -> None:
+        self.accelerator.log(row, step=self.step)
+        if self.accelerator.is_main_process:
+            with self.metrics.open("a", encoding="utf-8") as file:
+                finite = {k: v if math.isfinite(v) else None for k, v in row.items()}
+                file.write(json.dumps({"step": self.step} | finite) + "\n")
+
+    def _save(self) -> None:
+        loss_sum = self._sum_over_processes(self.loss_sum)
+        if self.accelerator.is_main_process:
+            state = {
+                "step": self.step, "best": self.best, "last": self.last, "best_step": self.best_step,
+                "stale_looks": self.stale_looks, "loss_sum": loss_sum,
+                "norm_sum": self.norm_sum.item(), "last_loss": self.last_loss, "seconds": self.seconds,
+                "num_rows": self.num_rows, "scaler": self._scaler_state(),
+            }  # fmt: skip
+            checkpoint.save(
+                self.job.folder / "checkpoints",
+                self.accelerator.unwrap_model(self.model),
+                self.optimizer.optimizer,
+                identity=self.job.identity,
+                state=state,
+            )
+        self.accelerator.wait_for_everyone()
+
+    def _resume(self) -> None:
+        """Go on from the last whole checkpoint, if there is one, and cut the metrics back to it."""
+        found = checkpoint.find_last(
+            self.job.folder / "checkpoints", self.job.identity, self.job.display.tell
+        )
+        if found is not None:
+            model = self.accelerator.unwrap_model(self.model)
+            checkpoint.load_(found, model, self.optimizer.optimizer)
+            state = dict(found.state)
+            scaler = state.pop("scaler")
+            # The sum over all processes was saved; one of them carries it on.
+            state["loss_sum"] = state["loss_sum"] if self.accelerator.is_main_process else 0.0
+            for name in ("loss_sum", "norm_sum"):
+                state[name] = torch.tensor(state[name], dtype=torch.float64)
+            state["last_loss"] = math.nan if state["last_loss"] is None else state["last_loss"]
+            vars(self).update(state)
+            if scaler and self.accelerator.scaler is not None:
+                self.accelerator.scaler.load_state_dict(scaler)
+            self.job.display.tell(f"Going on from step {self.step} of {self.total}.")
+        if self.accelerator.is_main_process:
+            _cut_metrics(self.metrics, self.step)
+        self.accelerator.wait_for_everyone()
+
+    def _sum_over_processes(self, value: Tensor) -> float:
+        if self.accelerator.num_processes == 1:
+            return value.item()
+        return self.accelerator.reduce(value.to(self.accelerator.device), "sum").item()
+
+    def _scaler_state(self) -> dict[str, Any]:
+        scaler = self.accelerator.scaler
+        return scaler.state_dict() if scaler is not None else {}
+
+
+def _freeze_unused_(job: Job) -> None:
+    """Freeze the weights that no gradient reaches (layers above the mix): processes would wait for them."""
+    rows = job.batches.epoch(0)[0][:1]
+    job.objective(job.model, job.batches.collate(rows)).backward()
+    for parameter in job.model.parameters():
+        parameter.requires_grad_(parameter.grad is not None)
+        parameter.grad = None
+
+
+def _cut_metrics(path: Path, step: int) -> None:
+    """Drop the rows after `step`, and a torn last one: the run is about to write them again."""
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if row["step"] <= step:
+            kept.append(line + "\n")
+    write_text(path, "".join(kept))
+
+
+def _can_fuse(device: torch.device) -> bool:
+    return device.type in ("cpu", "cuda")
+
+
+def _to(batch: Batch, device: torch.device) -> Batch:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
