@@ -44,5 +44,8 @@ def __dir__() -> list[str]:
 
 # A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must answer
 # --help in an instant; its verbs import what they need themselves.
-if (Path(__file__).parent / "model.py").exists() and Path(sys.argv[0]).name not in ("bermo", "bermo.exe"):
+if (Path(__file__).parent / "model.py").exists() and Path(sys.argv[0]).name not in (
+    "bermo",
+    "bermo.exe",
+):
     importlib.import_module("bermo.model")

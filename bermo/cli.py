@@ -130,9 +130,9 @@ def _train(options: argparse.Namespace) -> int:
             spec = override(spec, leaf.dotted, text, f"--{leaf.flag}")
     out = options.out or f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}"
 
+    from bermo.job import Stopped
     from bermo.methods.finetune import finetune
     from bermo.report.terminal import TerminalDisplay, print_result
-    from bermo.train import Stopped
 
     try:
         result = finetune(spec, Path(out), TerminalDisplay())
@@ -184,11 +184,11 @@ def _run_experiment(experiment: Experiment, out: Path) -> int:
     """Run every arm into its own folder, then print them side by side."""
     from rich.console import Console
 
+    from bermo.job import Stopped
     from bermo.methods.finetune import finetune
     from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
     from bermo.runs import check_free
     from bermo.spec import check
-    from bermo.train import Stopped
 
     for name, spec in experiment.arms.items():
         check_free(out / name, check(spec))

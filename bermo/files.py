@@ -25,7 +25,7 @@ def write_text(path: Path, text: str) -> None:
     try:
         temporary.write_text(text, encoding="utf-8")
         sync(temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -49,8 +49,9 @@ def _finite(value: Any) -> Any:
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block ends well, replacing what was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    restore(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    old = _old(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
@@ -59,9 +60,35 @@ def whole_folder(path: Path) -> Iterator[Path]:
             sync(file)
         sync(temporary)
         if path.exists():
-            os.rename(path, old)
-        os.rename(temporary, path)
+            path.rename(old)
+        temporary.rename(path)
         sync(path.parent)
     finally:
+        restore(path)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def restore(path: Path) -> None:
+    """Undo what a killed `whole_folder` left: bring the old folder back, or remove it beside the new one."""
+    old = _old(path)
+    if path.exists():
         shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
+        old.rename(path)
+    for rest in path.parent.glob(f".{path.name}.*.tmp"):
+        if not _is_alive(int(rest.name.split(".")[-2])):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

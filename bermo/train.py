@@ -12,152 +12,23 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from bermo import checkpoint
 from bermo.files import write_text
+from bermo.job import Batch, Fit, Job, Stopped
+from bermo.schedule import look_steps, rate_factor, seed_step
 from bermo.spec import TrainSpec
 
-Batch = dict[str, Tensor]
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
-
-
-class Batches(Protocol):
-    """The training data: which rows make up each batch of an epoch, and their tensors."""
-
-    def epoch(self, epoch: int) -> Sequence[np.ndarray]: ...
-
-    def collate(self, rows: np.ndarray) -> Batch: ...
-
-
-class Objective(Protocol):
-    """What is made small: a mean over the labelled things of a batch, and how many there are."""
-
-    def count(self, batch: Batch) -> int: ...
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
-
-
-class Hook(Protocol):
-    """Something a method does around each step; what it returns is logged."""
-
-    def before_step(self, step: int, total: int) -> None: ...
-
-    def after_step(self, step: int, total: int) -> Mapping[str, float]: ...
-
-
-class Display(Protocol):
-    """Where progress is shown."""
-
-    def start(self, total: int, done: int) -> None: ...
-
-    def step(self, done: int, loss: float | None) -> None: ...
-
-    def tell(self, sentence: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Quiet:
-    """A display that shows nothing."""
-
-    def start(self, total: int, done: int) -> None: ...
-
-    def step(self, done: int, loss: float | None) -> None: ...
-
-    def tell(self, sentence: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """All that one training needs; `evaluate` gives the scores (the first one decides), `keep` saves the best."""
-
-    model: nn.Module
-    batches: Batches
-    objective: Objective
-    groups: list[dict[str, Any]]
-    evaluate: Callable[[nn.Module], Mapping[str, float]]
-    keep: Callable[[nn.Module], None]
-    folder: Path
-    seed: int
-    identity: str
-    hooks: tuple[Hook, ...] = ()
-    display: Display = field(default_factory=Quiet)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """How a training ended."""
-
-    steps: int
-    best_step: int
-    best: dict[str, float]
-    last: dict[str, float]
-    last_loss: float
-    is_finite: bool
-    seconds: float
-    num_rows: int
-
-
-class Stopped(Exception):
-    """The run was asked to stop, saved its state and can go on."""
-
-    def __init__(self, step: int, total: int, signal_number: int) -> None:
-        super().__init__(f"Stopped at step {step} of {total}; the state is saved.")
-        self.signal_number = signal_number
-
-
-def parameter_groups(
-    model: nn.Module, fast: Iterable[nn.Parameter], settings: TrainSpec
-) -> list[dict[str, Any]]:
-    """Split weights into fast ones (undecayed), decayed ones, and undecayed biases and norms (all vectors)."""
-    fast_ids = {id(parameter) for parameter in fast}
-    slow = [p for p in model.parameters() if p.requires_grad and id(p) not in fast_ids]
-    groups = [
-        (
-            "fast",
-            [p for p in model.parameters() if p.requires_grad and id(p) in fast_ids],
-            settings.mix_lr,
-            0.0,
-        ),
-        ("decayed", [p for p in slow if p.ndim > 1], settings.lr, settings.weight_decay),
-        ("undecayed", [p for p in slow if p.ndim <= 1], settings.lr, 0.0),
-    ]
-    return [
-        {"name": name, "params": parameters, "lr": lr, "peak_lr": lr, "weight_decay": decay}
-        for name, parameters, lr, decay in groups
-        if parameters
-    ]
-
-
-def rate_factor(step: int, total: int, warmup: float) -> float:
-    """Linear warm-up to 1 over the first share of the steps, then linear decay to 0 at the end."""
-    rising = warmup * total
-    return (step + 1) / (rising + 1) if step < rising else (total - step) / max(1.0, total - rising)
-
-
-def look_steps(per_epoch: int, total: int, evaluations: int) -> list[int]:
-    """The steps after which the validation set is looked at: evenly in each epoch, and at the end."""
-    num_looks = math.ceil(total / per_epoch * evaluations)
-    marks = (math.ceil((k + 1) * per_epoch / evaluations) for k in range(num_looks))
-    return sorted({min(mark, total) for mark in marks} | {total})
-
-
-def seed_step(seed: int, step: int, rank: int) -> None:
-    """Seed every generator of torch from (seed, step, process), so that no generator state is ever saved."""
-    sequence = np.random.SeedSequence([seed, step, rank])
-    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
 def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:

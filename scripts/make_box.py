@@ -20,7 +20,7 @@ from bermo.data.sentences import TASKS, generate, lexicon
 FOLDER = Path(__file__).parents[1] / "bermo" / "box"
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = 600
-MAX_LENGTH = 128
+MAX_LENGTH = 512
 SENTENCES_PER_TASK = 5_000
 SIGNS = "£€¥¢°±×÷©®™"  # no punctuation to the pre-tokenizer, so they also occur inside a word
 QUOTES = "‘’“”–—…•·§"
@@ -52,12 +52,12 @@ though three through time times to today together told too took toward try tryin
 under until up upon us use used using usually various very view want wanted war was water way ways
 we week weeks well went were west what when where whether which while white who whole whose why will
 with within without won word words world would year years yes yet you yourself
-""".split()
+"""
 
 
 def known_words() -> set[str]:
     """Collect every word of the generator's lexicon in all its forms, and the frequent words."""
-    found = set(FREQUENT) | set(lexicon.SUBORDINATORS)
+    found = set(FREQUENT.split()) | set(lexicon.SUBORDINATORS)
     for nouns in lexicon.NOUNS.values():
         found.update(form for noun in nouns for form in noun)
     for frame in lexicon.TRANSITIVE + lexicon.INTRANSITIVE + lexicon.CLAUSAL:

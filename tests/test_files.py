@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bermo.files import whole_folder, write_json, write_text
+from bermo.files import restore, whole_folder, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rest(
@@ -47,8 +47,18 @@ def test_an_error_while_writing_leaves_the_old_folder(tmp_path: Path) -> None:
     target = tmp_path / "model"
     with whole_folder(target) as temporary:
         (temporary / "a").write_text("one")
-    with pytest.raises(RuntimeError), whole_folder(target) as temporary:
-        (temporary / "a").write_text("half")
-        raise RuntimeError
+    with pytest.raises(FileNotFoundError), whole_folder(target) as temporary:
+        (temporary / "missing" / "a").write_text("half")
+    assert (target / "a").read_text() == "one"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_kill_between_the_two_renames_is_undone(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    with whole_folder(target) as temporary:
+        (temporary / "a").write_text("one")
+    target.rename(tmp_path / ".model.old")
+    (tmp_path / ".model.999999999.tmp").mkdir()
+    restore(target)
     assert (target / "a").read_text() == "one"
     assert [p.name for p in tmp_path.iterdir()] == ["model"]

@@ -15,8 +15,10 @@ import torch
 from torch import nn
 
 from bermo import checkpoint
+from bermo.job import Fit, Job, Stopped
+from bermo.schedule import look_steps, rate_factor
 from bermo.spec import TrainSpec
-from bermo.train import Fit, Job, Stopped, fit, look_steps, make_accelerator, rate_factor
+from bermo.train import fit, make_accelerator
 from tests.toy import ToyBatches, toy_job
 
 SETTINGS = TrainSpec(
@@ -86,7 +88,10 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int) -> 
     assert torch.equal(weights(whole), weights(resumed))
     assert replace(again, seconds=0) == replace(ended, seconds=0)
     rows = [
-        [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in path.read_text().splitlines()]
+        [
+            {k: v for k, v in json.loads(line).items() if k != "seconds"}
+            for line in path.read_text().splitlines()
+        ]
         for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "parts" / "metrics.jsonl")
     ]
     assert rows[0] == rows[1]

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bermo.job import Batch, Job
+from bermo.schedule import parameter_groups
 from bermo.spec import TrainSpec
-from bermo.train import Batch, Job, parameter_groups
 
 NUM_ROWS = 50
 

@@ -18,14 +18,16 @@ import transformers
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from bermo import backbone
 from bermo import model as models
-from bermo.backbone import load_tokenizer
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, load_task
 from bermo.data.scoring import Scores, score
-from bermo.files import whole_folder
+from bermo.files import restore, whole_folder
+from bermo.job import Batch, Display, Fit, Job, Quiet
 from bermo.methods.evaluate import predict
+from bermo.methods.predict import write_trained
 from bermo.runs import (
     RunResult,
     SeedResult,
@@ -37,8 +39,9 @@ from bermo.runs import (
     summarise,
     write_result,
 )
+from bermo.schedule import parameter_groups
 from bermo.spec import ModelSpec, RunSpec, check
-from bermo.train import Batch, Display, Fit, Job, Quiet, fit, make_accelerator, parameter_groups
+from bermo.train import fit, make_accelerator
 
 # A classifier that learned something has left this share of the entropy of the labels behind.
 CHANCE_SHARE = 0.98
@@ -102,8 +105,8 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
 def prepare(spec: RunSpec) -> Prepared:
     """Read, check and tokenise the data; every error in the user's files is raised here."""
     data = load_task(spec.data)
-    tokenizer = load_tokenizer(spec.model.backbone)
-    has_segments = models.has_segments(spec.model.backbone)
+    tokenizer = backbone.load_tokenizer(spec.model.backbone)
+    has_segments = backbone.has_segments(backbone.load_config(spec.model.backbone))
     train, valid = (
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments)
         for rows in (data.train, data.valid)
@@ -161,12 +164,14 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
     """Say how a training collapsed, or None: no number, one answer for everything, or a loss at chance."""
     if not ended.is_finite:
         return "the loss became infinite or not a number"
-    gold = prepared.valid.gold_classes()
-    if len(gold) > 1 and len(scores.predicted) == 1:
+    if prepared.data.task.kind in ("span", "regression"):
+        return None
+    targets = np.asarray(prepared.valid.targets)
+    if len(np.unique(targets[targets >= 0])) > 1 and len(scores.predicted) == 1:
         return f'every prediction is "{next(iter(scores.predicted))}"'
     if prepared.data.task.kind == "classification":
-        shares = np.array(list(prepared.train.gold_classes().values()), dtype=float)
-        shares /= shares.sum()
+        shares = np.unique(np.asarray(prepared.train.targets), return_counts=True)[1]
+        shares = shares / shares.sum()
         chance = float(-(shares * np.log(shares)).sum())
         if ended.last_loss >= CHANCE_SHARE * chance:
             return (
@@ -205,6 +210,7 @@ def _one_seed(
 ) -> SeedResult:
     spec = prepared.spec
     folder.mkdir(parents=True, exist_ok=True)
+    restore(folder / "model")
     _reset_peak_memory()
     model = build_model(prepared, seed)
     latest: list[Scores] = []
@@ -212,12 +218,14 @@ def _one_seed(
     def evaluate(current: nn.Module) -> dict[str, float]:
         rows = EVAL_BATCH_FACTOR * spec.train.batch_size
         latest[:] = [score(prepared.valid, predict(current, prepared.valid, rows, accelerator))]  # type: ignore[arg-type]
-        return latest[0].ordered()
+        # The loop goes by the first value.
+        return {latest[0].main: latest[0].score} | latest[0].values
 
     def keep(current: nn.Module) -> None:
         with whole_folder(folder / "model") as temporary:
             current.save_pretrained(temporary)  # type: ignore[operator]
             prepared.tokenizer.save_pretrained(temporary)
+            write_trained(temporary, prepared.data, spec.data)
 
     plan = BatchPlan(
         prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths

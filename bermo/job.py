@@ -1,0 +1,98 @@
+"""What a training is made of: batches, an objective, hooks, a display, and how it ended."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+Batch = dict[str, Tensor]
+
+
+class Batches(Protocol):
+    """The training data: which rows make up each batch of an epoch, and their tensors."""
+
+    def epoch(self, epoch: int) -> Sequence[np.ndarray]: ...
+
+    def collate(self, rows: np.ndarray) -> Batch: ...
+
+
+class Objective(Protocol):
+    """What is made small: a mean over the labelled things of a batch, and how many there are."""
+
+    def count(self, batch: Batch) -> int: ...
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+
+class Hook(Protocol):
+    """Something a method does around each step; what it returns is logged."""
+
+    def before_step(self, step: int, total: int) -> None: ...
+
+    def after_step(self, step: int, total: int) -> Mapping[str, float]: ...
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def start(self, total: int, done: int) -> None: ...
+
+    def step(self, done: int, loss: float | None) -> None: ...
+
+    def tell(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Quiet:
+    """A display that shows nothing."""
+
+    def start(self, total: int, done: int) -> None: ...
+
+    def step(self, done: int, loss: float | None) -> None: ...
+
+    def tell(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that one training needs; `evaluate` gives the scores (the first one decides), `keep` saves the best."""
+
+    model: nn.Module
+    batches: Batches
+    objective: Objective
+    groups: list[dict[str, Any]]
+    evaluate: Callable[[nn.Module], Mapping[str, float]]
+    keep: Callable[[nn.Module], None]
+    folder: Path
+    seed: int
+    identity: str
+    hooks: tuple[Hook, ...] = ()
+    display: Display = field(default_factory=Quiet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How a training ended."""
+
+    steps: int
+    best_step: int
+    best: dict[str, float]
+    last: dict[str, float]
+    last_loss: float
+    is_finite: bool
+    seconds: float
+    num_rows: int
+
+
+class Stopped(Exception):
+    """The run was asked to stop, saved its state and can go on."""
+
+    def __init__(self, step: int, total: int, signal_number: int) -> None:
+        super().__init__(f"Stopped at step {step} of {total}; the state is saved.")
+        self.signal_number = signal_number

@@ -1,0 +1,106 @@
+"""What reads the mixed vectors: the token that speaks for a text, the heads, and their losses.
+
+    text     out(dropout(tanh(dense(pool(h)))))       BERT's pooler and classifier
+    word     decoder(norm(act(dense(h)))) + bias      BERT's masked-LM head, decoder tied to the embeddings
+
+Axes: B texts, T tokens, K chosen tokens, D hidden units, C labels.
+"""
+
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Pooling: TypeAlias = Literal["first", "last", "mean"]
+IGNORED = -100
+
+
+class PooledHead(nn.Module):
+    """out(dropout(tanh(dense(x)))): one vector per text to one score per label."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_labels: int, dropout: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(input_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(hidden_size, num_labels)
+
+    def forward(self, pooled_BD: Tensor) -> Tensor:
+        """Return (B, C) scores."""
+        return self.out(self.dropout(torch.tanh(self.dense(pooled_BD))))
+
+
+class TokenHead(nn.Module):
+    """out(dropout(x)): one vector per token to one score per label."""
+
+    def __init__(self, input_size: int, num_labels: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(input_size, num_labels)
+
+    def forward(self, mixed_BTD: Tensor) -> Tensor:
+        """Return (B, T, C) scores."""
+        return self.out(self.dropout(mixed_BTD))
+
+
+class MaskedHead(nn.Module):
+    """decoder(norm(act(dense(x)))): one vector per token to one score per word of the vocabulary."""
+
+    def __init__(
+        self, input_size: int, embedding_size: int, vocab_size: int, act: nn.Module, eps: float
+    ) -> None:
+        super().__init__()
+        self.dense = nn.Linear(input_size, embedding_size)
+        self.act = act
+        self.norm = nn.LayerNorm(embedding_size, eps=eps)
+        self.decoder = nn.Linear(embedding_size, vocab_size)
+
+    def forward(self, mixed_BTD: Tensor) -> Tensor:
+        """Return (B, T, vocabulary) scores."""
+        return self.decoder(self.norm(self.act(self.dense(mixed_BTD))))
+
+
+def pooled_rows(pooling: Literal["first", "last"], mask_BT: Tensor) -> Tensor:
+    """Return the place (B, 1) of each text's first or last real token, whichever side padding is on."""
+    if pooling == "first":
+        return mask_BT.long().argmax(dim=1, keepdim=True)
+    return mask_BT.shape[1] - 1 - mask_BT.long().flip(1).argmax(dim=1, keepdim=True)
+
+
+def take_rows(hidden_BTD: Tensor, rows_BK: Tensor) -> Tensor:
+    """Return the tokens at the given places, (B, K, D)."""
+    return hidden_BTD.gather(1, rows_BK[..., None].expand(-1, -1, hidden_BTD.shape[-1]))
+
+
+def masked_mean(hidden_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the mean of each text's real tokens, (B, D)."""
+    real_BT1 = mask_BT.bool()[..., None]
+    return torch.where(real_BT1, hidden_BTD, 0).sum(1) / real_BT1.sum(1).clamp(min=1)
+
+
+def text_loss(logits_BC: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
+    """Return squared error for one score, else cross-entropy; several labels a text if so declared."""
+    logits_BC = logits_BC.float()
+    if problem_type == "regression" or (problem_type is None and logits_BC.shape[1] == 1):
+        return functional.mse_loss(logits_BC, labels.float().view_as(logits_BC))
+    if problem_type == "multi_label_classification":
+        return functional.binary_cross_entropy_with_logits(logits_BC, labels.float())
+    return functional.cross_entropy(logits_BC, labels.view(-1))
+
+
+def token_loss(logits_BTC: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return the mean cross-entropy over labelled tokens; 0, not NaN, if a batch has none."""
+    labels = labels_BT.reshape(-1)
+    scores = logits_BTC.reshape(len(labels), -1).float()
+    total = functional.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum")
+    return total / (labels != IGNORED).sum().clamp(min=1)
+
+
+def span_loss(logits_BT2: Tensor, start_B: Tensor, end_B: Tensor) -> Tensor:
+    """Return the mean cross-entropy of start and end; an end outside the piece of text is ignored."""
+    length = logits_BT2.shape[1]
+    losses = [
+        token_loss(scores_BT, torch.where((place < 0) | (place >= length), IGNORED, place))
+        for scores_BT, place in zip(logits_BT2.unbind(-1), (start_B, end_B), strict=True)
+    ]
+    return (losses[0] + losses[1]) / 2
