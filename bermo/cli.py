@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bermo.errors import BermoError, nearest
 from bermo.spec import Experiment, RunSpec, leaves, override
@@ -43,14 +43,14 @@ def build_parser() -> Parser:
     )
     for leaf in leaves(RunSpec()):
         shown = "" if leaf.default is None else f" [{_show(leaf.default)}]"
-        extra = {"nargs": "?", "const": "true"} if leaf.is_switch else {}
+        extra: dict[str, Any] = {"nargs": "?", "const": "true"} if leaf.is_switch else {}
         train.add_argument(
             f"--{leaf.flag}",
             dest=leaf.dotted,
             metavar="X",
             help=_escape(leaf.help + shown),
             **extra,
-        )  # type: ignore[arg-type]
+        )
 
     verbs.add_parser("list", help="name the recipes and tasks")
     show = verbs.add_parser("show", help="print a recipe: question, source, cost, spec")
@@ -61,6 +61,7 @@ def build_parser() -> Parser:
         "changes", nargs="*", metavar="dotted.field=value", help="change a field in every arm"
     )
     run.add_argument("--seeds", help="how many seeds, or which")
+    run.add_argument("--arms", help="only these arms, e.g. plain,mix")
     run.add_argument("--tiny", action="store_true", help="the form that ends in seconds")
     run.add_argument("--out", help="folder of the results (runs/RECIPE)")
 
@@ -97,8 +98,16 @@ def main(arguments: list[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
+    if options.verb == "run":  # argparse takes positional words before the first option only
+        options.changes += [word for word in rest if not word.startswith("-")]
+        rest = [word for word in rest if word.startswith("-")]
     if rest:
-        flags = {f"--{leaf.flag}" for leaf in leaves(RunSpec())} | {"--out", "--tiny", "--help"}
+        flags = {f"--{leaf.flag}" for leaf in leaves(RunSpec())} | {
+            "--out",
+            "--tiny",
+            "--arms",
+            "--help",
+        }
         raise BermoError(f'Unknown option "{rest[0]}".{nearest(rest[0].split("=")[0], flags)}')
     match options.verb:
         case "train":
@@ -162,9 +171,11 @@ What to do next:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from bermo.recipes import change, find, tiny
+    from bermo.recipes import change, choose, find, tiny
 
     experiment = find(options.recipe)()
+    if options.arms:
+        experiment = choose(experiment, options.arms.split(","))
     if options.tiny:
         experiment = tiny(experiment)
     pairs = [text.partition("=") for text in options.changes]

@@ -24,10 +24,14 @@ class Family:
 
     layers: str = "encoder.layer"
     """Path of the layer modules; * stands for every child."""
+    embeddings: tuple[str, ...] = ("embeddings",)
+    """Modules that turn ids into the input of the first layer."""
     pooling: Literal["first", "last"] = "first"
     has_segments: bool = True
     """Takes token_type_ids, if its config also has more than one segment."""
     is_decoder: bool = False
+    reads_neighbours: bool = False
+    """Its embeddings look at the tokens beside each one, so padding must be made empty first."""
     is_time_first: bool = False
     """Its layers pass (T, B, D)."""
     collector: str | None = None
@@ -80,12 +84,17 @@ FAMILIES: Mapping[str, Family] = {
         attention="sdpa",
         head=HeadParts(dense="head.dense", norm="head.norm", bias="decoder.bias"),
     ),
-    "mobilebert": Family(),
+    "mobilebert": Family(reads_neighbours=True),
     "xlnet": Family(
-        layers="layer", pooling="last", is_time_first=True, options={"use_mems": False}
+        layers="layer",
+        embeddings=("word_embedding",),
+        pooling="last",
+        is_time_first=True,
+        options={"use_mems": False},
     ),
     "gpt2": Family(
         layers="h",
+        embeddings=("wte", "wpe"),
         pooling="last",
         has_segments=False,
         is_decoder=True,

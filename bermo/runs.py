@@ -180,10 +180,9 @@ def read_seed(folder: Path) -> SeedResult | None:
     path = folder / "result.json"
     if not path.exists():
         return None
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return SeedResult(
-        **{k: math.nan if v is None and k != "diverged" else v for k, v in values.items()}
-    )
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    missing = {name: math.nan for name, value in values.items() if value is None}
+    return SeedResult(**(values | missing | {"diverged": values["diverged"]}))
 
 
 def write_result(path: Path, result: SeedResult | RunResult) -> None:

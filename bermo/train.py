@@ -110,7 +110,7 @@ class _Loop:
         self.job.display.start(self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
-        epoch, order = -1, []
+        epoch, order = -1, self.job.batches.epoch(0)
         is_finite = True
         while self.step < self.total and not self._is_out_of_patience():
             if self.step // self.per_epoch != epoch:

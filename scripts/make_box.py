@@ -15,21 +15,22 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from bermo.data.sentences import TASKS, generate, lexicon
+from bermo.data.sentences import lexicon
 
 FOLDER = Path(__file__).parents[1] / "bermo" / "box"
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+ENDINGS = ("s", "es", "d", "ed")
 PIECES = 600
 MAX_LENGTH = 512
-SENTENCES_PER_TASK = 5_000
-SIGNS = "£€¥¢°±×÷©®™"  # no punctuation to the pre-tokenizer, so they also occur inside a word
-QUOTES = "‘’“”–—…•·§"
-CHARACTERS = string.ascii_lowercase + string.digits + string.punctuation + QUOTES + SIGNS
+# No punctuation to the pre-tokenizer, so these also occur inside a word.
+SIGNS = "£€¥¢°±×÷−≤≥≈→²³¼½¾µ©®™ßæøœłðþ"
+MARKS = "‘’“”«»–—‑…•·§¶†‡′″¿¡"
+CHARACTERS = string.ascii_lowercase + string.digits + string.punctuation + MARKS + SIGNS
 # Frequent words and endings that the generated sentences lack.
 FREQUENT = """
 about above across after again against ago all almost along already also always am among an and any
 anyone anything are area around as ask at available away back bad be became because become been
-before began begin being best better between big both bring business but by call called came can
+before began begin behind being beside best better between big both bring business but by call called came can
 cannot case century certain change clear come company could country course current day days dead
 deal decided did different do does doing done down during each early easy either else end enough
 even ever every everyone everything example experience face fact family far fast few film final
@@ -41,7 +42,7 @@ itself job just kind knew know known language large last late later law least le
 light line list little local long look looked looking lot low made main make makes making many may
 maybe me mean means might million mind minutes moment money month months more morning most movie
 much music must my name national near necessary need never new news next night no north not nothing
-now number of off often oh old on once one only open or other others our out over own page part
+now number of off often oh old on once one only open or other others our out outside over own page part
 party past people perhaps period person place plan play point political position possible power
 present president private probably problem process program provide public put question quite rather
 read real really reason recent research result right same second seem seems seen service set she
@@ -55,20 +56,25 @@ with within without won word words world would year years yes yet you yourself
 """
 
 
+def whole_forms(*forms: str) -> set[str]:
+    """Return the forms of a word that need a piece of their own: `gates` is `gate` and `##s`.
+
+    An ending shared by hundreds of words is learned from few sentences; hundreds of whole forms are not.
+    """
+    base = forms[0]
+    return {base} | {form for form in forms if form.removeprefix(base) not in ENDINGS}
+
+
 def known_words() -> set[str]:
-    """Collect every word of the generator's lexicon in all its forms, and the frequent words."""
-    found = set(FREQUENT.split()) | set(lexicon.SUBORDINATORS)
+    """Collect the words of the generator, less their regular endings, and the frequent words."""
+    found = set(FREQUENT.split())
     for nouns in lexicon.NOUNS.values():
-        found.update(form for noun in nouns for form in noun)
+        for noun in nouns:
+            found |= whole_forms(*noun)
     for frame in lexicon.TRANSITIVE + lexicon.INTRANSITIVE + lexicon.CLAUSAL:
-        found.update(frame.verb)
-    for adjectives in lexicon.ADJECTIVES.values():
-        found.update(adjectives)
-    for group in (lexicon.MANNER, lexicon.COMMENT, lexicon.FEMALE, lexicon.MALE):
+        found |= whole_forms(*frame.verb)
+    for group in (*lexicon.ADJECTIVES.values(), *lexicon.OTHERS.values(), lexicon.SUBORDINATORS):
         found.update(word.lower() for word in group)
-    for task in TASKS:  # what the rules of the grammar say themselves: pronouns, prepositions
-        for item in generate(task, SENTENCES_PER_TASK, seed=0):
-            found.update(item.text.lower().replace(",", "").rstrip(".").split())
     return found
 
 
@@ -87,7 +93,8 @@ def make_tokenizer() -> Tokenizer:
     """Build the tokenizer in BERT's frame: [CLS] a [SEP] b [SEP], segments 0 and 1."""
     words = known_words()
     inside = ["##" + character for character in string.ascii_lowercase + string.digits + SIGNS]
-    pieces = [*SPECIALS, *CHARACTERS, *inside, *sorted(words), *common_pieces(words)]
+    endings = ["##" + ending for ending in ENDINGS]
+    pieces = [*SPECIALS, *CHARACTERS, *inside, *endings, *sorted(words), *common_pieces(words)]
     vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -100,13 +107,17 @@ def make_tokenizer() -> Tokenizer:
 
 
 def make_config(vocabulary: int) -> BertConfig:
-    """Choose the encoder's shape: deep enough to have layers to mix, small enough for one core."""
+    """Choose the encoder's shape: deep enough to have layers to mix, small enough for two cores."""
     return BertConfig(
         vocab_size=vocabulary,
-        hidden_size=128,
+        hidden_size=64,
         num_hidden_layers=6,
         num_attention_heads=4,
-        intermediate_size=512,
+        intermediate_size=256,
+        hidden_act="relu",  # the gradient of gelu takes a seventh of a step on some processors
+        # From a random start a few hundred steps underfit, and dropout only slows them.
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
         max_position_embeddings=MAX_LENGTH,
         pad_token_id=SPECIALS.index("[PAD]"),
         architectures=["BertModel"],

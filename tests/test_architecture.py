@@ -9,8 +9,8 @@ PACKAGE = Path(__file__).parent.parent / "bermo"
 FLOORS = {
     "errors": 0, "files": 0, "spec": 0,
     "nn": 1, "recipes": 1,
-    "backbone": 2, "data": 2,
-    "model": 3,
+    "families": 2, "backbone": 2, "data": 2,
+    "encoder": 3, "model": 3,
     "train": 4, "job": 4, "schedule": 4, "checkpoint": 4, "runs": 4,
     "methods": 5,
     "report": 6,

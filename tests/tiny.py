@@ -1,5 +1,7 @@
 """Tiny random encoders, tokenizers and batches of every family, built on the spot: no network, no files."""
 
+import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -30,6 +32,12 @@ from transformers import (
     XLMRobertaConfig,
     XLNetConfig,
 )
+
+# DeBERTa's files call torch.jit.script when imported, which newer torch deprecates.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    for name in ("deberta", "deberta_v2"):
+        importlib.import_module(f"transformers.models.{name}.modeling_{name}")
 
 VOCABULARY = 60
 SPECIAL = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")

@@ -10,6 +10,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import accelerate
 import numpy as np
@@ -18,8 +19,8 @@ import transformers
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from bermo import backbone
 from bermo import model as models
+from bermo.backbone import load_tokenizer
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, load_task
@@ -105,8 +106,8 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
 def prepare(spec: RunSpec) -> Prepared:
     """Read, check and tokenise the data; every error in the user's files is raised here."""
     data = load_task(spec.data)
-    tokenizer = backbone.load_tokenizer(spec.model.backbone)
-    has_segments = backbone.has_segments(backbone.load_config(spec.model.backbone))
+    tokenizer = load_tokenizer(spec.model.backbone)
+    has_segments = models.has_segments(spec.model.backbone)
     train, valid = (
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments)
         for rows in (data.train, data.valid)
@@ -137,6 +138,8 @@ def build_model(prepared: Prepared, seed: int) -> models.BermoPreTrainedModel:
         "label2id": {label: index for index, label in enumerate(labels)},
         "num_labels": len(labels),
     }
+    kind: type[models.BermoPreTrainedModel]
+    extra: dict[str, Any]
     match prepared.data.task.kind:
         case "classification":
             kind, extra = models.BermoForSequenceClassification, names
@@ -164,7 +167,9 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
     """Say how a training collapsed, or None: no number, one answer for everything, or a loss at chance."""
     if not ended.is_finite:
         return "the loss became infinite or not a number"
-    if prepared.data.task.kind in ("span", "regression"):
+    if prepared.data.task.kind == "regression":
+        return None if scores.values["pearson"] else "every prediction is the same number"
+    if prepared.data.task.kind == "span":
         return None
     targets = np.asarray(prepared.valid.targets)
     if len(np.unique(targets[targets >= 0])) > 1 and len(scores.predicted) == 1:
@@ -217,7 +222,7 @@ def _one_seed(
 
     def evaluate(current: nn.Module) -> dict[str, float]:
         rows = EVAL_BATCH_FACTOR * spec.train.batch_size
-        latest[:] = [score(prepared.valid, predict(current, prepared.valid, rows, accelerator))]  # type: ignore[arg-type]
+        latest[:] = [score(prepared.valid, predict(current, prepared.valid, rows, accelerator))]
         # The loop goes by the first value.
         return {latest[0].main: latest[0].score} | latest[0].values
 

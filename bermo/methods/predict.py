@@ -5,6 +5,7 @@ The model's folder says what it was trained for in task.json, so it can be moved
 
 import json
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,12 +91,18 @@ def predict_file(
     trained = read_trained(folder)
     rows = read_inputs(file, trained.task, trained.text)
     tokenizer = load_tokenizer(str(folder))
-    limits = replace(DataSpec(), max_length=trained.max_length, stride=trained.stride)
-    features = make_features(
-        rows, trained.task, trained.labels, tokenizer, limits, has_segments(str(folder))
-    )
-    settings = TrainSpec()
-    accelerator = make_accelerator(settings, folder)
+    # One short text with one odd word is a question like any other, so unknown tokens are no error here.
+    limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
+    with tempfile.TemporaryDirectory() as cache:
+        features = make_features(
+            rows,
+            trained.task,
+            trained.labels,
+            tokenizer,
+            replace(limits, cache=cache),
+            has_segments(folder),
+        )  # the arrays stay mapped after the files are gone
+    accelerator = make_accelerator(TrainSpec(), folder)
     model = LOADERS[trained.task.kind].from_pretrained(folder).to(accelerator.device)
     done = 0
     display.start(len(features), 0)

@@ -35,7 +35,7 @@ def tiny(experiment: Experiment) -> Experiment:
 
 
 def _tiny(spec: RunSpec) -> RunSpec:
-    stand_in = {"squad": "box/subject-span", "squad2": "box/subject-span", "conll2003": "box/parts"}
+    stand_in = {"squad": "box/answer", "conll2003": "box/arguments"}
     task = spec.data.task
     if not task.startswith("box/"):
         task = stand_in.get(task, "box/tense")
@@ -46,6 +46,14 @@ def _tiny(spec: RunSpec) -> RunSpec:
         train={"epochs": 2.0, "batch_size": 16, "precision": "fp32"},
     )
     return replace(small, seeds=spec.seeds[:1])
+
+
+def choose(experiment: Experiment, names: list[str]) -> Experiment:
+    """Keep only the named arms."""
+    for name in names:
+        if name not in experiment.arms:
+            raise BermoError(f'There is no arm "{name}".{nearest(name, experiment.arms)}')
+    return Experiment(arms={name: experiment.arms[name] for name in names})
 
 
 def change(experiment: Experiment, dotted: str, text: str) -> Experiment:

@@ -1,0 +1,78 @@
+"""Start and end logits to answers: the best span over all pieces of a question's passage.
+
+    score(s, e) = start_s + end_e,  s ≤ e < s + 30, both in the passage, each among its piece's best 20
+
+In version 2.0 the answer is empty if the classifier token's score, the least over the pieces, is above the
+best span's. The text is cut from the passage itself, never glued from tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bermo.data.features import Features
+from bermo.data.rows import SpanRows
+
+NUM_BEST = 20
+LONGEST_ANSWER = 30
+NULL_THRESHOLD = 0.0
+"""By how much no answer must beat the best span, as in the official baselines."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    score: float = -np.inf
+    begin: int = 0
+    end: int = 0
+
+
+def best_answers(features: Features, predictions: Sequence[npt.NDArray[np.floating]]) -> list[str]:
+    """Return the answer to each question, the empty text where there is none."""
+    assert isinstance(features.rows, SpanRows)
+    assert features.row_of is not None
+    assert features.spans is not None
+    best = [_Span()] * len(features.rows)
+    null = np.full(len(features.rows), np.inf)
+    for piece, row in enumerate(features.row_of):
+        tokens = slice(features.starts[piece], features.starts[piece + 1])
+        start, end = np.asarray(predictions[piece], dtype=np.float64)
+        found = _best_span(start, end, np.asarray(features.spans[tokens]))
+        best[row] = max(best[row], found, key=lambda span: span.score)
+        place = _null_place(features, tokens)
+        null[row] = min(null[row], start[place] + end[place])
+    return [
+        "" if features.task.has_no_answer and null[row] - span.score > NULL_THRESHOLD
+        else features.rows.contexts[row][span.begin : span.end]
+        for row, span in enumerate(best)
+    ]  # fmt: skip
+
+
+def _best_span(
+    start: npt.NDArray[np.float64], end: npt.NDArray[np.float64], spans: npt.NDArray[np.int32]
+) -> _Span:
+    places = np.flatnonzero(spans[:, 0] >= 0)
+    if not len(places):
+        return _Span()
+    firsts, lasts = _top(start, places), _top(end, places)
+    totals = start[firsts][:, None] + end[lasts][None, :]
+    width = lasts[None, :] - firsts[:, None]
+    totals[(width < 0) | (width >= LONGEST_ANSWER)] = -np.inf
+    first, last = np.unravel_index(np.argmax(totals), totals.shape)
+    if totals[first, last] == -np.inf:
+        return _Span()
+    begin, stop = spans[firsts[first], 0], spans[lasts[last], 1]
+    return _Span(float(totals[first, last]), int(begin), int(stop))
+
+
+def _top(logits: npt.NDArray[np.float64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return places[np.argsort(-logits[places], kind="stable")[:NUM_BEST]]
+
+
+def _null_place(features: Features, tokens: slice) -> int:
+    """Return where training marks "no answer": the classifier token, else the first token."""
+    if features.classifier_id is None:
+        return 0
+    places = np.flatnonzero(features.ids[tokens] == features.classifier_id)
+    return int(places[0]) if len(places) else 0

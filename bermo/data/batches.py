@@ -1,0 +1,157 @@
+"""Which rows make up each batch of an epoch, and rows to padded tensors and back.
+
+    order of epoch e = f(seed, e): shuffle, cut into pools of 50 batches, sort each pool by length, cut into
+    batches, shuffle the batches
+
+Legend: B rows of the batch, C choices of a row, T tokens of the longest.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bermo.data.features import Features
+from bermo.errors import BermoError
+
+POOL_BATCHES = 50
+"""Batches a pool: enough for texts of like length, few enough that an epoch's order stays random."""
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """The batches of every epoch, from lengths, seed and epoch alone; each row once an epoch."""
+
+    lengths: npt.NDArray[np.int32]
+    batch_size: int
+    seed: int
+    grouped: bool = True
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise BermoError(f"batch-size must be at least 1, but got {self.batch_size}.")
+
+    def __len__(self) -> int:
+        """Return the number of batches an epoch."""
+        return -(-len(self.lengths) // self.batch_size)
+
+    def epoch(self, epoch: int) -> list[Indices]:
+        """Return the batches of one epoch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        order = rng.permutation(len(self.lengths))
+        if not self.grouped:
+            return list(_cut(order, self.batch_size))
+        lengths = np.asarray(self.lengths)
+        pools = _cut(order, self.batch_size * POOL_BATCHES)
+        # Stable, so that rows of one length keep the random order and no platform's sort decides.
+        pools = (pool[np.argsort(-lengths[pool], kind="stable")] for pool in pools)
+        batches = [batch for pool in pools for batch in _cut(pool, self.batch_size)]
+        return [batches[place] for place in rng.permutation(len(batches))]
+
+    def padding_share(self, epoch: int = 0) -> float:
+        """Return the share of an epoch's tokens that is padding."""
+        lengths = np.asarray(self.lengths, dtype=np.int64)
+        padded = sum(int(lengths[batch].max()) * len(batch) for batch in self.epoch(epoch))
+        return 1 - int(lengths.sum()) / padded if padded else 0.0
+
+
+def in_order(features: Features, batch_size: int) -> list[Indices]:
+    """Return batches for evaluation: every row once, like lengths together, the longest first."""
+    order = np.argsort(-features.lengths, kind="stable").astype(np.int64)
+    return list(_cut(order, batch_size))
+
+
+def _cut(order: Indices, size: int) -> Iterator[Indices]:
+    return (order[start : start + size] for start in range(0, len(order), size))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the tokens of a batch lie: `is_token` in the padded rectangle, `flat` in the flat arrays."""
+
+    is_token: npt.NDArray[np.bool_]
+    flat: npt.NDArray[np.int64]
+    shift: npt.NDArray[np.int64]
+
+
+def _places(features: Features, sequences: Indices, multiple: int) -> _Places:
+    starts = features.starts[sequences]
+    lengths = features.starts[sequences + 1] - starts
+    width = -(-int(lengths.max()) // multiple) * multiple
+    shift = width - lengths if features.pads_left else np.zeros_like(lengths)
+    place = np.arange(width)[None, :] - shift[:, None]
+    is_token = (place >= 0) & (place < lengths[:, None])
+    return _Places(is_token, (place + starts[:, None])[is_token], shift)
+
+
+def _sequences(features: Features, indices: Indices) -> Indices:
+    choices = np.arange(features.num_choices)
+    flat: Indices = (np.asarray(indices)[:, None] * features.num_choices + choices).reshape(-1)
+    return flat
+
+
+def collate(
+    features: Features, indices: Indices, pad_to_multiple: int = 1
+) -> dict[str, torch.Tensor]:
+    """Return the rows as a model's arguments, padded to the longest; (B, T), or (B, C, T) for choices."""
+    places = _places(features, _sequences(features, indices), pad_to_multiple)
+    shape = places.is_token.shape
+    if features.num_choices > 1:
+        shape = (len(indices), features.num_choices, shape[1])
+    batch: dict[str, npt.NDArray[Any]] = {
+        "input_ids": _pad(places, features.ids, features.pad_id).reshape(shape),
+        "attention_mask": places.is_token.astype(np.int64).reshape(shape),
+    }
+    if features.segments is not None:
+        padded = _pad(places, features.segments, features.pad_segment)
+        batch["token_type_ids"] = padded.reshape(shape)
+    if features.targets is not None:
+        batch |= _targets(features, features.targets, indices, places)
+    return {name: torch.from_numpy(values) for name, values in batch.items()}
+
+
+def _pad(places: _Places, values: npt.NDArray[np.integer], fill: int) -> npt.NDArray[np.int64]:
+    padded = np.full(places.is_token.shape, fill, dtype=np.int64)
+    padded[places.is_token] = values[places.flat]
+    return padded
+
+
+def _targets(
+    features: Features, targets: npt.NDArray[Any], indices: Indices, places: _Places
+) -> dict[str, npt.NDArray[Any]]:
+    match features.task.kind:
+        case "tagging":
+            return {"labels": _pad(places, targets, -100)}
+        case "span":
+            positions = targets[indices].astype(np.int64) + places.shift[:, None]
+            start, end = np.ascontiguousarray(positions.T)
+            return {"start_positions": start, "end_positions": end}
+        case "regression":
+            return {"labels": targets[indices].astype(np.float32)}
+        case _:
+            return {"labels": targets[indices].astype(np.int64)}
+
+
+def trim(
+    features: Features, indices: Indices, logits: Sequence[npt.NDArray[np.floating]]
+) -> list[npt.NDArray[np.floating]]:
+    """Undo `collate` on a batch of predictions: one array a row in the form `score` reads, no padding.
+
+    `logits` is one array (B, C) or (B, 1) for whole texts and choices, (B, T, C) for tags; two, (B, T) each,
+    for the start and the end of a span.
+    """
+    if features.task.kind not in ("tagging", "span"):
+        return list(logits[0])
+    width = logits[0].shape[1]
+    rows = []
+    for row, index in enumerate(indices):
+        length = int(features.lengths[index])
+        part = slice(width - length, width) if features.pads_left else slice(0, length)
+        pieces = [values[row, part] for values in logits]
+        rows.append(np.stack(pieces) if features.task.kind == "span" else pieces[0])
+    return rows

@@ -1,0 +1,87 @@
+"""Which columns of a user's file hold the text and the label, and whether labels are classes or numbers.
+
+Columns are found by their usual names, in the order given here. What was found is told to the user.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bermo.data.corpora import as_number
+from bermo.data.read import Table
+from bermo.errors import BermoError
+
+PAIRS = (
+    ("text_a", "text_b"), ("text1", "text2"), ("sentence1", "sentence2"), ("sentence_a", "sentence_b"),
+    ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
+    ("query", "passage"), ("query", "document"), ("question", "context"),
+)  # fmt: skip
+TEXTS = (
+    "text", "sentence", "review", "content", "comment", "tweet", "message", "body", "document",
+    "utterance", "question", "query", "headline", "title", "description",
+)  # fmt: skip
+LABELS = (
+    "label", "labels", "gold_label", "class", "target", "sentiment", "category", "score", "rating",
+    "stars", "intent", "topic", "emotion", "is_duplicate", "y",
+)  # fmt: skip
+MOST_CLASS_VALUES = 20
+"""Broken numbers with more different values than this are a measure, not classes (half stars have 10)."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the text column or columns, and of the label's."""
+
+    text: tuple[str, ...]
+    label: str | None
+
+
+def find_columns(
+    table: Table, text: Sequence[str] | None, label: str | None, needs_label: bool = True
+) -> Columns:
+    """Return the columns that were given, or else those with a usual name; none found is an error."""
+    for name in (*(text or ()), *([label] if label else ())):
+        table.column(name)
+    found_label = label or (_usual(table, LABELS) if needs_label else None)
+    found_text = tuple(text) if text else _text_columns(table, found_label)
+    if needs_label and found_label is None and len(table.columns) == len(found_text) + 1:
+        found_label = next(name for name in table.columns if name not in found_text)
+    if not found_text or (needs_label and found_label is None):
+        raise BermoError(_not_found(table, "label" if found_text else "text"))
+    return Columns(found_text, found_label)
+
+
+def _text_columns(table: Table, label: str | None) -> tuple[str, ...]:
+    names = {name.lower(): name for name in table.columns}
+    for first, second in PAIRS:
+        if first in names and second in names:
+            return names[first], names[second]
+    usual = _usual(table, TEXTS)
+    others = [name for name in table.columns if name != label]
+    if usual is None and label is not None and len(others) == 1:
+        usual = others[0]
+    return (usual,) if usual is not None else ()
+
+
+def _usual(table: Table, known: Sequence[str]) -> str | None:
+    names = {name.lower(): name for name in table.columns}
+    return next((names[name] for name in known if name in names), None)
+
+
+def _not_found(table: Table, part: str) -> str:
+    there = ", ".join(f'"{name}"' for name in table.columns)
+    known = ", ".join((TEXTS if part == "text" else LABELS)[:6])
+    return (
+        f"{table.path}: no column looks like the {part}. Its columns: {there}. Name it with"
+        f" --{part}, or call it one of {known}, … If the first line is a row of data, add a line with"
+        " the columns' names above it, such as text<TAB>label."
+    )
+
+
+def are_numbers(labels: Sequence[str]) -> bool:
+    """Tell whether labels are a measure: all numbers, some of them broken, and many different ones."""
+    values = [as_number(label) for label in labels]
+    if any(value is None for value in values):
+        return False
+    different = {value for value in values if value is not None}
+    is_broken = any(not value.is_integer() for value in different)
+    return is_broken and len(different) > min(MOST_CLASS_VALUES, len(values) // 2)

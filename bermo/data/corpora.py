@@ -1,0 +1,175 @@
+"""Tables and corpus formats to rows: plain text and pairs, SWAG, SQuAD's JSON, CoNLL's columns.
+
+Every row is looked at here: an empty text, a missing label or a number that is none is an error that names
+file and line.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bermo.data.read import Table, parse_json, read_text
+from bermo.data.rows import ChoiceRows, SpanRows, TaggedRows, TextRows
+from bermo.errors import BermoError
+
+_WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
+
+
+def text_rows(table: Table, text: Sequence[str], label: str | None) -> TextRows:
+    """Return one text or a pair a row, with its label as text where `label` names a column."""
+    if len(text) > 2:
+        raise BermoError(
+            f"{len(text)} text columns were given ({', '.join(text)}), but a row has one text or two."
+        )
+    columns = [_texts(table, name) for name in text]
+    labels = None if label is None else label_column(table, label)
+    return TextRows(columns[0], columns[1] if len(columns) == 2 else None, labels)
+
+
+def choice_rows(table: Table, text: Sequence[str], label: str | None) -> ChoiceRows:
+    """Return SWAG's rows: a first sentence, and the start of the second with each of its endings."""
+    first, start, *endings = [_texts(table, name) for name in text]
+    texts = [
+        [f"{begin} {end}" for end in ends]
+        for begin, *ends in zip(start, *endings, strict=True)
+    ]  # fmt: skip
+    return ChoiceRows(first, texts, None if label is None else label_column(table, label))
+
+
+def drop_empty(table: Table, names: Sequence[str]) -> Table:
+    """Return the table without the rows that have an empty cell in one of the columns."""
+    columns = [table.column(name) for name in names]
+    kept = [i for i in range(len(table)) if all(column[i].strip() for column in columns)]
+    return Table(
+        table.path,
+        {name: [values[i] for i in kept] for name, values in table.columns.items()},
+        [table.lines[i] for i in kept],
+        table.skipped + len(table) - len(kept),
+    )
+
+
+def label_column(table: Table, name: str) -> list[str]:
+    """Return the labels as text, 1.0 as 1; an empty one is an error."""
+    values = [value.strip() for value in table.column(name)]
+    for line, value in zip(table.lines, values, strict=True):
+        if not value:
+            raise BermoError(f'{table.path}, line {line}: the label (column "{name}") is missing.')
+    return [m[1] if (m := _WHOLE_FLOAT.fullmatch(value)) else value for value in values]
+
+
+def numbers(rows: TextRows, path: Path | str) -> TextRows:
+    """Return the rows with their labels read as numbers, for regression."""
+    if rows.labels is None:
+        return rows
+    values = []
+    for place, label in enumerate(rows.labels, start=1):
+        value = as_number(str(label))
+        if value is None:
+            raise BermoError(f'{path}, row {place}: the label "{label}" is not a number.')
+        values.append(value)
+    return TextRows(rows.first, rows.second, values)
+
+
+def as_number(text: str) -> float | None:
+    """Return the finite number that `text` holds, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _texts(table: Table, name: str) -> list[str]:
+    values = table.column(name)
+    for line, value in zip(table.lines, values, strict=True):
+        if not value.strip():
+            raise BermoError(
+                f'{table.path}, line {line}: the text (column "{name}") is empty.'
+                " Fill it or remove the row."
+            )
+    return values
+
+
+def read_conll(path: Path) -> TaggedRows:
+    """Read one word a line, its tag last, an empty line between sentences; tags come out as IOB2."""
+    sentences: list[list[tuple[str, str]]] = [[]]
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        cells = line.split()
+        if not cells or cells[0] == "-DOCSTART-":
+            sentences.append([])
+        elif len(cells) == 1:
+            raise BermoError(f'{path}, line {number}: "{cells[0]}" has no tag beside it.')
+        elif cells[-1] != "O" and cells[-1][:2] not in ("B-", "I-"):
+            raise BermoError(
+                f'{path}, line {number}: the tag "{cells[-1]}" is none of O, B-TYPE, I-TYPE.'
+            )
+        else:
+            sentences[-1].append((cells[0], cells[-1]))
+    sentences = [sentence for sentence in sentences if sentence]
+    if not sentences:
+        raise BermoError(f"{path} holds no sentence.")
+    words = [[word for word, _ in sentence] for sentence in sentences]
+    return TaggedRows(words, [to_iob2([tag for _, tag in sentence]) for sentence in sentences])
+
+
+def to_iob2(tags: Sequence[str]) -> list[str]:
+    """Return the same entities with B- on the first word of each (IOB1 has it only where two meet)."""
+    fixed, before = [], "O"
+    for tag in tags:
+        starts = tag.startswith("I-") and before[2:] != tag[2:]
+        fixed.append(f"B-{tag[2:]}" if starts else tag)
+        before = tag
+    return fixed
+
+
+def read_squad(path: Path, is_train: bool) -> SpanRows:
+    """Read SQuAD's JSON; in training an answer must stand in its passage, where it says or elsewhere."""
+    content = parse_json(path, read_text(path))
+    ids, questions, contexts, answers = [], [], [], []
+    try:
+        for article in content["data"]:
+            for paragraph in article["paragraphs"]:
+                for item in paragraph["qas"]:
+                    ids.append(str(item["id"]))
+                    questions.append(str(item["question"]))
+                    contexts.append(str(paragraph["context"]))
+                    answers.append(_answers(item))
+    except (KeyError, TypeError) as error:
+        raise BermoError(
+            f"{path} is not in SQuAD's form (data > paragraphs > context, qas > id, question,"
+            f" answers): {error!r} failed after {len(ids)} questions."
+        ) from None
+    if not ids:
+        raise BermoError(f"{path} holds no questions.")
+    return check_spans(SpanRows(ids, questions, contexts, answers), path, is_train)
+
+
+def _answers(item: dict[str, Any]) -> list[tuple[str, int]]:
+    if item.get("is_impossible"):
+        return []
+    return [(answer["text"], int(answer["answer_start"])) for answer in item["answers"]]
+
+
+def check_spans(rows: SpanRows, path: Path | str, is_train: bool) -> SpanRows:
+    """Check that no text is empty and, in training, put each answer where its text really stands."""
+    answers = []
+    for i, found in enumerate(rows.answers or ()):
+        if not rows.questions[i].strip() or not rows.contexts[i].strip():
+            raise BermoError(f"{path}: question {rows.ids[i]} has an empty question or context.")
+        placed = [_placed(rows, i, answer, path) for answer in found] if is_train else found
+        answers.append(placed)
+    return SpanRows(rows.ids, rows.questions, rows.contexts, answers)
+
+
+def _placed(rows: SpanRows, i: int, answer: tuple[str, int], path: Path | str) -> tuple[str, int]:
+    text, start = answer
+    if text and rows.contexts[i].startswith(text, start):
+        return answer
+    start = rows.contexts[i].find(text)
+    if not text or start < 0:
+        raise BermoError(
+            f'{path}: the answer "{text}" of question {rows.ids[i]} does not stand in its context.'
+        )
+    return text, start

@@ -1,0 +1,180 @@
+"""Rows tokenised once, kept on disk as flat arrays, and read memory-mapped.
+
+The cache's name is a hash of all that decides its content: the rows, the tokenizer (sha256 of its backend's
+JSON), lengths, labels and the version of this format. The share of unknown tokens is looked at before
+any training.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedTokenizerBase
+
+from bermo.data.cache import Writer, cache_root, open_cache
+from bermo.data.rows import ChoiceRows, Rows, digest, pick
+from bermo.data.tasks import Task
+from bermo.data.tokens import Chunk, Encoder, encode
+from bermo.data.unknown import check_unknown, count_unknown
+from bermo.errors import BermoError
+from bermo.spec import DataSpec
+
+FORMAT = 1
+CHUNK_ROWS = 1000
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenFacts:
+    """What was counted while tokenising; a passage cut into pieces loses nothing and is not truncated."""
+
+    unknown_share: float
+    truncated_share: float
+    lost_words: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Features:
+    """Tokens of all sequences end to end; sequence i is `ids[starts[i]:starts[i + 1]]`.
+
+    `targets`: a class or number for each row; for tags one for each token; for spans (start, end) for each piece.
+    `row_of`: the row of each piece. `words`: the word whose first piece a token is, or -1. `spans`: a token's
+    first and last character in the passage, or -1.
+    """
+
+    task: Task
+    labels: tuple[str, ...]
+    rows: Rows
+    facts: TokenFacts
+    ids: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+    segments: npt.NDArray[np.uint8] | None = None
+    targets: npt.NDArray[Any] | None = None
+    row_of: npt.NDArray[np.int32] | None = None
+    words: npt.NDArray[np.int32] | None = None
+    spans: npt.NDArray[np.int32] | None = None
+    num_choices: int = 1
+    pad_id: int = 0
+    pad_segment: int = 0
+    pads_left: bool = False
+    classifier_id: int | None = None
+
+    def __len__(self) -> int:
+        return (len(self.starts) - 1) // self.num_choices
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of each feature; of the longest of its choices where it has several."""
+        tokens = np.diff(self.starts).astype(np.int32)
+        longest: npt.NDArray[np.int32] = tokens.reshape(-1, self.num_choices).max(axis=1)
+        return longest
+
+    @property
+    def unknown_share(self) -> float:
+        """Unknown tokens among all that are not special."""
+        return self.facts.unknown_share
+
+    @property
+    def truncated_share(self) -> float:
+        """Rows that lost tokens to `max_length`."""
+        return self.facts.truncated_share
+
+
+def make_features(
+    rows: Rows,
+    task: Task,
+    labels: tuple[str, ...],
+    tokenizer: PreTrainedTokenizerBase,
+    spec: DataSpec,
+    has_segments: bool,
+    progress: Progress | None = None,
+) -> Features:
+    """Tokenise the rows, or find them tokenised; too many unknown tokens are an error."""
+    if not len(rows):
+        raise BermoError("There are no rows to tokenise.")
+    encoder = _make_encoder(tokenizer, labels, spec, has_segments)
+    folder = cache_root(spec.cache) / "tokens" / _key(rows, task, encoder)
+    cached = open_cache(folder, lambda writer: _write(writer, rows, encoder, progress))
+    facts = TokenFacts(**{name: cached.facts[name] for name in TokenFacts.__dataclass_fields__})
+    check_unknown(facts.unknown_share, spec.max_unknown, rows, tokenizer)
+    return Features(
+        task=task, labels=labels, rows=rows, facts=facts, **cached.arrays,
+        num_choices=len(rows.endings[0]) if isinstance(rows, ChoiceRows) else 1,
+        pad_id=_pad_id(tokenizer), pad_segment=tokenizer.pad_token_type_id,
+        pads_left=tokenizer.padding_side == "left", classifier_id=tokenizer.cls_token_id,
+    )  # fmt: skip
+
+
+def _make_encoder(
+    tokenizer: PreTrainedTokenizerBase, labels: tuple[str, ...], spec: DataSpec, has_segments: bool
+) -> Encoder:
+    if not tokenizer.is_fast:
+        raise BermoError(
+            f"{type(tokenizer).__name__} is a slow tokenizer, but one with a tokenizer.json is needed."
+            " Load the tokenizer from a folder that holds tokenizer.json."
+        )
+    longest = min(spec.max_length, tokenizer.model_max_length)
+    return Encoder(tokenizer, labels, longest, spec.stride, has_segments)
+
+
+def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return the padding token, or for a family without one any token: the mask hides it."""
+    known = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+    return next(int(token) for token in known if token is not None)
+
+
+def fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return the sha256 of all that decides how a text becomes tokens, whatever was called before."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    # Each call sets these two; they are arguments, not what the tokenizer is.
+    content.pop("truncation"), content.pop("padding")
+    sides = [tokenizer.padding_side, tokenizer.truncation_side, sorted(tokenizer.all_special_ids)]
+    return hashlib.sha256(json.dumps([content, sides], sort_keys=True).encode()).hexdigest()
+
+
+def _key(rows: Rows, task: Task, encoder: Encoder) -> str:
+    parts = [
+        FORMAT, digest(rows), fingerprint(encoder.tokenizer), encoder.max_length, encoder.labels,
+        encoder.stride if task.kind == "span" else 0, encoder.has_segments, task.kind,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _write(
+    writer: Writer, rows: Rows, encoder: Encoder, progress: Progress | None
+) -> Mapping[str, Any]:
+    """Tokenise by chunks, so that the tokens of a large file never stand in memory together."""
+    writer.append({"starts": np.zeros(1, dtype=np.int64)})
+    tokens = unknown = truncated = lost = total = 0
+    for begin in range(0, len(rows), CHUNK_ROWS):
+        end = min(begin + CHUNK_ROWS, len(rows))
+        chunk = encode(encoder, pick(rows, range(begin, end)))
+        _check_lengths(chunk, begin)
+        stops = total + np.cumsum(chunk.lengths, dtype=np.int64)
+        row_of = {"row_of": begin + np.array(chunk.row_of, dtype=np.int32)} if chunk.row_of else {}
+        writer.append({**chunk.arrays, **row_of, "starts": stops})
+        counted = count_unknown(chunk.arrays["ids"], encoder.tokenizer)
+        tokens, unknown, total = tokens + counted.tokens, unknown + counted.unknown, int(stops[-1])
+        truncated, lost = truncated + chunk.truncated, lost + chunk.lost_words
+        if progress is not None:
+            progress(end, len(rows))
+    facts = TokenFacts(
+        unknown_share=unknown / max(tokens, 1), truncated_share=truncated / len(rows),
+        lost_words=lost, num_tokens=total,
+    )  # fmt: skip
+    return asdict(facts)
+
+
+def _check_lengths(chunk: Chunk, begin: int) -> None:
+    empty = np.flatnonzero(chunk.lengths == 0)
+    if len(empty):
+        raise BermoError(
+            f"A text near row {begin + int(empty[0]) + 1} has no tokens at all: it holds only signs that"
+            " the tokenizer drops. Remove the row."
+        )

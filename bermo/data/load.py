@@ -1,0 +1,174 @@
+"""A task's training and validation rows, read and checked before any model is loaded.
+
+load_task(DataSpec) -> TaskData: named tasks from a folder, own files, a hub dataset, generated sentences
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bermo.data.columns import are_numbers, find_columns
+from bermo.data.corpora import choice_rows, numbers, read_squad, text_rows
+from bermo.data.folders import read_named
+from bermo.data.generated import generate_rows
+from bermo.data.hub import read_hub
+from bermo.data.read import Table, read_table, read_text
+from bermo.data.rows import Rows, TaggedRows, TextRows, head
+from bermo.data.tasks import OWN, Kind, Task, TaskData, find_task
+from bermo.errors import BermoError, nearest
+from bermo.spec import DataSpec
+
+GENERATED_TRAIN, GENERATED_VALID, GENERATED_VALID_LEAST = 4000, 1000, 48
+
+
+def load_task(spec: DataSpec) -> TaskData:
+    """Read the task that `spec` names; whatever would spoil a training is an error here."""
+    if spec.task.startswith("box/"):
+        data = _generate(spec)
+    elif spec.hub is not None:
+        data = _from_hub(spec)
+    elif spec.task in OWN:
+        data = _read_own(spec)
+    else:
+        data = read_named(spec)
+    data = replace(data, train=head(data.train, spec.limit))
+    labels = data.task.labels or _labels(data.train)
+    _check_labels(data, labels, spec)
+    return replace(data, labels=labels)
+
+
+def own_task(kind: Kind) -> Task:
+    """Return the task of a user's own files: accuracy for classes, mean correlation for numbers."""
+    return Task(name="own", kind=kind, metric="mean" if kind == "regression" else "accuracy")
+
+
+def read_inputs(path: Path, task: Task, text: Sequence[str] | None = None) -> Rows:
+    """Read rows without answers, for prediction; a .txt file holds one text a line."""
+    if task.kind == "span":
+        return replace(read_squad(path, is_train=False), answers=None)
+    if task.kind == "tagging":
+        return TaggedRows([line.split() for line in _lines(path)])
+    if path.suffix.lower() == ".txt" and task.kind != "choice" and len(text or ()) < 2:
+        return TextRows(_lines(path))
+    table = read_table(path)
+    if task.kind == "choice":
+        return choice_rows(table, text or task.train[0].text, None)
+    known = text if text and all(table.has(name) for name in text) else None
+    found = find_columns(table, known, None, needs_label=False).text
+    if text and len(found) != len(text):
+        raise BermoError(
+            f"{path}: found the text column(s) {', '.join(found)}, but the model reads {len(text)}"
+            f" a row. Call them {', '.join(text)}, as in training."
+        )
+    return text_rows(table, found, None)
+
+
+def _lines(path: Path) -> list[str]:
+    lines = read_text(path).rstrip("\r\n").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            raise BermoError(
+                f"{path}, line {number}: the text is empty. Fill it or remove the line."
+            )
+    return [line.rstrip("\r") for line in lines]
+
+
+def _generate(spec: DataSpec) -> TaskData:
+    task = find_task(spec.task)
+    name = spec.task.removeprefix("box/")
+    # A short training set needs no long validation set, so that tiny runs stay tiny.
+    num_valid = min(GENERATED_VALID, max(GENERATED_VALID_LEAST, spec.limit or GENERATED_VALID))
+    train, valid = generate_rows(name, (spec.limit or GENERATED_TRAIN, num_valid), seed=0)
+    note = f"sentences made by the grammar of {name}, all different"
+    return TaskData(task=task, train=train, valid=valid, text=("text",), notes=(note,))
+
+
+def _from_hub(spec: DataSpec) -> TaskData:
+    task = None if spec.task in OWN else replace(find_task(spec.task), labels=None)
+    found = read_hub(str(spec.hub), None if task is None else task.kind)
+    if found.rows is not None and task is not None:
+        train, valid = found.rows
+        return TaskData(task=task, train=train, valid=valid, notes=found.notes)
+    if task is not None and task.kind == "choice":
+        source = task.train[0]
+        train, valid = (choice_rows(table, source.text, source.label) for table in found.tables)
+        return TaskData(task=task, train=train, valid=valid, text=source.text, notes=found.notes)
+    data = _from_tables(spec, *found.tables)
+    return replace(data, task=task or data.task, notes=(*found.notes, *data.notes))
+
+
+def _read_own(spec: DataSpec) -> TaskData:
+    for name, path in (("train", spec.train), ("valid", spec.valid)):
+        if path is None:
+            raise BermoError(
+                f"No {name} file was given. Pass --train and --valid with your files, or --task with"
+                " the name of a known task (bermo list)."
+            )
+    return _from_tables(spec, read_table(Path(str(spec.train))), read_table(Path(str(spec.valid))))
+
+
+def _from_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
+    found = find_columns(train, spec.text, spec.label)
+    train_rows = text_rows(train, found.text, found.label)
+    valid_rows = text_rows(valid, found.text, found.label)
+    labels = [str(label) for label in train_rows.labels or ()]
+    is_measure = are_numbers(labels) if spec.task == "own" else spec.task == "own/regression"
+    kind: Kind = "regression" if is_measure else "classification"
+    if is_measure:
+        train_rows, valid_rows = numbers(train_rows, train.path), numbers(valid_rows, valid.path)
+    elif len(set(labels)) > max(50, len(labels) // 2):
+        raise BermoError(
+            f'{train.path}: the label column "{found.label}" has {len(set(labels))} different values in'
+            f" {len(labels)} rows, too many for classes. Name the right one with --label, or pass"
+            " --task own/regression if they are numbers to predict."
+        )
+    text = " and ".join(f'"{name}"' for name in found.text)
+    note = f'text from column {text}, label from "{found.label}": {kind}'
+    return TaskData(
+        task=own_task(kind), train=train_rows, valid=valid_rows,
+        text=found.text, label=found.label, notes=(note,),
+    )  # fmt: skip
+
+
+def _label_values(rows: Rows) -> list[str]:
+    if isinstance(rows, TaggedRows):
+        return [tag for tags in rows.tags or () for tag in tags]
+    values = getattr(rows, "labels", None) or ()
+    return [str(value) for value in values]
+
+
+def _labels(rows: Rows) -> tuple[str, ...]:
+    """Return the class names in a fixed order: O first for tags, numbers by size, then by letters."""
+    if isinstance(rows, TextRows) and rows.labels and isinstance(rows.labels[0], float):
+        return ()
+    found = set(_label_values(rows))
+    order = {name: (name != "O", _size(name), name) for name in found}
+    return tuple(sorted(found, key=lambda name: order[name]))
+
+
+def _size(name: str) -> float:
+    try:
+        return float(name)
+    except ValueError:
+        return 0.0
+
+
+def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> None:
+    if not len(data.valid):
+        raise BermoError("There are no validation rows. Pass more data, or a file with --valid.")
+    if data.task.kind in ("regression", "span"):
+        return
+    seen = set(_label_values(data.train))
+    limit = f" among the first {spec.limit} rows (--limit)" if spec.limit is not None else ""
+    known = set(data.task.labels or seen)
+    for split, rows in (("training", data.train), ("validation", data.valid)):
+        for name in sorted(set(_label_values(rows)) - known):
+            more = "" if data.task.labels else " that the training data lacks" + limit
+            raise BermoError(
+                f'The {split} data has the label "{name}"{more}.{nearest(name, known)}'
+            )
+    if len(seen) == 1 and data.task.kind != "choice":
+        raise BermoError(
+            f'All training rows{limit} have the same label, "{seen.pop()}". There is nothing to learn:'
+            " give rows of at least two classes, or name another column with --label."
+        )

@@ -1,0 +1,92 @@
+"""What a task reads: rows of text with their answers, one class for each kind of task.
+
+Answers are `None` where a file has none, as when a trained model predicts. `digest` is the sha256 of the
+content, so that two files with the same rows share one token cache.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """One text or a pair of texts a row; the label is a class name, or a number for regression."""
+
+    first: Sequence[str]
+    second: Sequence[str] | None = None
+    labels: Sequence[str] | Sequence[float] | None = None
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+@dataclass(frozen=True)
+class TaggedRows:
+    """Sentences already split into words, each word with its tag."""
+
+    words: Sequence[Sequence[str]]
+    tags: Sequence[Sequence[str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+@dataclass(frozen=True)
+class SpanRows:
+    """Questions on a passage; an answer is its text and its first character, none = unanswerable."""
+
+    ids: Sequence[str]
+    questions: Sequence[str]
+    contexts: Sequence[str]
+    answers: Sequence[Sequence[tuple[str, int]]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class ChoiceRows:
+    """A first text and several ways to go on; the label is the place of the right one."""
+
+    first: Sequence[str]
+    endings: Sequence[Sequence[str]]
+    labels: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+Rows = TextRows | TaggedRows | SpanRows | ChoiceRows
+
+
+def head(rows: Rows, count: int | None) -> Rows:
+    """Return the first `count` rows, or all of them where `count` is None."""
+    if count is None or count >= len(rows):
+        return rows
+    return pick(rows, range(count))
+
+
+def pick(rows: Rows, places: Sequence[int]) -> Rows:
+    """Return the rows at `places`, in that order."""
+    columns = {item.name: getattr(rows, item.name) for item in fields(rows)}
+    picked: dict[str, Any] = {
+        name: [column[place] for place in places]
+        for name, column in columns.items()
+        if column is not None
+    }
+    return replace(rows, **picked)
+
+
+def digest(rows: Rows) -> str:
+    """Return the sha256 of the rows' content."""
+    total = hashlib.sha256(type(rows).__name__.encode())
+    for item in fields(rows):
+        column = getattr(rows, item.name)
+        total.update(f"\n{item.name}\n".encode())
+        for value in column or ():
+            # JSON marks where a text ends, so that moving a word between cells changes the digest.
+            total.update(json.dumps(value).encode() + b"\n")
+    return total.hexdigest()

@@ -1,0 +1,169 @@
+"""Predictions to official scores, and to answers a user reads.
+
+Predictions come one array for each feature, in feature order, without padding: (C,) for classes and choices,
+(1,) for a number, (length, C) for tags, (2, length) for spans. All scores are in percent, correlations too.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bermo.data import metrics
+from bermo.data.answers import best_answers
+from bermo.data.features import Features
+from bermo.data.rows import SpanRows, TaggedRows
+from bermo.errors import BermoError
+
+Predictions = Sequence[npt.NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores in percent by name, the name of the main one, and how often each answer was given."""
+
+    main: str
+    values: dict[str, float]
+    predicted: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def score(self) -> float:
+        """The main score."""
+        return self.values[self.main]
+
+
+def score(features: Features, predictions: Predictions) -> Scores:
+    """Compare predictions with the rows' answers by the task's official metrics."""
+    _check_count(features, predictions)
+    if features.targets is None:
+        raise BermoError("These rows have no answers to score against.")
+    match features.task.kind:
+        case "regression":
+            values, predicted = _score_numbers(features, predictions), Counter[str]()
+        case "tagging":
+            values, predicted = _score_tags(features, predictions)
+        case "span":
+            values, predicted = _score_spans(features, predictions)
+        case _:
+            values, predicted = _score_classes(features, predictions)
+    percent = {name: 100 * value for name, value in values.items()}
+    return Scores(features.task.metric, percent, predicted)
+
+
+def _check_count(features: Features, predictions: Predictions) -> None:
+    if len(predictions) != len(features):
+        raise BermoError(
+            f"There are {len(predictions)} predictions, but {len(features)} features."
+            " Give one array for each feature, in their order."
+        )
+
+
+def _score_classes(
+    features: Features, predictions: Predictions
+) -> tuple[dict[str, float], Counter[str]]:
+    predicted, gold = np.argmax(np.stack(predictions), axis=1), np.asarray(features.targets)
+    values = {"accuracy": metrics.accuracy(predicted, gold)}
+    if features.task.kind == "classification":
+        values["macro_f1"] = metrics.macro_f1(predicted, gold)
+        values["matthews"] = metrics.matthews(predicted, gold)
+        if len(features.labels) == 2:
+            values["f1"] = metrics.f1(predicted, gold)
+            values["mean"] = (values["accuracy"] + values["f1"]) / 2
+    return values, Counter(_class_name(features, int(place)) for place in predicted)
+
+
+def _class_name(features: Features, place: int) -> str:
+    return features.labels[place] if features.labels else str(place)
+
+
+def _score_numbers(features: Features, predictions: Predictions) -> dict[str, float]:
+    predicted, gold = np.stack(predictions)[:, 0], np.asarray(features.targets)
+    pearson, spearman = metrics.pearson(predicted, gold), metrics.spearman(predicted, gold)
+    return {"pearson": pearson, "spearman": spearman, "mean": (pearson + spearman) / 2}
+
+
+def _score_tags(
+    features: Features, predictions: Predictions
+) -> tuple[dict[str, float], Counter[str]]:
+    assert isinstance(features.rows, TaggedRows)
+    gold = features.rows.tags or ()
+    tags = _tags(features, predictions)
+    found = metrics.entity_scores(tags, gold)
+    pairs = [pair for a, b in zip(tags, gold, strict=True) for pair in zip(a, b, strict=True)]
+    right = sum(a == b for a, b in pairs) / max(len(pairs), 1)
+    values = {
+        "f1": found.f1,
+        "precision": found.precision,
+        "recall": found.recall,
+        "accuracy": right,
+    }
+    return values, Counter(a for a, _ in pairs)
+
+
+def _tags(features: Features, predictions: Predictions) -> list[list[str]]:
+    """Return a tag for each word; a word that lost its tokens to `max_length` gets O."""
+    assert isinstance(features.rows, TaggedRows)
+    assert features.words is not None
+    outside = "O" if "O" in features.labels else features.labels[0]
+    rows = []
+    for place, words in enumerate(features.rows.words):
+        tags = [outside] * len(words)
+        word_of = features.words[features.starts[place] : features.starts[place + 1]]
+        best = np.argmax(predictions[place], axis=1)
+        for token in np.flatnonzero(word_of >= 0):
+            tags[word_of[token]] = features.labels[best[token]]
+        rows.append(tags)
+    return rows
+
+
+def _score_spans(
+    features: Features, predictions: Predictions
+) -> tuple[dict[str, float], Counter[str]]:
+    assert isinstance(features.rows, SpanRows)
+    assert features.rows.answers is not None
+    has_no_answer = features.task.has_no_answer
+    answers = best_answers(features, predictions)
+    gold = [[text for text, _ in golds] for golds in features.rows.answers]
+    found = metrics.answer_scores(answers, gold, has_no_answer)
+    values = {"exact_match": float(found.exact_match.mean()), "f1": float(found.f1.mean())}
+    if has_no_answer:
+        for name, part in (
+            ("answerable", found.is_answerable),
+            ("no_answer", ~found.is_answerable),
+        ):
+            if part.any():
+                values[f"{name}_exact_match"] = float(found.exact_match[part].mean())
+                values[f"{name}_f1"] = float(found.f1[part].mean())
+    return values, Counter("answer" if text else "no answer" for text in answers)
+
+
+def decode(features: Features, predictions: Predictions) -> list[dict[str, Any]]:
+    """Return one answer for each row, in plain JSON values."""
+    _check_count(features, predictions)
+    match features.task.kind:
+        case "regression":
+            return [{"value": float(row[0])} for row in predictions]
+        case "tagging":
+            assert isinstance(features.rows, TaggedRows)
+            pairs = zip(features.rows.words, _tags(features, predictions), strict=True)
+            return [{"words": list(words), "tags": tags} for words, tags in pairs]
+        case "span":
+            assert isinstance(features.rows, SpanRows)
+            answers = zip(features.rows.ids, best_answers(features, predictions), strict=True)
+            return [{"id": name, "answer": text} for name, text in answers]
+        case "choice":
+            return [
+                {"choice": place, "probability": p} for place, p in map(_likeliest, predictions)
+            ]
+        case _:
+            best = map(_likeliest, predictions)
+            return [{"label": features.labels[place], "probability": p} for place, p in best]
+
+
+def _likeliest(logits: npt.NDArray[np.floating]) -> tuple[int, float]:
+    shifted = np.exp(logits.astype(np.float64) - logits.max())
+    place = int(np.argmax(shifted))
+    return place, float(shifted[place] / shifted.sum())

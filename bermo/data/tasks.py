@@ -1,0 +1,198 @@
+"""The named tasks: their columns, labels, official metrics, and the file names their data comes in.
+
+GLUE (Wang et al. 2019), SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), CoNLL-2003 (Tjong Kim Sang and
+De Meulder 2003), SWAG (Zellers et al. 2018), and the generated sentences of `data/sentences.py`. The main
+metric is the one the best checkpoint is chosen by. Where GLUE names two metrics, it is their mean, as in
+GLUE's own score; the two stand beside it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from bermo.data import sentences
+from bermo.data.rows import Rows, digest
+from bermo.errors import BermoError, nearest
+
+Kind = Literal["classification", "regression", "tagging", "span", "choice"]
+Metric = Literal["accuracy", "f1", "matthews", "mean", "exact_match"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One form a split's file may have: its name (* for any letters) and its columns."""
+
+    name: str
+    text: tuple[str, ...] = ()
+    label: str = "label"
+    header: tuple[str, ...] | None = None
+    skips_ragged: bool = False
+    drops_extra: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is learned and how it is scored; `whole` are files that hold one split for all."""
+
+    name: str
+    kind: Kind
+    metric: Metric
+    labels: tuple[str, ...] | None = None
+    train: tuple[Source, ...] = ()
+    valid: tuple[Source, ...] = ()
+    whole: tuple[Source, ...] = ()
+    folders: tuple[str, ...] = ()
+    has_no_answer: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskData:
+    """Checked rows of a task; `text` and `label` are the columns they came from."""
+
+    task: Task
+    train: Rows
+    valid: Rows
+    labels: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    label: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of all rows."""
+        return hashlib.sha256((digest(self.train) + digest(self.valid)).encode()).hexdigest()
+
+
+_COLA = ("source", "label", "mark", "sentence")
+_STS = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
+_QUESTIONS = ("question1", "question2")
+_SENTENCES = ("sentence1", "sentence2")
+_STRINGS = ("#1 String", "#2 String")
+_MSR_TEST = "valid is MSR's test file (1,725 rows), not GLUE's dev set (408 rows of the train file)"
+_ENDINGS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
+
+
+def _pair(name: str, *columns: tuple[str, str], label: str = "label") -> tuple[Source, ...]:
+    """Return one source for each pair of column names that a file called `name` may have."""
+    return tuple(Source(name=name, text=pair, label=label) for pair in columns)
+
+
+def _mnli(name: str, valid: str) -> Task:
+    columns = (_SENTENCES, ("premise", "hypothesis"))
+    return Task(
+        name=name, kind="classification", metric="accuracy", folders=("MNLI", "mnli"),
+        labels=("entailment", "neutral", "contradiction"),
+        train=_pair("train.tsv", *columns, label="gold_label"),
+        valid=_pair(valid, *columns, label="gold_label"),
+    )  # fmt: skip
+
+
+def _entailment(name: str, columns: tuple[str, str]) -> Task:
+    return Task(
+        name=name, kind="classification", metric="accuracy", folders=(name.upper(), name),
+        labels=("entailment", "not_entailment"),
+        train=_pair("train.tsv", columns), valid=_pair("dev.tsv", columns),
+    )  # fmt: skip
+
+
+def _squad(name: str, version: str, has_no_answer: bool) -> Task:
+    return Task(
+        name=name, kind="span", metric="f1", folders=("squad", "SQuAD"), has_no_answer=has_no_answer,
+        train=(Source(name=f"train-v{version}*.json"),), valid=(Source(name=f"dev-v{version}*.json"),),
+    )  # fmt: skip
+
+
+_FROM_FILES = (
+    Task(
+        name="cola", kind="classification", metric="matthews", labels=("0", "1"),
+        folders=("CoLA", "cola"),
+        train=(Source(name="train.tsv", text=("sentence",), header=_COLA),),
+        valid=(Source(name="dev.tsv", text=("sentence",), header=_COLA),),
+    ),
+    Task(
+        name="sst2", kind="classification", metric="accuracy", labels=("0", "1"),
+        folders=("SST-2", "sst2"),
+        train=(Source(name="train.tsv", text=("sentence",)),),
+        valid=(Source(name="dev.tsv", text=("sentence",)),),
+    ),
+    Task(
+        name="mrpc", kind="classification", metric="mean", labels=("0", "1"), folders=("MRPC", "mrpc"),
+        train=(
+            Source(name="train.tsv", text=_STRINGS, label="Quality"),
+            Source(name="msr_paraphrase_train.txt", text=_STRINGS, label="Quality"),
+        ),
+        valid=(
+            Source(name="dev.tsv", text=_STRINGS, label="Quality"),
+            Source(name="msr_paraphrase_test.txt", text=_STRINGS, label="Quality", note=_MSR_TEST),
+        ),
+    ),
+    Task(
+        # GLUE's own QQP files hold about twenty lines without their last columns.
+        name="qqp", kind="classification", metric="mean", labels=("0", "1"), folders=("QQP", "qqp"),
+        train=(Source(name="train.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
+        valid=(Source(name="dev.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
+        whole=(Source(name="qqp*.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
+    ),
+    Task(
+        name="stsb", kind="regression", metric="mean", folders=("STS-B", "stsb"),
+        train=(
+            Source(name="sts-train.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
+            Source(name="train.tsv", text=_SENTENCES, label="score"),
+        ),
+        valid=(
+            Source(name="sts-dev.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
+            Source(name="dev.tsv", text=_SENTENCES, label="score"),
+        ),
+    ),
+    _mnli("mnli", "dev_matched.tsv"),
+    _mnli("mnli-mismatched", "dev_mismatched.tsv"),
+    _entailment("qnli", ("question", "sentence")),
+    _entailment("rte", _SENTENCES),
+    Task(
+        name="wnli", kind="classification", metric="accuracy", labels=("0", "1"),
+        folders=("WNLI", "wnli"),
+        train=_pair("train.tsv", _SENTENCES), valid=_pair("dev.tsv", _SENTENCES),
+    ),
+    _squad("squad", "1.1", has_no_answer=False),
+    _squad("squad2", "2.0", has_no_answer=True),
+    Task(
+        name="conll2003", kind="tagging", metric="f1", folders=("conll2003",),
+        train=(Source(name="train.txt"), Source(name="eng.train")),
+        valid=(Source(name="valid.txt"), Source(name="dev.txt"), Source(name="eng.testa")),
+    ),
+    Task(
+        name="swag", kind="choice", metric="accuracy", labels=("0", "1", "2", "3"),
+        folders=("swag", "SWAG"),
+        train=(Source(name="train.csv", text=_ENDINGS),),
+        valid=(Source(name="val.csv", text=_ENDINGS), Source(name="valid.csv", text=_ENDINGS)),
+    ),
+)  # fmt: skip
+
+_GENERATED = tuple(
+    Task(name=f"box/{name}", kind="classification", metric="accuracy", labels=made.labels)
+    for name, made in sentences.TASKS.items()
+)
+
+_GENERATED_OTHERS = (
+    Task(name="box/arguments", kind="tagging", metric="f1"),
+    Task(name="box/answer", kind="span", metric="f1"),
+    Task(name="box/ending", kind="choice", metric="accuracy", labels=("0", "1")),
+)
+
+TASKS: Mapping[str, Task] = MappingProxyType(
+    {t.name: t for t in (*_FROM_FILES, *_GENERATED, *_GENERATED_OTHERS)}
+)
+"""Every named task; "own" (the user's files) is not here, since its kind is found in the files."""
+
+OWN = ("own", "own/classification", "own/regression")
+"""Names of the task in the user's own files; the last two say which kind instead of finding it."""
+
+
+def find_task(name: str) -> Task:
+    """Return the task called `name`; an unknown name is an error with the nearest known one."""
+    if name not in TASKS:
+        raise BermoError(f'There is no task "{name}".{nearest(name, (*TASKS, *OWN))}')
+    return TASKS[name]

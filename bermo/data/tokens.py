@@ -1,0 +1,235 @@
+"""Rows to token arrays, one way for each kind of task, a chunk of rows at a time.
+
+The arrays are flat: the tokens of all sequences end to end, with the lengths beside them. A passage longer
+than `max_length` is cut into pieces that overlap by `stride` tokens; a question's answer is marked in the
+pieces that hold all of it, and on the classifier token of the others. A word's tag stands on its first
+piece, -100 on the rest.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
+from bermo.errors import BermoError, nearest
+
+LONGEST_QUESTION = 64
+"""Tokens kept of a question, as in BERT's own SQuAD code; a third of `max_length` if that is less."""
+
+IGNORED = -100
+"""The label of a token without one; torch's cross entropy skips it."""
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A tokenizer with all it needs to turn rows into arrays."""
+
+    tokenizer: PreTrainedTokenizerBase
+    labels: tuple[str, ...]
+    max_length: int
+    stride: int
+    has_segments: bool
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Flat arrays of a chunk of rows, the length of each sequence, and how many rows or words were cut."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    lengths: Ints
+    truncated: int = 0
+    lost_words: int = 0
+    row_of: Sequence[int] = field(default_factory=tuple)
+
+
+def encode(encoder: Encoder, rows: Rows) -> Chunk:
+    """Return the arrays of these rows."""
+    match rows:
+        case TextRows():
+            return _encode_text(encoder, rows)
+        case ChoiceRows():
+            return _encode_choice(encoder, rows)
+        case TaggedRows():
+            return _encode_tagged(encoder, rows)
+        case SpanRows():
+            return _encode_span(encoder, rows)
+
+
+def _call(encoder: Encoder, *texts: Any, **options: Any) -> BatchEncoding:
+    return encoder.tokenizer(
+        *texts, max_length=encoder.max_length, return_attention_mask=False,
+        return_token_type_ids=encoder.has_segments, verbose=False, **options,
+    )  # fmt: skip
+
+
+def _encodings(batch: BatchEncoding) -> list[Any]:
+    assert batch.encodings is not None, "a fast tokenizer gives its encodings"
+    return batch.encodings
+
+
+def _flat(lists: Iterable[Iterable[int]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    return np.fromiter(chain.from_iterable(lists), dtype=dtype)
+
+
+def _tokens(encoder: Encoder, batch: BatchEncoding) -> tuple[dict[str, npt.NDArray[Any]], Ints]:
+    """Return the token ids, the segment ids where the family has them, and the lengths."""
+    lengths = np.array([len(ids) for ids in batch["input_ids"]], dtype=np.int32)
+    arrays = {"ids": _flat(batch["input_ids"], np.int32)}
+    if encoder.has_segments:
+        arrays["segments"] = _flat(batch["token_type_ids"], np.uint8)
+    return arrays, lengths
+
+
+def _encode_text(encoder: Encoder, rows: TextRows) -> Chunk:
+    pair = () if rows.second is None else (list(rows.second),)
+    batch = _call(encoder, list(rows.first), *pair, truncation="longest_first")
+    arrays, lengths = _tokens(encoder, batch)
+    if rows.labels is not None and isinstance(rows.labels[0], float):
+        arrays["targets"] = np.array(rows.labels, dtype=np.float32)
+    elif rows.labels is not None:
+        arrays["targets"] = _label_ids(encoder, [str(label) for label in rows.labels])
+    return Chunk(arrays, lengths, len(_overfull(encoder, batch, lengths)))
+
+
+def _encode_choice(encoder: Encoder, rows: ChoiceRows) -> Chunk:
+    choices = len(rows.endings[0])
+    first = [text for text in rows.first for _ in range(choices)]
+    second = list(chain.from_iterable(rows.endings))
+    batch = _call(encoder, first, second, truncation="longest_first")
+    arrays, lengths = _tokens(encoder, batch)
+    if rows.labels is not None:
+        arrays["targets"] = _label_ids(encoder, rows.labels)
+    cut = {place // choices for place in _overfull(encoder, batch, lengths)}
+    return Chunk(arrays, lengths, len(cut))
+
+
+def _overfull(encoder: Encoder, batch: BatchEncoding, lengths: Ints) -> list[int]:
+    """Return the sequences that lost tokens; only those of full length can have."""
+    full = np.flatnonzero(lengths == encoder.max_length)
+    return [int(place) for place in full if _encodings(batch)[place].overflowing]
+
+
+def _label_ids(encoder: Encoder, labels: Sequence[str]) -> npt.NDArray[np.int64]:
+    ids = {name: place for place, name in enumerate(encoder.labels)}
+    for label in labels:
+        if label not in ids:
+            raise BermoError(f'There is no label "{label}".{nearest(label, encoder.labels)}')
+    return np.array([ids[label] for label in labels], dtype=np.int64)
+
+
+def _encode_tagged(encoder: Encoder, rows: TaggedRows) -> Chunk:
+    words = rows.words
+    if _drops_spaces(encoder.tokenizer):
+        words = [[f" {word}" for word in row] for row in words]
+    batch = _call(encoder, [list(row) for row in words], is_split_into_words=True, truncation=True)
+    arrays, lengths = _tokens(encoder, batch)
+    ids = (-1 if word is None else word for item in _encodings(batch) for word in item.word_ids)
+    word_of = np.fromiter(ids, dtype=np.int32)
+    is_start = np.zeros(len(word_of), dtype=np.bool_)
+    is_start[np.cumsum(lengths) - lengths] = True
+    is_first = (word_of >= 0) & (is_start | (word_of != np.roll(word_of, 1)))
+    arrays["words"] = np.where(is_first, word_of, -1).astype(np.int32)
+    counts = np.array([len(row) for row in rows.words])
+    if rows.tags is not None:
+        tags = _label_ids(encoder, list(chain.from_iterable(rows.tags)))
+        offset = np.repeat(np.cumsum(counts) - counts, lengths)
+        place = np.where(is_first, offset + word_of, 0)
+        arrays["targets"] = np.where(is_first, tags[place], IGNORED).astype(np.int32)
+    kept = np.add.reduceat(is_first, np.cumsum(lengths) - lengths)
+    return Chunk(arrays, lengths, int(np.sum(kept < counts)), int(np.sum(counts - kept)))
+
+
+def _drops_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Tell whether a word given alone would lose the space before it, as in byte-level vocabularies."""
+    found = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
+    parts = found.get("pretokenizers", [found])
+    return any(p.get("type") == "ByteLevel" and not p.get("add_prefix_space") for p in parts)
+
+
+def _encode_span(encoder: Encoder, rows: SpanRows) -> Chunk:
+    tokenizer = encoder.tokenizer
+    room, longest = _room(encoder)
+    questions, cut = _cut_questions(tokenizer, rows.questions, longest)
+    # A family that pads on the left reads its classifier token last: there the passage comes first.
+    context_side = 1 if tokenizer.padding_side == "right" else 0
+    texts = (questions, list(rows.contexts))
+    batch = _call(
+        encoder, *(texts if context_side == 1 else texts[::-1]),
+        truncation="only_second" if context_side == 1 else "only_first",
+        stride=min(encoder.stride, room // 2),
+        return_overflowing_tokens=True, return_offsets_mapping=True,
+    )  # fmt: skip
+    arrays, lengths = _tokens(encoder, batch)
+    spans = _flat(chain.from_iterable(batch["offset_mapping"]), np.int32).reshape(-1, 2)
+    sides = (side == context_side for item in _encodings(batch) for side in item.sequence_ids)
+    is_context = np.fromiter(sides, dtype=np.bool_)
+    arrays["spans"] = np.where(is_context[:, None], spans, -1).astype(np.int32)
+    row_of = batch["overflow_to_sample_mapping"]
+    if rows.answers is not None:
+        golds = [rows.answers[row][0] if rows.answers[row] else None for row in row_of]
+        arrays["targets"] = _positions(arrays, lengths, golds, tokenizer.cls_token_id)
+    return Chunk(arrays, lengths, cut, row_of=row_of)
+
+
+def _room(encoder: Encoder) -> tuple[int, int]:
+    """Return the fewest tokens that a passage gets, and the most that a question may take."""
+    longest = min(LONGEST_QUESTION, encoder.max_length // 3)
+    added = encoder.tokenizer.num_special_tokens_to_add(pair=True)
+    return encoder.max_length - longest - added, longest
+
+
+def _cut_questions(
+    tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], longest: int
+) -> tuple[list[str], int]:
+    """Return the questions cut to `longest` tokens, and how many were."""
+    kept, cut = list(questions), 0
+    # A token has at least a byte, so only these can be too long.
+    places = [i for i, question in enumerate(questions) if len(question.encode()) > longest]
+    if not places:
+        return kept, cut
+    batch = tokenizer(
+        [questions[place] for place in places],
+        add_special_tokens=False, return_offsets_mapping=True, verbose=False,
+    )  # fmt: skip
+    for place, offsets in zip(places, batch["offset_mapping"], strict=True):
+        if len(offsets) > longest:
+            kept[place] = questions[place][: offsets[longest - 1][1]]
+            cut += 1
+    return kept, cut
+
+
+def _positions(
+    arrays: dict[str, npt.NDArray[Any]],
+    lengths: Ints,
+    golds: Sequence[tuple[str, int] | None],
+    classifier: int | None,
+) -> Ints:
+    """Return the first and last token of each piece's answer, or twice the classifier token's place."""
+    positions = np.zeros((len(lengths), 2), dtype=np.int32)
+    stops = np.cumsum(lengths)
+    for piece, (start, stop, gold) in enumerate(zip(stops - lengths, stops, golds, strict=True)):
+        found = None if gold is None else _find_answer(arrays["spans"][start:stop], *gold)
+        if found is None:
+            places = np.flatnonzero(arrays["ids"][start:stop] == classifier)
+            found = (int(places[0]),) * 2 if len(places) else (0, 0)
+        positions[piece] = found
+    return positions
+
+
+def _find_answer(spans: Ints, text: str, begin: int) -> tuple[int, int] | None:
+    """Return the tokens that cover the answer, or None if it does not lie wholly in this piece."""
+    end = begin + len(text)
+    places = np.flatnonzero(spans[:, 0] >= 0)
+    if not len(places) or spans[places[0], 0] > begin or spans[places[-1], 1] < end:
+        return None
+    first = int(np.searchsorted(spans[places, 1], begin, side="right"))
+    last = int(np.searchsorted(spans[places, 0], end, side="left")) - 1
+    return (int(places[first]), int(places[last])) if first <= last else None

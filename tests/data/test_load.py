@@ -1,0 +1,212 @@
+"""Own files: columns are found and told; whatever would spoil a training is refused before it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bermo.data.load import TaskData, load_task, own_task, read_inputs
+from bermo.data.rows import SpanRows, TaggedRows, TextRows, digest
+from bermo.data.tasks import find_task
+from bermo.errors import BermoError
+from bermo.spec import DataSpec
+
+Write = Callable[[str, str], Path]
+GOOD = "text\tlabel\none\tyes\ntwo\tno\n"
+
+
+def _load(write: Write, train: str, valid: str | None = None, **options: Any) -> TaskData:
+    spec = DataSpec(
+        train=str(write("train.tsv", train)),
+        valid=str(write("valid.tsv", valid or train)),
+        **options,
+    )
+    return load_task(spec)
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "label"),
+    [
+        ("text\tlabel", ("text",), "label"),
+        ("Review\tSentiment", ("Review",), "Sentiment"),
+        ("category\tcontent", ("content",), "category"),
+        ("phrase\tlabel", ("phrase",), "label"),
+        ("text\tverdict", ("text",), "verdict"),
+        ("label\tpremise\thypothesis", ("premise", "hypothesis"), "label"),
+        ("sentence1\tsentence2\tscore", ("sentence1", "sentence2"), "score"),
+        ("id\ttext_a\ttext_b\tclass", ("text_a", "text_b"), "class"),
+    ],
+)
+def test_columns_are_found_by_name(
+    write: Write, header: str, text: tuple[str, ...], label: str
+) -> None:
+    width = header.count("\t") + 1
+    rows = ["\t".join(f"{word}{i}" for i in range(width)) for word in ("x", "y")]
+    data = _load(write, "\n".join([header, *rows]))
+    assert (data.text, data.label) == (text, label)
+    assert f'label from "{label}"' in data.notes[0]
+    assert isinstance(data.train, TextRows)
+    assert (data.train.second is not None) == (len(text) == 2)
+
+
+def test_given_columns_are_used(write: Write) -> None:
+    data = _load(write, "text\tother\ty2\na\tb\t1\nc\td\t0\n", text=("other",), label="y2")
+    assert data.train == TextRows(["b", "d"], None, ["1", "0"])
+
+
+def test_broken_numbers_of_many_values_are_regression_and_others_are_classes(write: Write) -> None:
+    measured = "text\tscore\n" + "".join(f"t{i}\t{i / 7:.3f}\n" for i in range(1, 40))
+    stars = "text\tscore\n" + "".join(f"t{i}\t{i % 10 / 2}\n" for i in range(100))
+    whole = "text\tscore\n" + "".join(f"t{i}\t{i % 5}.0\n" for i in range(100))
+    assert _load(write, measured).task.kind == "regression"
+    assert _load(write, measured).labels == ()
+    assert _load(write, stars).task.kind == "classification"
+    assert _load(write, whole).labels == ("0", "1", "2", "3", "4")
+    assert _load(write, whole, task="own/regression").train.labels[:2] == [0.0, 1.0]  # type: ignore[union-attr,index]
+
+
+def test_numbers_are_ordered_by_size(write: Write) -> None:
+    data = _load(write, "text\tlabel\n" + "".join(f"t\t{n}\n" for n in (10, 2, -1)))
+    assert data.labels == ("-1", "2", "10")
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "options", "message"),
+    [
+        (GOOD, "text\tlabel\none\tyess\n", {}, r'label "yess" that the training data lacks.*"yes"'),
+        (GOOD, GOOD, {"limit": 1}, r"among the first 1 rows \(--limit\)"),
+        ("text\tlabel\na\t1\nb\t1\n", None, {}, r'same label, "1".*at least two classes'),
+        ("text\tlabel\na\t1\n  \t0\n", None, {}, r'train\.tsv, line 3: the text \(column "text"\)'),
+        ("text\tlabel\na\t1\nb\t\n", None, {}, r"train\.tsv, line 3: the label"),
+        (GOOD, "text\tlabel\nx\t\n", {}, r"valid\.tsv, line 2: the label"),
+        (GOOD, "text\tlable\nx\tyes\n", {}, r'valid\.tsv has no column "label"'),
+        ("great film\t1\nbad film\t0\n", None, {}, r"no column looks like the text.*add a line"),
+        (GOOD, None, {"text": ("txt",)}, r'no column "txt".*"text"'),
+        (GOOD, None, {"text": ("text", "label", "x")}, r'no column "x"'),
+        ("a\tb\tc\tlabel\n1\t2\t3\t4\n", None, {"text": ("a", "b", "c")}, r"3 text columns were given"),
+        ("text\tlabel\na\tx\nb\ty\n", None, {"task": "own/regression"}, r'row 1: the label "x" is not'),
+        (GOOD, None, {"task": "sts"}, r'no task "sts".*"stsb"'),
+    ],
+)  # fmt: skip
+def test_what_would_spoil_a_training_is_refused(
+    write: Write, train: str, valid: str | None, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BermoError, match=message):
+        _load(write, train, valid, **options)
+
+
+def test_a_label_column_of_free_text_is_refused(write: Write) -> None:
+    free = "text\tlabel\n" + "".join(f"a\tanswer {i}\n" for i in range(100))
+    with pytest.raises(BermoError, match="100 different values in 100 rows"):
+        _load(write, free)
+
+
+def test_a_missing_file_option_is_named() -> None:
+    with pytest.raises(BermoError, match="No train file was given"):
+        load_task(DataSpec())
+    with pytest.raises(BermoError, match="needs its files: pass --data"):
+        load_task(DataSpec(task="sst2"))
+
+
+def test_limit_caps_training_rows_only(write: Write) -> None:
+    data = _load(write, GOOD * 1 + "three\tno\n", limit=2)
+    assert (len(data.train), len(data.valid)) == (2, 3)
+
+
+def test_the_digest_changes_with_any_cell_and_with_nothing_else() -> None:
+    rows = TextRows(["a b", "c"], None, ["1", "0"])
+    assert digest(rows) == digest(TextRows(("a b", "c"), None, ("1", "0")))
+    others = [
+        TextRows(["a", "b c"], None, ["1", "0"]),
+        TextRows(["a b", "c"], None, ["0", "1"]),
+        TextRows(["a b", "c"], ["1", "0"], None),
+        TextRows(["a b", "c"]),
+    ]
+    assert len({digest(item) for item in [rows, *others]}) == 5
+
+
+def test_generated_tasks_have_disjoint_splits_and_obey_the_limit() -> None:
+    data = load_task(DataSpec(task="box/tense", limit=500))
+    assert isinstance(data.train, TextRows)
+    assert isinstance(data.valid, TextRows)
+    assert (len(data.train), len(data.valid)) == (500, 500)
+    assert not set(data.train.first) & set(data.valid.first)
+    assert data.digest == load_task(DataSpec(task="box/tense", limit=500)).digest
+
+
+def test_inputs_for_prediction_need_no_answers(write: Write) -> None:
+    own = own_task("classification")
+    assert read_inputs(write("a.txt", "one, two\nthree\n"), own) == TextRows(["one, two", "three"])
+    table = write("a.tsv", "id\ttext\n1\ta\n2\tb\n")
+    assert read_inputs(table, own, ("text",)) == TextRows(["a", "b"])
+    pair = write("b.tsv", "premise\thypothesis\na\tb\n")
+    assert read_inputs(pair, own) == TextRows(["a"], ["b"])
+    tagged = read_inputs(write("c.txt", "Mark lives .\n"), find_task("conll2003"))
+    assert tagged == TaggedRows([["Mark", "lives", "."]])
+    with pytest.raises(BermoError, match="the model reads 2 a row"):
+        read_inputs(table, own, ("premise", "hypothesis"))
+    with pytest.raises(BermoError, match="line 2: the text is empty"):
+        read_inputs(write("d.txt", "a\n\nb\n"), own)
+
+
+class _Split:
+    """What a split of the datasets package offers to us."""
+
+    def __init__(self, columns: dict[str, list[Any]], features: dict[str, Any]) -> None:
+        self.columns, self.column_names = columns, list(columns)
+        self.features = {name: features.get(name) for name in columns}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+
+def _fake_hub(monkeypatch: pytest.MonkeyPatch, splits: dict[str, _Split]) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = []
+
+    def load_dataset(*arguments: Any) -> dict[str, _Split]:
+        calls.append(arguments)
+        return splits
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    return calls
+
+
+def test_a_hub_dataset_is_read_with_its_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"label": SimpleNamespace(names=["bad", "good"])}
+    split = _Split({"text": ["a", "b"], "label": [1, 0]}, names)
+    calls = _fake_hub(monkeypatch, {"train": split, "test": split})
+    data = load_task(DataSpec(hub="owner/name:small"))
+    assert calls == [("owner/name", "small")]
+    assert data.train == TextRows(["a", "b"], None, ["good", "bad"])
+    assert data.labels == ("bad", "good")
+    assert '"test"' in data.notes[0]
+
+
+def test_hub_spans_and_tags_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"text": ["b"], "answer_start": [2]}
+    split = _Split({"id": ["1"], "question": ["q"], "context": ["a b"], "answers": [answer]}, {})
+    _fake_hub(monkeypatch, {"train": split, "validation": split})
+    data = load_task(DataSpec(task="squad", hub="squad"))
+    assert data.train == SpanRows(["1"], ["q"], ["a b"], [[("b", 2)]])
+    names = SimpleNamespace(feature=SimpleNamespace(names=["O", "B-X"]))
+    split = _Split({"tokens": [["a", "b"]], "ner_tags": [[0, 1]]}, {"ner_tags": names})
+    _fake_hub(monkeypatch, {"train": split, "validation": split})
+    tagged = load_task(DataSpec(task="conll2003", hub="conll"))
+    assert tagged.train == TaggedRows([["a", "b"]], [["O", "B-X"]])
+
+
+def test_a_hub_dataset_without_the_extra_or_a_split_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(BermoError, match=r"bermo\[hub\]"):
+        load_task(DataSpec(hub="owner/name"))
+    _fake_hub(monkeypatch, {"train": _Split({"text": ["a"]}, {})})
+    with pytest.raises(BermoError, match="has the splits train, but"):
+        load_task(DataSpec(hub="owner/name"))

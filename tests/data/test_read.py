@@ -1,0 +1,134 @@
+"""Every format comes out as the same table; every broken file is named with its line."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bermo.data.read import read_table
+from bermo.errors import BermoError
+
+Write = Callable[[str, str], Path]
+COLUMNS = {"text": ['He said "no", twice', "über\u2028alles"], "label": ["1", "0"]}
+
+
+def _as(kind: str, folder: Path) -> Path:
+    """Write COLUMNS in one of the formats, with care for its own rules."""
+    path = folder / f"rows.{kind}"
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    match kind:
+        case "tsv":
+            path.write_text("text\tlabel\n" + "".join("\t".join(r.values()) + "\n" for r in rows))
+        case "csv":
+            lines = ['"{}",{}'.format(r["text"].replace('"', '""'), r["label"]) for r in rows]
+            path.write_text("text,label\n" + "\n".join(lines))
+        case "jsonl":
+            path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
+        case "json":
+            path.write_text(json.dumps(rows))
+        case "parquet":
+            pyarrow = pytest.importorskip("pyarrow")
+            from pyarrow import parquet
+
+            parquet.write_table(pyarrow.table(COLUMNS), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "json", "parquet"])
+def test_all_formats_give_the_same_table(kind: str, tmp_path: Path) -> None:
+    assert read_table(_as(kind, tmp_path)).columns == COLUMNS
+
+
+def test_byte_order_mark_and_windows_line_ends_leave_no_trace(write: Write) -> None:
+    table = read_table(write("a.tsv", "\ufefftext\tlabel\r\none\t1\r\n\r\ntwo\t0\r\n"))
+    assert table.columns == {"text": ["one", "two"], "label": ["1", "0"]}
+    assert table.lines == [2, 4]
+
+
+def test_a_quotation_mark_in_tsv_is_text(write: Write) -> None:
+    table = read_table(write("a.tsv", 'text\tlabel\n"an open quote\t1\nnext\t0\n'))
+    assert table.columns["text"] == ['"an open quote', "next"]
+
+
+def test_csv_cells_may_hold_line_breaks_and_lines_are_still_counted(write: Write) -> None:
+    table = read_table(write("a.csv", 'text,label\n"one\ntwo",1\nthree,0\n'))
+    assert table.columns["text"] == ["one\ntwo", "three"]
+    assert table.lines == [2, 4]
+
+
+def test_csv_with_semicolons_is_read(write: Write) -> None:
+    assert read_table(write("a.csv", "text;label\na, b;1\n")).columns["text"] == ["a, b"]
+
+
+def test_a_cell_longer_than_the_csv_modules_limit_is_read(write: Write) -> None:
+    table = read_table(write("a.csv", "text,label\n" + "x" * 200_000 + ",1\n"))
+    assert len(table.columns["text"][0]) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.tsv", "text\tlabel\none\t1\ntwo\n", r"a\.tsv, line 3: 1 columns, but 2 were expected"),
+        ("a.csv", "text,label\none,1\na,b,c\n", r"a\.csv, line 3: 3 columns, but 2"),
+        ("a.csv", 'text,label\none,1\n"open,0\n', r"a\.csv, line 3: broken quoting"),
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', r"a\.jsonl, line 2: not JSON"),
+        ("a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', r"row 2: its fields differ.*: text, txt"),
+        ("a.json", '["a"]', r"row 1: an object"),
+        ("a.tsv", "", r"a\.tsv is empty"),
+        ("a.tsv", " \n\n", r"a\.tsv is empty"),
+        ("a.tsv", "text\tlabel\n", r"has no rows, only a header"),
+        ("a.json", "[]", r"has no rows"),
+        ("a.tsv", "text\ttext\na\tb\n", r'two columns are called "text"'),
+        ("a.xls", "x", r'ends in ".xls".*Known: .tsv'),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(
+    write: Write, name: str, text: str, message: str
+) -> None:
+    with pytest.raises(BermoError, match=message):
+        read_table(write(name, text))
+
+
+def test_a_byte_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.tsv"
+    path.write_bytes("text\tlabel\nfine\t1\ncafé\t0\n".encode("latin-1"))
+    with pytest.raises(BermoError, match=r"latin\.tsv, line 3: byte 0xe9 is not UTF-8"):
+        read_table(path)
+    path.write_bytes("text\tlabel\n".encode("utf-16"))
+    with pytest.raises(BermoError, match="UTF-16"):
+        read_table(path)
+
+
+def test_a_missing_file_gets_the_nearest_name(write: Write, tmp_path: Path) -> None:
+    write("train.tsv", "x")
+    with pytest.raises(BermoError, match=r'Did you mean "train\.tsv"\?'):
+        read_table(tmp_path / "trian.tsv")
+    with pytest.raises(BermoError, match=r"the folder .* does not exist"):
+        read_table(tmp_path / "nowhere" / "train.tsv")
+    (tmp_path / "b.tsv").mkdir()
+    with pytest.raises(BermoError, match="is a folder"):
+        read_table(tmp_path / "b.tsv")
+
+
+def test_a_missing_column_gets_the_nearest_name_and_all_that_are_there(write: Write) -> None:
+    table = read_table(write("a.tsv", "sentence\tlabel\na\t1\n"))
+    with pytest.raises(
+        BermoError, match=r'no column "sentense".*"sentence".*Its columns: "sentence", "lab'
+    ):
+        table.column("sentense")
+
+
+def test_parquet_without_pyarrow_names_the_extra(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BermoError, match=r"bermo\[parquet\]"):
+        read_table(write("a.parquet", "x"))
+
+
+def test_a_torn_parquet_file_is_named(write: Write) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(BermoError, match="not a whole parquet file"):
+        read_table(write("a.parquet", "PAR1 and no more"))
