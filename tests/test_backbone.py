@@ -60,6 +60,14 @@ def test_both_ways_give_the_hidden_states_of_transformers(family: str) -> None:
     assert min(steps) > 0.1, "random layers must differ"
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_we_add_to_a_call_changes_nothing_without_padding(family: str) -> None:
+    encoder, ids = make_encoder(make_config(family)), make_batch(family)["input_ids"][:1]
+    inputs = make_inputs(encoder, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    expected = encoder(input_ids=ids).last_hidden_state
+    torch.testing.assert_close(visited(encoder, inputs, range(3, 4))[3], expected)
+
+
 def test_albert_groups_of_layers_are_counted_call_by_call() -> None:
     config = make_config("albert")
     assert isinstance(config, AlbertConfig)

@@ -4,12 +4,23 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
 
-from bermo.data.sentences import TASKS, Sentence, generate, lexicon, split, with_trees
+from bermo.data.sentences import (
+    TASKS,
+    Sentence,
+    SentenceTask,
+    generate,
+    lexicon,
+    split,
+    tasks,
+    with_trees,
+)
 from bermo.data.sentences.grammar import Tree, spell, tags, words
+from bermo.data.sentences.tasks import Drawn
 from bermo.errors import BermoError
 
 EVERY_TASK = pytest.mark.parametrize("task", sorted(TASKS))
@@ -84,6 +95,16 @@ def test_classes_are_balanced_and_no_sentence_comes_twice(task: str) -> None:
     assert sorted(counts.values()) == [1000, 1001]
     assert set(counts) == set(TASKS[task].labels)
     assert len({item.text.lower() for item in items}) == 2001
+
+
+def test_a_sentence_that_was_drawn_before_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(rng: Random, label: str) -> Drawn:
+        found = [label, str(int(rng.random() * 20))]
+        return Drawn(Tree("ROOT", tuple(found)), found)
+
+    monkeypatch.setattr(tasks, "TASKS", {"few": SentenceTask("", ("a", "b"), draw)})
+    train, valid = split("few", (20, 20), seed=1)
+    assert len({item.text for item in train + valid}) == 40
 
 
 @EVERY_TASK

@@ -1,0 +1,162 @@
+"""A spec becomes trained models: it learns, it resumes to the bit, it says when it collapsed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification
+
+from bermo.errors import BermoError
+from bermo.methods.finetune import finetune
+from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
+
+TINY = RunSpec(
+    data=DataSpec(task="box/tense", limit=48, max_length=64),
+    train=TrainSpec(epochs=2, batch_size=16, lr=1e-3, device="cpu"),
+)
+
+
+def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Path) -> None:
+    result = finetune(TINY, tmp_path / "run")
+    names = {p.name for p in (tmp_path / "run").iterdir()}
+    assert names == {"spec.json", "result.json", "model", "seed-1", ".lock"}
+    assert {p.name for p in (tmp_path / "run" / "seed-1").iterdir()} == {
+        "metrics.jsonl", "result.json", "model",
+    }  # fmt: skip
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
+    assert model.config.id2label == {0: "past", 1: "present"}
+    assert sum(result.seeds[0].mix_weights) == pytest.approx(1.0, abs=1e-5)
+    assert len(result.seeds[0].mix_weights) == model.config.num_hidden_layers + 1
+    looks = [row for row in _metrics(tmp_path / "run") if "valid/accuracy" in row]
+    assert max(row["valid/accuracy"] for row in looks) == result.seeds[0].score
+
+
+def test_the_encoder_in_the_box_learns_its_task(tmp_path: Path) -> None:
+    spec = replace_in(
+        TINY,
+        data={"limit": 600, "task": "box/subject-number"},
+        train={"epochs": 4, "lr": 1e-3},
+    )
+    result = finetune(spec, tmp_path / "run")
+    assert result.num_diverged == 0
+    assert result.mean > 60
+
+
+def test_the_same_command_again_does_nothing_and_more_seeds_add_to_it(tmp_path: Path) -> None:
+    first = finetune(TINY, tmp_path)
+    before = (tmp_path / "seed-1" / "result.json").stat().st_mtime_ns
+    again = finetune(replace(TINY, seeds=(1, 2)), tmp_path)
+    assert (tmp_path / "seed-1" / "result.json").stat().st_mtime_ns == before
+    assert again.seeds[0] == first.seeds[0]
+    assert [seed.seed for seed in again.seeds] == [1, 2]
+    assert again.seeds[0].loss != again.seeds[1].loss
+
+
+def test_a_folder_of_another_run_is_refused_before_any_work(tmp_path: Path) -> None:
+    finetune(TINY, tmp_path)
+    with pytest.raises(BermoError, match="holds another run"):
+        finetune(replace_in(TINY, train={"lr": 5e-4}), tmp_path)
+
+
+def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Ear:
+        def start(self, total: int, done: int) -> None: ...
+        def step(self, done: int, loss: float | None) -> None: ...
+        def close(self) -> None: ...
+        def tell(self, sentence: str) -> None:
+            told.append(sentence)
+
+    spec = replace_in(TINY, train={"lr": 1.0, "warmup": 0.0, "clip": 0.0})
+    result = finetune(spec, tmp_path, Ear())
+    assert result.num_diverged == 1
+    assert result.seeds[0].diverged is not None
+    assert any("diverged" in sentence and "--lr" in sentence for sentence in told)
+
+
+@pytest.mark.parametrize(
+    "task", ["box/arguments", "box/answer", "box/ending", "box/coordination-inversion"]
+)
+def test_every_kind_of_task_trains(tmp_path: Path, task: str) -> None:
+    result = finetune(replace_in(TINY, data={"task": task}, train={"epochs": 1}), tmp_path)
+    assert 0 <= result.seeds[0].score <= 100
+
+
+def test_pairs_and_regression_train_from_a_users_file(tmp_path: Path) -> None:
+    rows = [f"a dog runs\ta cat sleeps\t{k / 7:.2f}" for k in range(24)]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n")
+    data = DataSpec(train=str(file), valid=str(file), max_length=32)
+    result = finetune(replace(TINY, data=data), tmp_path / "run")
+    assert result.metric == "mean"
+
+
+def test_the_plain_encoder_is_the_same_network_without_a_mix(tmp_path: Path) -> None:
+    plain = replace(TINY, model=ModelSpec(mix=MixSpec(kind="none")))
+    sizes = [
+        finetune(spec, tmp_path / name).seeds[0].num_parameters
+        for name, spec in (("plain", plain), ("mix", TINY))
+    ]
+    assert sizes[1] - sizes[0] == 7 + 1
+
+
+COMMAND = [
+    sys.executable, "-m", "bermo", "train", "--task", "box/tense", "--limit", "320", "--epochs", "3",
+    "--batch-size", "8", "--lr", "1e-3", "--max-length", "64", "--device", "cpu",
+]  # fmt: skip
+
+
+def test_killed_and_interrupted_runs_end_in_the_bits_of_an_uninterrupted_one(
+    tmp_path: Path,
+) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def start(name: str, *more: str) -> subprocess.Popen[str]:
+        command = [*COMMAND, "--out", str(tmp_path / name), *more]
+        return subprocess.Popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    whole = start("whole")
+    parts = start("parts", "--checkpoint-minutes", "0.0001")
+    assert _wait_for_step(tmp_path / "parts", 20), parts.communicate()[1]
+    parts.kill()
+    parts.communicate()
+    parts = start("parts", "--checkpoint-minutes", "0.0001")
+    assert _wait_for_step(tmp_path / "parts", 60)
+    parts.send_signal(signal.SIGTERM)
+    _, errors = parts.communicate(timeout=60)
+    assert parts.returncode == 128 + signal.SIGTERM
+    assert "The same command goes on from there" in errors
+    parts = start("parts")
+    _, errors = parts.communicate(timeout=120)
+    assert "Going on from step" in errors
+    assert parts.returncode == 0
+    assert whole.wait(timeout=120) == 0
+    whole.communicate()
+    found = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
+    assert found[0].keys() == found[1].keys()
+    assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
+
+
+def _metrics(folder: Path) -> list[dict[str, float]]:
+    text = (folder / "seed-1" / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _wait_for_step(folder: Path, step: int) -> bool:
+    for _ in range(600):
+        names = sorted(p.name for p in (folder / "seed-1" / "checkpoints").glob("step-*"))
+        if names and int(names[-1].split("-")[1]) >= step:
+            return True
+        time.sleep(0.1)
+    return False

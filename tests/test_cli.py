@@ -1,0 +1,137 @@
+"""The command line as a user meets it: every command of the README, and every kind of mistake."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bermo.cli import main
+from bermo.model import BermoForSequenceClassification
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SMALL = "--max-length 16 --epochs 1 --batch-size 8 --device cpu"
+
+
+def readme_commands() -> list[str]:
+    blocks = re.findall(r"```\n(.*?)```", README, flags=re.S)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("bermo ")]
+
+
+def run(command: str) -> int:
+    return main(command.split()[1:])
+
+
+def test_every_command_of_the_readme_runs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = readme_commands()
+    assert len(commands) >= 9
+    for command in commands:
+        offline = command.replace("bert-base-uncased", "box")
+        if offline.startswith("bermo train"):
+            offline += f" {SMALL}"
+        if "data.folder" in offline:
+            offline += " train.precision=fp32 data.max_length=16"
+        assert run(offline) == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert "95 % interval" in printed
+    answers = [line for line in printed.splitlines() if line.startswith('{"label"')]
+    assert len(answers) == 2
+
+
+def test_the_python_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", README, flags=re.S)[0]
+    exec(code.replace('"bert-base-uncased"', '"box"'), {})
+    assert (tmp_path / "mine" / "README.md").exists()
+
+
+def test_help_answers_in_half_a_second() -> None:
+    command = [str(Path(sys.executable).parent / "bermo"), "--help"]
+    subprocess.run(command, check=True, capture_output=True)
+    started = time.perf_counter()
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert time.perf_counter() - started < 0.5
+    assert "train" in done.stdout
+
+
+def test_list_and_show_name_recipes_and_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("bermo list") == 0
+    assert run("bermo show sst2") == 0
+    printed = capsys.readouterr().out
+    for word in ("sst2", "box/tense", "glue/rte", "model.mix.kind", "Cost:"):
+        assert word in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("bermo train --modle x", 'Unknown option "--modle". Did you mean "--model"?'),
+        ("bermo train --mix acros", '--mix cannot be "acros". Did you mean "across"?'),
+        ("bermo train --lr fast", '--lr must be a float, but got "fast"'),
+        ("bermo train --train no.csv --valid dev.csv", "no.csv"),
+        ("bermo train", "No train file was given"),
+        ("bermo train --task sst3", 'no task "sst3". Did you mean "sst2"'),
+        ("bermo train --task sst2", "pass --data"),
+        ("bermo train --task sst2 --data path/to/sst", "no folder"),
+        ("bermo train --train my.csv --valid dev.csv --label sentiment", "sentiment"),
+        ("bermo train --train my.csv --valid dev.csv --model ./nowhere", 'no folder "./nowhere"'),
+        ("bermo train --train my.csv --valid dev.csv --out .", "nothing there is overwritten"),
+        ("bermo train --train my.csv --valid dev.csv --seeds 0", "seeds must be"),
+        ("bermo run sst3", 'no recipe "sst3". Did you mean "sst2"'),
+        ("bermo run sst2 train.lrr=1", 'no field "lrr"'),
+        ("bermo run sst2 lr", '"lr" is no change'),
+        ("bermo run sst2 --arms plane", 'no arm "plane". Did you mean "plain"'),
+        ("bermo predict runs/none texts.txt", "no folder runs/none"),
+        ("bermo predict . texts.txt", "holds no model that bermo trained"),
+        ("bermo fly", "invalid choice"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_two(
+    command: str, sentence: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(files.rglob("*"))
+    assert run(command) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert "Traceback" not in printed.err
+    assert [p for p in sorted(files.rglob("*")) if p not in before] == []
+
+
+def test_cased_text_on_an_uncased_vocabulary_that_does_not_lower_case_is_refused(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = files / "cased"
+    BermoForSequenceClassification.from_backbone("box").bermo.backbone.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        content = json.loads((ROOT / "bermo" / "box" / name).read_text())
+        if name == "tokenizer.json":
+            content["normalizer"]["lowercase"] = False
+        else:
+            content["do_lower_case"] = False
+        (folder / name).write_text(json.dumps(content))
+    rows = "\n".join(f"The Quick Brown Fox Of London,{k % 2}" for k in range(20))
+    for name in ("my.csv", "dev.csv"):
+        (files / name).write_text(f"text,label\n{rows}\n")
+    command = f"bermo train --model {folder} --train my.csv --valid dev.csv --out run {SMALL}"
+    assert run(command) == 2
+    printed = capsys.readouterr().err
+    assert "unknown" in printed
+    assert "cased text on an uncased vocabulary" in printed
+    assert not (files / "run").exists()
+
+
+def test_predictions_never_overwrite_a_file(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"bermo train --train my.csv --valid dev.csv --out run {SMALL}") == 0
+    assert run("bermo predict run texts.txt --out answers.jsonl") == 0
+    assert len((files / "answers.jsonl").read_text().splitlines()) == 2
+    assert run("bermo predict run texts.txt --out answers.jsonl") == 2
+    assert "not overwritten" in capsys.readouterr().err

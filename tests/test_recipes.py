@@ -1,0 +1,36 @@
+"""Every recipe says what it asks and costs, and its tiny form runs."""
+
+from pathlib import Path
+
+import pytest
+
+from bermo.cli import main
+from bermo.errors import BermoError
+from bermo.recipes import RECIPES, find
+from bermo.runs import fixed_part
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_tiny_form_of_every_recipe_runs(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", name, "--tiny", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    arms = RECIPES[name]().arms
+    for arm in arms:
+        assert (tmp_path / arm / "result.json").exists()
+        assert arm in printed
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_has_a_text_and_arms_that_differ_only_in_the_mix(name: str) -> None:
+    assert RECIPES[name].__doc__
+    parts = [fixed_part(spec) for spec in RECIPES[name]().arms.values()]
+    for part in parts:
+        del part["model"]["mix"]
+    assert all(part == parts[0] for part in parts)
+
+
+def test_an_unknown_recipe_gets_the_nearest() -> None:
+    with pytest.raises(BermoError, match=r'no recipe "sts2"\. Did you mean "sst2"'):
+        find("sts2")
