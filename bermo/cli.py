@@ -4,6 +4,7 @@ The options of `train` are the fields of `RunSpec`: a field's metadata gives its
 """
 
 import argparse
+import errno
 import inspect
 import os
 import signal
@@ -77,6 +78,9 @@ def build_parser() -> Parser:
     return parser
 
 
+FULL_DISK = (
+    "The disk is full. What was saved before is whole: make room, and the same command goes on."
+)
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."
 
 
@@ -87,6 +91,11 @@ def main(arguments: list[str] | None = None) -> int:
     except BermoError as error:
         print(f"bermo: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"bermo: {FULL_DISK}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("bermo: stopped.", file=sys.stderr)
         return STOPPED + signal.SIGINT
@@ -109,6 +118,8 @@ def _dispatch(arguments: list[str]) -> int:
             "--help",
         }
         raise BermoError(f'Unknown option "{rest[0]}".{nearest(rest[0].split("=")[0], flags)}')
+    if options.verb in ("train", "demo", "run", "predict"):
+        _quieten()
     match options.verb:
         case "train":
             return _train(options)
@@ -267,6 +278,13 @@ def _predict(options: argparse.Namespace) -> int:
         TerminalDisplay(),
     )
     return 0
+
+
+def _quieten() -> None:
+    """Keep transformers' own bars off the screen: progress is shown once, by us."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
 
 def _is_main_process() -> bool:

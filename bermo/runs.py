@@ -25,6 +25,8 @@ from bermo.spec import RunSpec, to_dict
 # These do not change what is computed, so a run may go on with others; more seeds may be asked for later.
 FREE_FIELDS = ("seeds", "data.cache", "train.checkpoint_minutes", "train.tracker")
 
+LOCK = ".lock"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeedResult:
@@ -129,10 +131,12 @@ def identity(spec: RunSpec, digest: str, seed: int) -> str:
 
 def check_free(out: Path, spec: RunSpec) -> None:
     """Refuse a folder that holds something else, before any work starts."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if not out.exists():
         return
     if not out.is_dir():
         raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    if not {item.name for item in out.iterdir()} - {LOCK}:
+        return
     if not (out / "spec.json").exists():
         raise BermoError(
             f"{out} is not empty and holds no run of bermo; nothing there is overwritten. "
@@ -162,7 +166,7 @@ def claim(out: Path, spec: RunSpec, digest: str) -> None:
 def locked(out: Path) -> Iterator[None]:
     """Hold the folder for this process alone; the system lets go of it even after kill -9."""
     out.mkdir(parents=True, exist_ok=True)
-    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(out / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from bermo import checkpoint
+from bermo.errors import BermoError
 from bermo.files import write_text
 from bermo.job import Batch, Fit, Job, Stopped
 from bermo.schedule import look_steps, rate_factor, seed_step
@@ -35,6 +37,10 @@ def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
     """Build the accelerator for these settings; the process's earlier one gives way if they differ."""
     from accelerate.state import AcceleratorState
 
+    if settings.tracker != "none" and find_spec(settings.tracker) is None:
+        raise BermoError(
+            f'The tracker "{settings.tracker}" is not installed: pip install {settings.tracker}'
+        )
     mixed = "no" if settings.precision == "fp32" else settings.precision
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
         AcceleratorState._reset_state()

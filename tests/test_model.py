@@ -345,6 +345,14 @@ def test_attention_asked_for_reaches_the_backbone(tmp_path: Path) -> None:
     assert len(eager(**batch, output_attentions=True).attentions) == 3
 
 
+def test_attention_of_a_config_survives_the_way_into_a_model() -> None:
+    config = make_config("bert")
+    config._attn_implementation = "eager"
+    model = BermoForSequenceClassification.from_backbone(config)
+    assert model.bermo.backbone.config._attn_implementation == "eager"
+    assert model.config.backbone is model.bermo.backbone.config
+
+
 def test_tuples_come_when_asked_for() -> None:
     model, batch = make_model("bert"), make_batch("bert")
     loss, logits = model(**batch, labels=torch.tensor([0, 1, 0]), return_dict=False)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.errors import BermoError, nearest
+from bermo.nn.layers import check_choice, check_rate, choose, places
 from bermo.nn.stream import (
     AcrossStream,
     KeepStream,
@@ -53,13 +54,13 @@ class LayerMix(nn.Module):
         eps: float = 1e-5,
     ) -> None:
         super().__init__()
-        _check_choice("norm", norm, ("across", "within", "tensor", None))
-        _check_choice("init", init, ("xavier", "zeros"))
-        _check_rate("dropout", dropout)
-        _check_rate("layer_dropout", layer_dropout)
+        check_choice("norm", norm, ("across", "within", "tensor", None))
+        check_choice("init", init, ("xavier", "zeros"))
+        check_rate("dropout", dropout)
+        check_rate("layer_dropout", layer_dropout)
         self.num_layers, self.norm, self.init, self.eps = num_layers, norm, init, eps
         self.dropout, self.layer_dropout = dropout, layer_dropout
-        self.layers = tuple(sorted(_places(layers, num_layers, "LayerMix")))
+        self.layers = tuple(sorted(places(layers, num_layers, "LayerMix")))
         self.is_per_token = norm != "tensor"
         if norm == "across" and len(self.layers) == 1:
             raise BermoError(
@@ -97,7 +98,7 @@ class LayerMix(nn.Module):
         self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
     ) -> Tensor:
         """Mix the stacked layers h_0 … h_L into (B, T, D)."""
-        chosen = _choose(hidden_states, self.layers, self.num_layers, "LayerMix")
+        chosen = choose(hidden_states, self.layers, self.num_layers, "LayerMix")
         # Half-precision matrix products would throw away what the wide statistics have kept.
         with torch.autocast(chosen[0].device.type, enabled=False):
             stack_JBTD = self._normalise([wide(hidden) for hidden in chosen], attention_mask)
@@ -145,7 +146,7 @@ class OneLayer(nn.Module):
     def __init__(self, num_layers: int, layer: int = -1) -> None:
         super().__init__()
         self.num_layers = num_layers
-        self.layers = _places((layer,), num_layers, "OneLayer")
+        self.layers = places((layer,), num_layers, "OneLayer")
 
     def reset_parameters(self) -> None:
         """Do nothing: one layer has no parameters."""
@@ -163,7 +164,7 @@ class OneLayer(nn.Module):
         self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
     ) -> Tensor:
         """Return the chosen layer."""
-        return _choose(hidden_states, self.layers, self.num_layers, "OneLayer")[0]
+        return choose(hidden_states, self.layers, self.num_layers, "OneLayer")[0]
 
     def stream(self, attention_mask: Tensor | None = None) -> Stream:
         """Return a stream that keeps the chosen layer only."""
@@ -181,7 +182,7 @@ class ConcatLayers(nn.Module):
     def __init__(self, num_layers: int, layers: Sequence[int] = LAST_FOUR) -> None:
         super().__init__()
         self.num_layers = num_layers
-        self.layers = _places(layers, num_layers, "ConcatLayers")
+        self.layers = places(layers, num_layers, "ConcatLayers")
 
     def reset_parameters(self) -> None:
         """Do nothing: a concatenation has no parameters."""
@@ -200,7 +201,7 @@ class ConcatLayers(nn.Module):
     ) -> Tensor:
         """Return the chosen layers as one (B, T, k·D) tensor."""
         return torch.cat(
-            _choose(hidden_states, self.layers, self.num_layers, "ConcatLayers"), dim=-1
+            choose(hidden_states, self.layers, self.num_layers, "ConcatLayers"), dim=-1
         )
 
     def stream(self, attention_mask: Tensor | None = None) -> Stream:
@@ -225,7 +226,7 @@ class GateMix(nn.Module):
         if reduction < 1:
             raise BermoError(f"GateMix needs a reduction of 1 or more, but got {reduction}.")
         self.num_layers = num_layers
-        self.layers = _places(None, num_layers, "GateMix")
+        self.layers = places(None, num_layers, "GateMix")
         squeezed = max(1, num_layers // reduction)
         self.squeeze = nn.Linear(num_layers, squeezed)
         self.excite = nn.Linear(squeezed, num_layers)
@@ -250,7 +251,7 @@ class GateMix(nn.Module):
         self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
     ) -> Tensor:
         """Return the gate of each layer for each text, (B, J), each in 0 … 1."""
-        chosen = _choose(hidden_states, self.layers, self.num_layers, "GateMix")
+        chosen = choose(hidden_states, self.layers, self.num_layers, "GateMix")
         means_BJ = torch.stack([_text_mean(hidden, attention_mask) for hidden in chosen], dim=1)
         inner = functional.relu(self.squeeze(means_BJ.to(self.squeeze.weight.dtype)))
         return torch.sigmoid(self.excite(inner))
@@ -328,48 +329,6 @@ def _text_mean(hidden_BTD: Tensor, attention_mask: Tensor | None) -> Tensor:
     real_BT = attention_mask.bool()
     totals_B = torch.where(real_BT, wide_BTD.mean(dim=-1), 0).sum(dim=1)
     return totals_B / real_BT.sum(dim=1).clamp(min=1)
-
-
-def _choose(
-    hidden_states: Sequence[Tensor], layers: tuple[int, ...], num_layers: int, name: str
-) -> list[Tensor]:
-    """Return the chosen layers, after checking that all of them were passed."""
-    if len(hidden_states) != num_layers:
-        raise BermoError(
-            f"{name} was built for {num_layers} layers, but got {len(hidden_states)}."
-            " Count the embedding output too: num_layers = hidden layers + 1."
-        )
-    return [hidden_states[index] for index in layers]
-
-
-def _places(layers: Sequence[int] | None, num_layers: int, name: str) -> tuple[int, ...]:
-    """Turn layer numbers, of which negative ones count from the end, into places 0 … num_layers − 1."""
-    if num_layers < 1:
-        raise BermoError(f"{name} needs at least one layer, but got num_layers={num_layers}.")
-    if layers is None:
-        return tuple(range(num_layers))
-    outside = [layer for layer in layers if not -num_layers <= layer < num_layers]
-    if outside or not layers:
-        raise BermoError(
-            f"{name} cannot read layers {list(layers)}: there are {num_layers}, numbered 0 (embeddings)"
-            f" to {num_layers - 1}, or from the end -1 to -{num_layers}."
-        )
-    places = tuple(layer % num_layers for layer in layers)
-    if len(set(places)) < len(places):
-        raise BermoError(f"{name} got the same layer twice: {list(layers)}. Name each one once.")
-    return places
-
-
-def _check_choice(name: str, value: object, known: tuple[object, ...]) -> None:
-    if value not in known:
-        raise BermoError(
-            f"LayerMix has no {name}={value!r}.{nearest(str(value), [str(k) for k in known])}"
-        )
-
-
-def _check_rate(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise BermoError(f"{name} is a chance in [0, 1), but got {value}.")
 
 
 def _check_inference(mix: nn.Module, name: str) -> None:
