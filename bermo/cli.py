@@ -4,7 +4,6 @@ The options of `train` are the fields of `RunSpec`: a field's metadata gives its
 """
 
 import argparse
-import errno
 import inspect
 import os
 import signal
@@ -91,17 +90,19 @@ def main(arguments: list[str] | None = None) -> int:
     except BermoError as error:
         print(f"bermo: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        print(f"bermo: {FULL_DISK}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("bermo: stopped.", file=sys.stderr)
         return STOPPED + signal.SIGINT
     except BrokenPipeError:  # `bermo list | head`: the reader has gone, and so may we
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return STOPPED + signal.SIGPIPE
+
+    except Exception as error:
+        # safetensors has an error class of its own for a full disk, with no number in it.
+        if "No space left on device" not in str(error):
+            raise
+        print(f"bermo: {FULL_DISK}", file=sys.stderr)
+        return 1
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -168,10 +169,14 @@ def _demo(options: argparse.Namespace) -> int:
 
     code = _run_experiment(find("demo")(), Path(options.out))
     if code == 0:
-        print(NEXT_STEPS)
+        print(DEMO_NOTE + NEXT_STEPS)
     return code
 
 
+DEMO_NOTE = """
+The question was whether a sentence's subject is singular or plural. Guessing gives 50, a bag of words 80.6.
+This is one seed of an untrained encoder: whether the mix helps is not shown by it (--seeds asks that).
+"""
 NEXT_STEPS = """
 What to do next:
   bermo train --train my.csv --valid dev.csv --out runs/mine     your own texts and labels

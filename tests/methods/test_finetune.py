@@ -160,3 +160,26 @@ def _wait_for_step(folder: Path, step: int) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(tmp_path: Path) -> None:
+    options = [
+        "--task", "box/tense", "--limit", "50", "--epochs", "2", "--batch-size", "16", "--lr", "1e-3",
+        "--mix-dropout", "0", "--head-dropout", "0", "--device", "cpu", "--max-length", "64",
+    ]  # fmt: skip
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    launch += ["--main_process_port", "0", "-m", "bermo"]
+    for name, start in (("one", ["-m", "bermo"]), ("two", launch)):
+        command = [sys.executable, *start, "train", *options, "--out", str(tmp_path / name)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.count("The model is in") == 1
+    one, two = (_metrics(tmp_path / name) for name in ("one", "two"))
+    losses = [[row["loss"] for row in rows if "loss" in row] for rows in (one, two)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    scores = [
+        [row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=100 / 48 + 0.01)
