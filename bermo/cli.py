@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"bermo: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("bermo: stopped.", file=sys.stderr)
+        print("bermo: Stopped. What was saved is whole; the same command goes on.", file=sys.stderr)
         return STOPPED + signal.SIGINT
     except BrokenPipeError:  # `bermo list | head`: the reader has gone, and so may we
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -113,7 +113,7 @@ class _Loop:
 
     def run(self, caught: list[int]) -> Fit:
         self._resume()
-        self.job.display.start(self.total, self.step)
+        self.job.display.start("training", self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
         epoch, order = -1, self.job.batches.epoch(0)

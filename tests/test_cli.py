@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from bermo.cli import main
 from bermo.model import BermoForSequenceClassification
@@ -135,3 +136,24 @@ def test_predictions_never_overwrite_a_file(
     assert len((files / "answers.jsonl").read_text().splitlines()) == 2
     assert run("bermo predict run texts.txt --out answers.jsonl") == 2
     assert "not overwritten" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_in_a_sentence_and_the_run_goes_on_when_there_is_room(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    command = f"bermo train --train my.csv --valid dev.csv --out run {SMALL} --evaluations 2"
+    with monkeypatch.context() as patch:
+        patch.setattr("bermo.checkpoint.save_file", full)
+        assert run(command) == 1
+    assert "The disk is full" in capsys.readouterr().err
+    assert run(command) == 0
+
+
+def test_bars_of_transformers_stay_off_the_screen(
+    files: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"bermo train --train my.csv --valid dev.csv --out run {SMALL}") == 0
+    assert "it/s" not in capfd.readouterr().err

@@ -158,6 +158,28 @@ def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> Non
     assert rows[-2]["density"] == 0.0
 
 
+def test_gradient_norms_are_logged_and_never_over_the_clip_for_long(tmp_path: Path) -> None:
+    run(toy_job(tmp_path, SETTINGS))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert all(row["gradient_norm"] > 0 for row in rows if "loss" in row)
+
+
+def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_path: Path) -> None:
+    whole = toy_job(tmp_path / "whole", SETTINGS)
+    run(whole)
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(9),)))
+    metrics = tmp_path / "parts" / "metrics.jsonl"
+    with metrics.open("a") as file:  # what a kill after the checkpoint would leave
+        file.write('{"step": 12, "loss": 99.0}\n{"step": 13, "lo')
+    run(toy_job(tmp_path / "parts", SETTINGS))
+    steps = [
+        [json.loads(line)["step"] for line in path.read_text().splitlines()]
+        for path in (tmp_path / "whole" / "metrics.jsonl", metrics)
+    ]
+    assert steps[0] == steps[1]
+
+
 def test_rates_rise_then_fall_to_zero() -> None:
     factors = [rate_factor(step, 100, 0.1) for step in range(101)]
     assert factors[0] > 0

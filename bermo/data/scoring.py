@@ -71,6 +71,7 @@ def _score_classes(
         values["matthews"] = metrics.matthews(predicted, gold)
         if len(features.labels) == 2:
             values["f1"] = metrics.f1(predicted, gold)
+        if features.task.metric == "mean":
             values["mean"] = (values["accuracy"] + values["f1"]) / 2
     return values, Counter(_class_name(features, int(place)) for place in predicted)
 

@@ -8,6 +8,7 @@ import platform
 import resource
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     check_free(out, spec)
     accelerator = make_accelerator(spec.train, out)
     with accelerator.main_process_first():
-        prepared = prepare(spec)
+        prepared = prepare(spec, display if accelerator.is_main_process else Quiet())
     if accelerator.is_main_process:
         for note in notes(prepared):
             display.tell(note)
@@ -103,16 +104,33 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     return _all_seeds(prepared, out, Quiet(), accelerator)
 
 
-def prepare(spec: RunSpec) -> Prepared:
+def prepare(spec: RunSpec, display: Display) -> Prepared:
     """Read, check and tokenise the data; every error in the user's files is raised here."""
     data = load_task(spec.data)
     tokenizer = load_tokenizer(spec.model.backbone)
     has_segments = models.has_segments(spec.model.backbone)
+    progress = _tokenising(display)
     train, valid = (
-        make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments)
+        make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
         for rows in (data.train, data.valid)
     )
     return Prepared(spec=spec, data=data, tokenizer=tokenizer, train=train, valid=valid)
+
+
+def _tokenising(display: Display) -> Callable[[int, int], None]:
+    """Return a callback that shows each file's tokenising as a progress of its own."""
+    is_shown = False
+
+    def progress(done: int, total: int) -> None:
+        nonlocal is_shown
+        if not is_shown:
+            display.start("tokenising", total, 0)
+        display.step(done, None)
+        is_shown = done < total
+        if not is_shown:
+            display.close()
+
+    return progress
 
 
 def notes(prepared: Prepared) -> list[str]:

@@ -105,7 +105,7 @@ def predict_file(
     accelerator = make_accelerator(TrainSpec(), folder)
     model = LOADERS[trained.task.kind].from_pretrained(folder).to(accelerator.device)
     done = 0
-    display.start(len(features), 0)
+    display.start("predicting", len(features), 0)
 
     def advance(num_rows: int) -> None:
         nonlocal done

@@ -30,34 +30,37 @@ class TerminalDisplay:
         self.console = console or Console(stderr=True, highlight=False)
         self.progress: Progress | None = None
         self.task = TaskID(0)
-        self.total = self.first = 0
+        self.what, self.total, self.first = "", 0, 0
         self.started = self.last_line = 0.0
         self.loss = math.nan
 
-    def start(self, total: int, done: int) -> None:
-        self.total, self.first = total, done
+    def start(self, what: str, total: int, done: int) -> None:
+        self.what, self.total, self.first, self.loss = what, total, done, math.nan
         self.started = self.last_line = time.monotonic()
         if self.console.is_terminal:
             self.progress = Progress(
-                TextColumn("training"), BarColumn(BAR_WIDTH), MofNCompleteColumn(),
-                TextColumn("loss {task.fields[loss]}"), TimeElapsedColumn(),
+                TextColumn(what), BarColumn(BAR_WIDTH), MofNCompleteColumn(),
+                TextColumn("{task.fields[loss]}"), TimeElapsedColumn(),
                 TextColumn("left"), TimeRemainingColumn(), console=self.console,
             )  # fmt: skip
-            self.task = self.progress.add_task("training", total=total, completed=done, loss="…")
+            self.task = self.progress.add_task(what, total=total, completed=done, loss="")
             self.progress.start()
 
     def step(self, done: int, loss: float | None) -> None:
         self.loss = self.loss if loss is None else loss
         if self.progress is not None:
-            self.progress.update(self.task, completed=done, loss=f"{self.loss:.4f}")
+            self.progress.update(self.task, completed=done, loss=self._loss())
             return
         now = time.monotonic()
         if now - self.last_line >= LINE_SECONDS:
             self.last_line = now
             left = (now - self.started) / max(1, done - self.first) * (self.total - done)
             self.tell(
-                f"step {done} of {self.total}, loss {self.loss:.4f}, about {duration(left)} left"
+                f"{self.what} {done} of {self.total} {self._loss()} about {duration(left)} left"
             )
+
+    def _loss(self) -> str:
+        return "" if math.isnan(self.loss) else f"loss {self.loss:.4f}"
 
     def tell(self, sentence: str) -> None:
         self.console.print(sentence, markup=False)
@@ -80,13 +83,22 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
     metric = next(iter(results.values())).metric
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
-    for title in (metric, "95 % interval", "seeds", "diverged", "seconds", "rows/s", "peak MiB"):
+    for title in (
+        metric,
+        "deviation",
+        "95 % interval",
+        "seeds",
+        "diverged",
+        "seconds",
+        "rows/s",
+        "peak MiB",
+    ):
         table.add_column(title, justify="right", no_wrap=True)
     for name, result in results.items():
         seeds = result.seeds
         spread = "–" if result.interval is None else "{:.2f} … {:.2f}".format(*result.interval)
         table.add_row(
-            name, _number(result.mean), spread, str(len(seeds)), str(result.num_diverged),
+            name, _number(result.mean), _number(result.deviation), spread, str(len(seeds)), str(result.num_diverged),
             f"{sum(s.seconds for s in seeds):.0f}",
             f"{sum(s.rows_per_second for s in seeds) / len(seeds):.0f}",
             f"{max(s.peak_memory_mib for s in seeds):.0f}",

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from bermo.data.scoring import Scores
 from bermo.errors import BermoError
-from bermo.methods.finetune import finetune
+from bermo.job import Fit, Quiet
+from bermo.methods.finetune import diagnose, finetune, prepare
 from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
 
 TINY = RunSpec(
@@ -70,7 +73,7 @@ def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -
     told: list[str] = []
 
     class Ear:
-        def start(self, total: int, done: int) -> None: ...
+        def start(self, what: str, total: int, done: int) -> None: ...
         def step(self, done: int, loss: float | None) -> None: ...
         def close(self) -> None: ...
         def tell(self, sentence: str) -> None:
@@ -81,6 +84,26 @@ def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -
     assert result.num_diverged == 1
     assert result.seeds[0].diverged is not None
     assert any("diverged" in sentence and "--lr" in sentence for sentence in told)
+
+
+def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
+    prepared = prepare(TINY, Quiet())
+    scores = Scores("accuracy", {"accuracy": 50.0}, Counter({"past": 20, "present": 28}))
+    ended = Fit(
+        steps=6,
+        best_step=6,
+        best={},
+        last={},
+        last_loss=0.69,
+        is_finite=True,
+        seconds=1,
+        num_rows=96,
+    )
+    assert "guessing" in str(diagnose(prepared, scores, ended))
+    assert diagnose(prepared, scores, replace(ended, last_loss=0.3)) is None
+    assert "not a number" in str(diagnose(prepared, scores, replace(ended, is_finite=False)))
+    one_class = replace(scores, predicted=Counter({"past": 48}))
+    assert 'every prediction is "past"' in str(diagnose(prepared, one_class, ended))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""What the terminal shows: an estimate, the spread over seeds, a bar for each layer."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from bermo.report import terminal
+from bermo.report.terminal import TerminalDisplay, duration, results_table, seeds_table, weight_bars
+from bermo.runs import summarise
+from tests.test_runs import seed_result
+
+
+def printed(thing: object) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(thing)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_results_show_mean_deviation_interval_and_divergence() -> None:
+    result = summarise([seed_result(1, 90.0), seed_result(2, 92.0), seed_result(3, 50.0, "stuck")])
+    text = printed(results_table({"mix": result}))
+    for part in ("91.00", "1.41", "78.29 … 103.71", "deviation", "diverged"):
+        assert part in text
+    assert "diverged: stuck" in printed(seeds_table(result))
+
+
+def test_the_longest_bar_is_the_largest_weight() -> None:
+    lines = weight_bars([0, 3, 12], [0.2, 0.5, 0.3]).splitlines()
+    lengths = [line.count("█") for line in lines]
+    assert lengths == [16, 40, 24]
+    assert "embeddings" in lines[0]
+    assert "layer 12" in lines[2]
+
+
+def test_a_pipe_gets_lines_with_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 10.0, 40.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
+    console = Console(file=io.StringIO(), width=120)
+    display = TerminalDisplay(console)
+    display.start("training", 100, 0)
+    display.step(5, 0.7)
+    display.step(20, 0.6)
+    display.close()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text == "training 20 of 100 loss 0.6000 about 3 min left\n"
+
+
+def test_durations_read_as_a_person_says_them() -> None:
+    assert [duration(s) for s in (7, 150, 7200)] == ["7 s", "2 min", "2.0 h"]
