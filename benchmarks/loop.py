@@ -32,7 +32,7 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.files import write_json
 from bermo.job import Job
-from bermo.methods.finetune import ModelLoss, TaskBatches
+from bermo.methods.assemble import ModelLoss, TaskBatches
 from bermo.model import BermoForSequenceClassification
 from bermo.schedule import parameter_groups
 from bermo.spec import DataSpec, TrainSpec
@@ -68,7 +68,7 @@ def time_ours(model: nn.Module, features: Features, settings: TrainSpec, folder:
     plan = BatchPlan(features.lengths, settings.batch_size, seed=1, grouped=settings.group_lengths)
     job = Job(
         model=model, batches=TaskBatches(features, plan), objective=ModelLoss(),
-        groups=parameter_groups(model, (), settings), evaluate=lambda m: {"none": 0.0},
+        groups=parameter_groups(model, settings), evaluate=lambda m: {"none": 0.0},
         keep=lambda m: None, folder=folder, seed=1, identity="bench",
     )  # fmt: skip
     accelerator = make_accelerator(settings, folder)

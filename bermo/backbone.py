@@ -207,7 +207,7 @@ def _watch(
             hidden = args[0] if args else kwargs["hidden_states"]
             visitor(index, hidden.transpose(0, 1) if family.is_time_first else hidden)
 
-    modules = _layer_modules(encoder, family)
+    modules = layer_modules(encoder, family)
     handles = [module.register_forward_pre_hook(before, with_kwargs=True) for module in modules]
     if family.collector is not None:
         collector = encoder.get_submodule(family.collector)
@@ -231,7 +231,7 @@ def _only_last(
     return BaseModelOutput(last_hidden_state=last, hidden_states=(last,))
 
 
-def _layer_modules(encoder: nn.Module, family: Family) -> list[nn.Module]:
+def layer_modules(encoder: nn.Module, family: Family) -> list[nn.Module]:
     """Return the distinct modules whose inputs are h_0 … h_{L−1}."""
     found: list[nn.Module] = [encoder]
     for part in family.layers.split("."):

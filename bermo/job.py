@@ -28,11 +28,13 @@ class Objective(Protocol):
 
 
 class Hook(Protocol):
-    """Something a method does around each step; what it returns is logged."""
+    """Something a method does around each step. `before_update` sees the gradients; `metrics` is asked now and then."""
 
     def before_step(self, step: int, total: int) -> None: ...
 
-    def after_step(self, step: int, total: int) -> Mapping[str, float]: ...
+    def before_update(self, is_logged: bool) -> None: ...
+
+    def metrics(self) -> Mapping[str, float]: ...
 
 
 class Display(Protocol):
@@ -73,6 +75,8 @@ class Job:
     seed: int
     identity: str
     hooks: tuple[Hook, ...] = ()
+    best_from: int = 0
+    """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
     display: Display = field(default_factory=Quiet)
 
 

@@ -47,6 +47,8 @@ class SeedResult:
     mix_layers: list[int]
     mix_weights: list[float]
     num_parameters: int
+    encoder_density: float
+    """Share of the encoder's weights that is not pruned; embeddings do not count, biases and norms do."""
     unknown_share: float
     truncated_share: float
     device: str
@@ -156,7 +158,7 @@ def claim(out: Path, spec: RunSpec, digest: str) -> None:
     if (out / "spec.json").exists():
         if _read_spec(out)["data"] != digest:
             raise BermoError(
-                f"The data of {out} has changed since it was started. Give another folder with --out."
+                f"The data or the teacher of {out} has changed since it was started. Give another folder with --out."
             )
         return
     write_json(out / "spec.json", {"spec": fixed_part(spec), "data": digest})

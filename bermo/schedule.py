@@ -1,36 +1,42 @@
-"""Formulas of the step: rates, parameter groups, when to look, and the seed of a step's random numbers."""
+"""Formulas of the step: rates, parameter groups, looks, the seed of a step's random numbers, the pruning schedule."""
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from bermo.errors import BermoError
 from bermo.spec import TrainSpec
 
 
+def num_steps(num_batches: int, epochs: float) -> int:
+    """Optimiser steps of a training over so many batches an epoch."""
+    return max(1, math.ceil(epochs * num_batches))
+
+
 def parameter_groups(
-    model: nn.Module, fast: Iterable[nn.Parameter], settings: TrainSpec
+    model: nn.Module, settings: TrainSpec, fast: Iterable[tuple[Iterable[nn.Parameter], float]] = ()
 ) -> list[dict[str, Any]]:
-    """Split weights into fast ones (undecayed), decayed ones, and undecayed biases and norms (all vectors)."""
-    fast_ids = {id(parameter) for parameter in fast}
-    slow = [p for p in model.parameters() if p.requires_grad and id(p) not in fast_ids]
-    groups = [
-        (
-            "fast",
-            [p for p in model.parameters() if p.requires_grad and id(p) in fast_ids],
-            settings.mix_lr,
-            0.0,
-        ),
-        ("decayed", [p for p in slow if p.ndim > 1], settings.lr, settings.weight_decay),
-        ("undecayed", [p for p in slow if p.ndim <= 1], settings.lr, 0.0),
-    ]
+    """Split weights into fast ones with rates of their own (undecayed), decayed ones, and undecayed vectors.
+
+    `fast` pairs parameters with their rate; biases and norms are the vectors.
+    """
+    rate_of = {id(parameter): rate for parameters, rate in fast for parameter in parameters}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            decay = (
+                0.0 if id(parameter) in rate_of or parameter.ndim <= 1 else settings.weight_decay
+            )
+            key = (rate_of.get(id(parameter), settings.lr), decay)
+            groups.setdefault(key, []).append(parameter)
     return [
-        {"name": name, "params": parameters, "lr": lr, "peak_lr": lr, "weight_decay": decay}
-        for name, parameters, lr, decay in groups
-        if parameters
+        {"params": parameters, "lr": rate, "peak_lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
     ]
 
 
@@ -51,3 +57,46 @@ def seed_step(seed: int, step: int, rank: int) -> None:
     """Seed every generator of torch from (seed, step, process), so that no generator state is ever saved."""
     sequence = np.random.SeedSequence([seed, step, rank])
     torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CubicSchedule:
+    """From an initial to a final value along a cubic, between two phases of standing still (Zhu & Gupta 2017).
+
+    v(step) = initial                            until a·w, w = warmup_steps
+              final + (initial − final)·m³       m = 1 − (step − a·w)/(T − (a + c)·w), T = total_steps
+              final                              after T − c·w
+    """
+
+    total_steps: int
+    warmup_steps: int
+    initial_warmup: int = 1
+    final_warmup: int = 1
+
+    def __post_init__(self) -> None:
+        needed = (self.initial_warmup + self.final_warmup) * self.warmup_steps
+        if self.total_steps <= needed:
+            raise BermoError(
+                f"The pruning schedule has no room: its {self.initial_warmup} + {self.final_warmup} warm-ups"
+                f" of {self.warmup_steps} steps fill {needed} steps, but the training has {self.total_steps}."
+                f" Train for more than {needed} steps, or make the warm-up shorter."
+            )
+
+    @property
+    def first_step(self) -> int:
+        """The last step before anything is pruned."""
+        return self.initial_warmup * self.warmup_steps
+
+    @property
+    def last_step(self) -> int:
+        """The step from which on the final value holds."""
+        return self.total_steps - self.final_warmup * self.warmup_steps
+
+    def value(self, step: int, initial: float, final: float) -> float:
+        """Return the value at a step."""
+        if step < self.first_step:
+            return initial
+        if step > self.last_step:
+            return final
+        left = 1 - (step - self.first_step) / (self.last_step - self.first_step)
+        return final + (initial - final) * left**3

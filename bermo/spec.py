@@ -21,6 +21,7 @@ MixKind = Literal[
 ]  # fmt: skip
 Pooling = Literal["first", "last", "mean"]
 Precision = Literal["fp32", "bf16", "fp16"]
+PruneMethod = Literal["none", "magnitude", "movement", "soft-movement", "l0"]
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 
 T = TypeVar("T")
@@ -93,12 +94,62 @@ class TrainSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PruneSpec:
+    """Which weights go, how many, and when."""
+
+    method: PruneMethod = option("none", "how weights are chosen for pruning", "prune")
+    density: float | None = option(None, "share of the weights that is kept in the end")
+    penalty: float | None = option(
+        None, "λ of soft-movement and l0; without it, density is aimed at"
+    )
+    threshold: float = option(0.1, "soft-movement: σ(score) over which a weight is kept in the end")
+    scope: Literal["matrix", "global"] = option(
+        "matrix", "choose in each matrix, or over all", "scope"
+    )
+    block: tuple[int, int] = option(
+        (1, 1), "rows,columns pruned together; 0 = all of them", "block"
+    )
+    start: Literal["zeros", "magnitude"] = option(
+        "zeros", "what movement scores start from", "scores"
+    )
+    warmup_steps: int | None = option(
+        None, "pruning waits so long; default: 10 % of the steps", "prune-warmup"
+    )
+    initial_warmup: int = option(1, "pruning starts after so many times prune-warmup")
+    final_warmup: int = option(1, "pruning ends so many times prune-warmup before the end")
+    lr: float = option(1e-2, "learning rate of the scores", "score-lr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSpec:
+    """What a student learns from a teacher beside the labels."""
+
+    teacher: str | None = option(None, "a run or model folder that teaches")
+    hard: float = option(0.1, "weight of the labels", "distill-hard")
+    soft: float = option(0.9, "weight of the teacher's answers", "distill-soft")
+    temperature: float = option(2.0, "softens both sides' answers")
+    hidden: float = option(0.0, "weight of the teacher's hidden states", "distill-hidden")
+    relations: float = option(
+        0.0, "weight of its attention relations (MiniLM)", "distill-relations"
+    )
+    embeddings: float = option(0.0, "weight of its embedding output", "distill-embeddings")
+    layer_map: tuple[int, ...] | None = option(
+        None, "teacher layer for each student layer; default: even"
+    )
+    student_layers: tuple[int, ...] | None = option(
+        None, "build the student from these teacher layers"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One trained model per seed."""
 
     model: ModelSpec = ModelSpec()
     data: DataSpec = DataSpec()
     train: TrainSpec = TrainSpec()
+    prune: PruneSpec = PruneSpec()
+    distill: DistillSpec = DistillSpec()
     seeds: tuple[int, ...] = option((1,), "how many seeds (5), or which (9,25,39)")
 
 

@@ -27,7 +27,7 @@ from bermo import checkpoint
 from bermo.errors import BermoError
 from bermo.files import write_text
 from bermo.job import Batch, Fit, Job, Stopped
-from bermo.schedule import look_steps, rate_factor, seed_step
+from bermo.schedule import look_steps, num_steps, rate_factor, seed_step
 from bermo.spec import TrainSpec
 
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
@@ -94,7 +94,7 @@ class _Loop:
     def __init__(self, job: Job, settings: TrainSpec, accelerator: Accelerator) -> None:
         self.job, self.settings, self.accelerator = job, settings, accelerator
         self.per_epoch = len(job.batches.epoch(0))
-        self.total = max(1, math.ceil(settings.epochs * self.per_epoch))
+        self.total = num_steps(self.per_epoch, settings.epochs)
         self.looks = set(look_steps(self.per_epoch, self.total, settings.evaluations))
         self.log_every = max(1, self.total // NUM_LOGS)
         if accelerator.num_processes > 1:
@@ -170,6 +170,8 @@ class _Loop:
                 # Gradients are averaged over processes, so each one's share is scaled up by their number.
                 factor = share * accelerator.num_processes
                 accelerator.backward(loss if factor == 1.0 else loss * factor)
+        for hook in job.hooks:
+            hook.before_update(is_logged=self._is_logged(self.step + 1))
         if self.settings.clip > 0:
             norm = accelerator.clip_grad_norm_(model.parameters(), self.settings.clip)
             self.norm_sum = self.norm_sum.to(norm.device) + norm
@@ -202,22 +204,24 @@ class _Loop:
 
     def _log(self) -> bool:
         """Now and then, write the mean loss since the last time; returns whether it is a number."""
-        extra: dict[str, float] = {}
-        for hook in self.job.hooks:
-            extra |= hook.after_step(self.step, self.total)
-        if self.step % self.log_every and self.step != self.total:
+        if not self._is_logged(self.step):
             self.job.display.step(self.step, None)
             return True
-        num_steps = (self.step - 1) % self.log_every + 1
-        self.last_loss = self._sum_over_processes(self.loss_sum) / num_steps
-        row = {"loss": self.last_loss, "gradient_norm": self.norm_sum.item() / num_steps}
+        since = (self.step - 1) % self.log_every + 1
+        self.last_loss = self._sum_over_processes(self.loss_sum) / since
+        row = {"loss": self.last_loss, "gradient_norm": self.norm_sum.item() / since}
         self.loss_sum, self.norm_sum = (
             torch.zeros_like(self.loss_sum),
             torch.zeros_like(self.norm_sum),
         )
-        self._write_row(row | {"seconds": round(self.seconds, 3)} | extra)
+        for hook in self.job.hooks:
+            row |= hook.metrics()
+        self._write_row(row | {"seconds": round(self.seconds, 3)})
         self.job.display.step(self.step, self.last_loss)
         return math.isfinite(self.last_loss)
+
+    def _is_logged(self, step: int) -> bool:
+        return step % self.log_every == 0 or step == self.total
 
     def _look(self) -> None:
         """Score the validation set; keep the model if it is the best so far."""
@@ -227,6 +231,8 @@ class _Loop:
         main = next(iter(self.last))
         self._write_row({f"valid/{name}": value for name, value in self.last.items()})
         self.job.display.tell(f"step {self.step}: {main} {self.last[main]:.2f}")
+        if self.step < self.job.best_from:
+            return
         if not self.best or self.last[main] > self.best[main]:
             self.best, self.best_step, self.stale_looks = self.last, self.step, 0
             if self.accelerator.is_main_process:

@@ -27,7 +27,7 @@ def seed_result(seed: int, score: float, diverged: str | None = None) -> SeedRes
     return SeedResult(
         seed=seed, metric="accuracy", score=score, values={"accuracy": score}, last_score=score,
         diverged=diverged, best_step=1, steps=1, loss=math.nan, seconds=1.0, rows_per_second=1.0,
-        peak_memory_mib=1.0, mix_layers=[0], mix_weights=[1.0], num_parameters=1, unknown_share=0.0,
+        peak_memory_mib=1.0, mix_layers=[0], mix_weights=[1.0], num_parameters=1, encoder_density=1.0, unknown_share=0.0,
         truncated_share=0.0, device="cpu", versions={},
     )  # fmt: skip
 

@@ -36,16 +36,18 @@ def weights(job: Job) -> torch.Tensor:
 
 
 class StopAt:
-    """A hook that sends this process a signal after a step, as a user or a scheduler would."""
+    """A hook that sends this process a signal before a step, as a user or a scheduler would."""
 
     def __init__(self, step: int, number: int = signal.SIGINT) -> None:
         self.stop_step, self.number = step, number
 
-    def before_step(self, step: int, total: int) -> None: ...
-
-    def after_step(self, step: int, total: int) -> dict[str, float]:
+    def before_step(self, step: int, total: int) -> None:
         if step == self.stop_step:
             os.kill(os.getpid(), self.number)
+
+    def before_update(self, is_logged: bool) -> None: ...
+
+    def metrics(self) -> dict[str, float]:
         return {}
 
 
@@ -76,7 +78,7 @@ def test_the_loop_equals_a_slow_obvious_one(tmp_path: Path) -> None:
     torch.testing.assert_close(weights(job), weights(twin), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("stop_step", [1, 4, 7, 13, 19])
+@pytest.mark.parametrize("stop_step", [1, 4, 7, 13, 18])
 def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int) -> None:
     whole = toy_job(tmp_path / "whole", SETTINGS)
     ended = run(whole)
@@ -143,19 +145,33 @@ def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:
 
 def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> None:
     class Recorder:
-        seen: list[tuple[str, int]] = []  # noqa: RUF012
+        seen: list[object] = []  # noqa: RUF012
 
         def before_step(self, step: int, total: int) -> None:
-            self.seen.append(("before", step))
+            self.seen.append(step)
 
-        def after_step(self, step: int, total: int) -> dict[str, float]:
-            self.seen.append(("after", step))
-            return {"density": 1 - step / total}
+        def before_update(self, is_logged: bool) -> None:
+            assert all(p.grad is not None for p in job.model.parameters())
+            self.seen.append(is_logged)
 
-    run(toy_job(tmp_path, SETTINGS, hooks=(Recorder(),)))
-    assert Recorder.seen[:4] == [("before", 0), ("after", 1), ("before", 1), ("after", 2)]
+        def metrics(self) -> dict[str, float]:
+            return {"density": 0.25}
+
+    job = toy_job(tmp_path, SETTINGS, hooks=(Recorder(),))
+    run(job)
+    assert Recorder.seen[:4] == [0, True, 1, True]
+    assert len(Recorder.seen) == 2 * 21
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert rows[-2]["density"] == 0.0
+    assert rows[-2]["density"] == 0.25
+
+
+def test_looks_before_the_model_is_what_was_asked_for_are_not_kept(tmp_path: Path) -> None:
+    scores = iter([90.0, 70.0, 60.0])
+    job = toy_job(
+        tmp_path, SETTINGS, evaluate=lambda model: {"accuracy": next(scores)}, best_from=8
+    )
+    ended = run(job)
+    assert (ended.best["accuracy"], ended.best_step) == (70.0, 14)
 
 
 def test_gradient_norms_are_logged_and_never_over_the_clip_for_long(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def toy_job(folder: Path, settings: TrainSpec, *, dropout: float = 0.1, **change
     keep: Callable[[nn.Module], None] = lambda current: None  # noqa: E731
     fields: dict[str, Any] = {
         "model": model, "batches": batches, "objective": ToyLoss(),
-        "groups": parameter_groups(model, model.first.parameters(), settings),
+        "groups": parameter_groups(model, settings, [(model.first.parameters(), settings.mix_lr)]),
         "evaluate": evaluate, "keep": keep, "folder": folder, "seed": 7, "identity": "toy",
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bermo.errors import BermoError, nearest
-from bermo.recipes import core
+from bermo.recipes import core, paper
 from bermo.spec import Experiment, RunSpec, override, replace_in
 
 RECIPES: Mapping[str, Callable[[], Experiment]] = {
@@ -18,6 +18,10 @@ RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "conll2003": core.conll2003,
     "readings": core.readings,
     "ways": core.ways,
+    "paper/stability": paper.stability,
+    "paper/pruning-methods": paper.pruning_methods,
+    "paper/convergence": paper.convergence,
+    "paper/distillation": paper.distillation,
     **{f"glue/{name}": core.glue(name) for name in core.GLUE},
 }
 
@@ -30,20 +34,23 @@ def find(name: str) -> Callable[[], Experiment]:
 
 
 def tiny(experiment: Experiment) -> Experiment:
-    """The same experiment in seconds: the box, generated data of the same kind, 48 rows, one epoch."""
+    """The same experiment in seconds: the box, generated data of the same kind, 48 rows, an epoch or two, no teacher."""
     return Experiment(arms={name: _tiny(spec) for name, spec in experiment.arms.items()})
 
 
 def _tiny(spec: RunSpec) -> RunSpec:
     stand_in = {"squad": "box/answer", "conll2003": "box/arguments"}
     task = spec.data.task
+    is_pruned = spec.prune.method != "none"
     if not task.startswith("box/"):
         task = stand_in.get(task, "box/tense")
     small = replace_in(
         spec,
         model={"backbone": "box"},
         data={"task": task, "folder": None, "limit": 48, "max_length": 64, "stride": 16},
-        train={"epochs": 1.0, "batch_size": 16, "precision": "fp32"},
+        train={"epochs": 2.0 if is_pruned else 1.0, "batch_size": 16, "precision": "fp32"},
+        prune={"warmup_steps": None, "initial_warmup": 1, "final_warmup": 1},
+        distill={"teacher": None, "student_layers": None},
     )
     return replace(small, seeds=spec.seeds[:1])
 

@@ -18,7 +18,9 @@ from transformers import AutoModelForSequenceClassification
 from bermo.data.scoring import Scores
 from bermo.errors import BermoError
 from bermo.job import Fit, Quiet
-from bermo.methods.finetune import diagnose, finetune, prepare
+from bermo.methods.finetune import finetune
+from bermo.methods.measure import diagnose
+from bermo.methods.prepare import prepare
 from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
 
 TINY = RunSpec(

@@ -1,6 +1,7 @@
 """What the terminal shows: an estimate, the spread over seeds, a bar for each layer."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -12,7 +13,7 @@ from tests.test_runs import seed_result
 
 
 def printed(thing: object) -> str:
-    console = Console(file=io.StringIO(), width=120)
+    console = Console(file=io.StringIO(), width=80)
     console.print(thing)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -20,9 +21,17 @@ def printed(thing: object) -> str:
 def test_results_show_mean_deviation_interval_and_divergence() -> None:
     result = summarise([seed_result(1, 90.0), seed_result(2, 92.0), seed_result(3, 50.0, "stuck")])
     text = printed(results_table({"mix": result}))
-    for part in ("91.00", "1.41", "78.29 … 103.71", "deviation", "diverged"):
+    for part in ("91.00", "1.41", "78.29 … 103.71", "±", "diverged"):
         assert part in text
     assert "diverged: stuck" in printed(seeds_table(result))
+    assert "…" not in text.replace("78.29 … 103.71", ""), "nothing is cut off at 80 columns"
+
+
+def test_a_pruned_arm_shows_what_was_kept() -> None:
+    pruned = replace(seed_result(1, 80.0), encoder_density=0.10127)
+    text = printed(results_table({"l0-plain": summarise([pruned])}))
+    assert "kept" in text
+    assert "10.1%" in text
 
 
 def test_the_longest_bar_is_the_largest_weight() -> None:

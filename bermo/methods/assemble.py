@@ -1,0 +1,150 @@
+"""The parts of one training put together: model, batches, objective, parameter groups and hooks, from a spec.
+
+labels' loss -> + teacher (distill) -> + masks' penalty (prune)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from bermo.data.batches import BatchPlan, collate
+from bermo.data.features import Features
+from bermo.errors import BermoError
+from bermo.files import whole_folder
+from bermo.job import Batch, Batches, Display, Hook, Objective
+from bermo.methods.distill import DistilledLoss, check_distill, set_aside, wants_only_answers
+from bermo.methods.predict import write_trained
+from bermo.methods.prepare import Prepared, build_model
+from bermo.methods.prune import (
+    PrunedLoss,
+    PruneHook,
+    check_prune,
+    start_pruning_,
+)
+from bermo.methods.student import student_from_teacher
+from bermo.methods.teacher import (
+    TaughtBatches,
+    Teacher,
+    teacher_logits,
+)
+from bermo.model import BermoPreTrainedModel
+from bermo.prune import folded_state
+from bermo.schedule import parameter_groups
+from bermo.spec import RunSpec
+
+EVAL_BATCH_FACTOR = 2  # no gradients are kept, so twice the rows fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembled:
+    """All that `fit` needs for one seed, but the evaluation."""
+
+    model: BermoPreTrainedModel
+    batches: Batches
+    objective: Objective
+    groups: list[dict[str, Any]]
+    hooks: tuple[Hook, ...]
+    best_from: int
+
+
+@dataclass(frozen=True)
+class TaskBatches:
+    """The training rows of a task, in the order of the plan."""
+
+    features: Features
+    plan: BatchPlan
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        return self.plan.epoch(epoch)
+
+    def collate(self, rows: np.ndarray) -> Batch:
+        return collate(self.features, rows)
+
+
+class ModelLoss:
+    """The model's own loss: a mean over rows or, for tags, over labelled tokens."""
+
+    def count(self, batch: Batch) -> int:
+        labels = batch.get("labels")
+        return int((labels != -100).sum()) if labels is not None else len(batch["input_ids"])
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        loss: Tensor = model(**batch).loss
+        return loss
+
+
+def check_methods(spec: RunSpec) -> None:
+    """Refuse options of pruning and distillation that cannot work, before any file is read."""
+    check_distill(spec.distill)
+    if spec.distill.teacher is None and spec.distill != type(spec.distill)():
+        raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
+    if spec.distill.student_layers is not None and spec.model.pooling is not None:
+        raise BermoError(
+            "A student made of its teacher's layers pools as the teacher does. Leave --pooling out."
+        )
+    check_prune(spec.prune)
+
+
+def assemble(
+    prepared: Prepared, seed: int, display: Display, accelerator: Accelerator
+) -> Assembled:
+    """Put one seed's training together; what starts at random is drawn from the seed."""
+    spec = prepared.spec
+    plan = BatchPlan(
+        prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths
+    )
+    batches: Batches = TaskBatches(prepared.train, plan)
+    objective: Objective = ModelLoss()
+    teacher = prepared.teacher
+    torch.manual_seed(seed)
+    model = _model(prepared, teacher)
+    fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
+    if teacher is not None:
+        teacher.model.to(accelerator.device)
+        taught = DistilledLoss(objective, teacher, model, spec.distill)
+        taught.attach_(model)
+        objective = taught
+        if wants_only_answers(spec.distill):
+            rows = EVAL_BATCH_FACTOR * spec.train.batch_size
+            logits = teacher_logits(
+                teacher, prepared.train, rows, accelerator, display, spec.data.cache
+            )
+            batches = TaughtBatches(batches, prepared.train, logits)
+    hooks: tuple[Hook, ...] = ()
+    best_from = 0
+    if spec.prune.method != "none":
+        pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)
+        objective, hooks = PrunedLoss(objective, pruner), (PruneHook(pruner),)
+        fast.append((pruner.score_parameters(), spec.prune.lr))
+        best_from = pruner.schedule.last_step
+    groups = parameter_groups(model, spec.train, fast)
+    return Assembled(
+        model=model, batches=batches, objective=objective, groups=groups, hooks=hooks,
+        best_from=best_from,
+    )  # fmt: skip
+
+
+def save_model(model: nn.Module, prepared: Prepared, folder: Path) -> None:
+    """Save a model in training as an ordinary one: masks folded, nothing of the teacher in it."""
+    with whole_folder(folder) as temporary, set_aside(model):
+        model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
+        prepared.tokenizer.save_pretrained(temporary)
+        write_trained(temporary, prepared.data, prepared.spec.data)
+
+
+def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
+    layers = prepared.spec.distill.student_layers
+    if teacher is None or layers is None:
+        model = build_model(prepared)
+    else:
+        model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix)
+        model.requires_grad_(True)
+    if prepared.spec.model.freeze_embeddings:
+        model.freeze_embeddings_()
+    return model

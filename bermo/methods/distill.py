@@ -1,0 +1,234 @@
+"""Distillation: a student learns from the labels and from a teacher's answers and inner states.
+
+    loss = hard · labels + soft · answers + hidden · layers + relations · attention + embeddings · h_0
+
+The weights default to the paper's 0.1 · CE + 0.9 · KL(teacher ‖ student) · T², T = 2; the terms are those of
+nn/losses.py, each a mean over what the labels' loss counts. Where only the answers are wanted, they come with
+the batch from the teacher's cache; else the teacher runs beside the student.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from bermo.encoder import BermoConfig
+from bermo.errors import BermoError
+from bermo.job import Batch, Objective
+from bermo.methods.evaluate import TARGETS
+from bermo.methods.teacher import LOGITS, Teacher
+from bermo.model import BermoPreTrainedModel
+from bermo.nn.heads import IGNORED
+from bermo.nn.losses import (
+    even_map,
+    hidden_distance,
+    mean_over,
+    relation_distance,
+    soft_spans,
+    soft_tags,
+    soft_targets,
+    soft_values,
+)
+from bermo.relations import Projections
+from bermo.spec import DistillSpec
+
+NAME = "distillation"
+"""The student's submodule in which the learned projections live while it is taught."""
+
+
+def check_distill(spec: DistillSpec) -> None:
+    """Refuse weights that make no sense, before anything is loaded."""
+    weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
+    if spec.teacher is None:
+        if spec.student_layers is not None:
+            raise BermoError("student-layers are layers of a teacher. Name one with --teacher.")
+        return
+    if min(weights) < 0 or not any(weights[1:]):
+        raise BermoError(
+            "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got hard"
+            f" {spec.hard}, soft {spec.soft}, hidden {spec.hidden}, relations {spec.relations},"
+            f" embeddings {spec.embeddings}."
+        )
+    if spec.temperature <= 0:
+        raise BermoError(f"temperature must be over 0, but got {spec.temperature}.")
+
+
+def wants_only_answers(spec: DistillSpec) -> bool:
+    """Tell whether the teacher's cached answers are enough, so that it need not run in training."""
+    return not (spec.hidden or spec.relations or spec.embeddings)
+
+
+class DistilledLoss:
+    """An objective around the labels' own: it asks the teacher, or finds its answers in the batch.
+
+    Between `attach_` and `detach_` the learned projections (only where widths differ) are a submodule of the
+    student: optimiser, clipping, checkpoints and several processes see them as any other weight. A model is
+    saved inside `set_aside(model)`.
+    """
+
+    def __init__(
+        self,
+        hard: Objective,
+        teacher: Teacher,
+        student: BermoPreTrainedModel,
+        spec: DistillSpec,
+    ) -> None:
+        check_distill(spec)
+        self.hard, self.teacher, self.spec = hard, teacher, spec
+        self.layer_map = _layer_map(spec, _config(student), _config(teacher.model))
+        self.projections = _projections(spec, _config(student), _config(teacher.model))
+        self._reads_layers = bool(spec.hidden or spec.embeddings)
+        self._relations: tuple[Projections, Projections] | None = None
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The learned projections."""
+        return self.projections.parameters()
+
+    def attach_(self, student: BermoPreTrainedModel) -> None:
+        """Make the projections part of the student, and read both sides' queries, keys and values if wanted."""
+        if len(self.projections):
+            student.add_module(NAME, self.projections.to(student.device))
+        if self.spec.relations:
+            self._relations = Projections(student), Projections(self.teacher.model)
+
+    def detach_(self, student: BermoPreTrainedModel) -> None:
+        """Leave student and teacher as they were before `attach_`, but for what the student learned."""
+        if NAME in student._modules:
+            delattr(student, NAME)
+        for side in self._relations or ():
+            side.remove()
+        self._relations = None
+
+    def count(self, batch: Batch) -> int:
+        """Count what the labels' loss counts."""
+        return self.hard.count(batch)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the weighted sum; a term of weight 0 is not computed."""
+        answers = batch.get(LOGITS)
+        batch = {name: tensor for name, tensor in batch.items() if name != LOGITS}
+        student = _Watched(model, self._reads_layers)
+        loss = self.spec.hard * self.hard(cast(nn.Module, student), batch)
+        taught = student.outputs
+        known = self._ask(batch) if answers is None or not wants_only_answers(self.spec) else None
+        counts_B, mask_BT = _counts(batch), batch["attention_mask"].flatten(0, -2)
+        if self.spec.soft:
+            teacher = _logits(known) if answers is None else answers
+            losses_B = self._soft(_logits(taught), teacher, batch)
+            loss = loss + self.spec.soft * mean_over(losses_B, counts_B)
+        if known is not None:
+            inner_B = self._inner(taught.hidden_states, known.hidden_states, mask_BT)
+            # Each ending of a choice has its own tokens and an even part of its row's weight.
+            endings = len(mask_BT) // len(counts_B)
+            loss = loss + mean_over(inner_B.view(-1, endings).mean(1), counts_B)
+        return loss
+
+    def _ask(self, batch: Batch) -> Any:
+        teacher, device = self.teacher.model, batch["input_ids"].device
+        if teacher.device != device:
+            teacher.to(device)  # type: ignore[arg-type]
+        inputs = {name: tensor for name, tensor in batch.items() if name not in TARGETS}
+        with torch.no_grad():
+            return teacher(**inputs, output_hidden_states=self._reads_layers)
+
+    def _soft(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
+        temperature = self.spec.temperature
+        match self.teacher.trained.task.kind:
+            case "regression":
+                return soft_values(student, teacher)
+            case "tagging":
+                return soft_tags(student, teacher, batch["labels"], temperature)
+            case "span":
+                return soft_spans(student, teacher, batch["attention_mask"], temperature)
+            case _:
+                return soft_targets(student, teacher, temperature)
+
+    def _inner(self, student: Any, teacher: Any, mask_BT: Tensor) -> Tensor:
+        """Return the weighted sum of what is learned from inside the teacher, one number a sequence."""
+        spec, total_B = self.spec, torch.zeros(len(mask_BT), device=mask_BT.device)
+        if spec.embeddings:
+            project = self._projection("embeddings")
+            distance_B = hidden_distance(project(student[0]), teacher[0], mask_BT)
+            total_B = total_B + spec.embeddings * distance_B
+        if spec.hidden:
+            project = self._projection("hidden")
+            # The mean over layers, so that the weight means the same at any depth.
+            for place, layer in enumerate(self.layer_map, start=1):
+                distance_B = hidden_distance(project(student[place]), teacher[layer], mask_BT)
+                total_B = total_B + spec.hidden / len(self.layer_map) * distance_B
+        if spec.relations:
+            assert self._relations is not None, "attach_ comes before training"
+            own, theirs = (side.take() for side in self._relations)
+            total_B = total_B + spec.relations * relation_distance(own, theirs, mask_BT)
+        return total_B
+
+    def _projection(self, name: str) -> nn.Module:
+        return self.projections[name] if name in self.projections else nn.Identity()
+
+
+@contextmanager
+def set_aside(model: nn.Module) -> Iterator[None]:
+    """Take the projections out of a student for the time of the block, so that they are not saved with it."""
+    projections = model._modules.pop(NAME, None)
+    try:
+        yield
+    finally:
+        if projections is not None:
+            model.add_module(NAME, projections)
+
+
+class _Watched:
+    """Stands for the student in the labels' loss, and keeps its outputs: one forward pass serves all terms."""
+
+    def __init__(self, model: nn.Module, wants_layers: bool) -> None:
+        self.model = model
+        self.options = {"output_hidden_states": True} if wants_layers else {}
+        self.outputs: Any = None
+
+    def __call__(self, **batch: Any) -> Any:
+        self.outputs = self.model(**batch, **self.options)
+        return self.outputs
+
+
+def _logits(outputs: Any) -> Tensor:
+    """Return (B, C), (B, T, C) for tags, or (B, T, 2) for the start and end of spans."""
+    if "start_logits" in outputs:
+        return torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
+    return cast(Tensor, outputs.logits)
+
+
+def _counts(batch: Batch) -> Tensor:
+    """Return how many things of each row the labels' loss counts: its labelled tokens, or the row itself."""
+    labels = batch.get("labels")
+    if labels is None:
+        return torch.ones(len(batch["input_ids"]), device=batch["input_ids"].device)
+    return (labels != IGNORED).view(len(labels), -1).sum(1)
+
+
+def _layer_map(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) -> tuple[int, ...]:
+    own, theirs = student.num_hidden_layers, teacher.num_hidden_layers
+    if spec.layer_map is None:
+        return even_map(own, theirs)
+    if len(spec.layer_map) != own or not all(1 <= layer <= theirs for layer in spec.layer_map):
+        raise BermoError(
+            f"layer-map must name a teacher layer, 1 to {theirs}, for each of the student's {own} layers,"
+            f" but got {spec.layer_map}. For example: {','.join(map(str, even_map(own, theirs)))}."
+        )
+    return spec.layer_map
+
+
+def _projections(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) -> nn.ModuleDict:
+    """Build W of the hidden states and of the embeddings, where they are wanted and widths differ."""
+    sizes = student.hidden_size, teacher.hidden_size
+    wanted = {"hidden": spec.hidden, "embeddings": spec.embeddings}
+    return nn.ModuleDict(
+        {name: nn.Linear(*sizes, bias=False) for name, weight in wanted.items() if weight}
+        if sizes[0] != sizes[1]
+        else {}
+    )
+
+
+def _config(model: BermoPreTrainedModel) -> BermoConfig:
+    return cast(BermoConfig, model.config)

@@ -1,0 +1,77 @@
+"""What a training cost and where it ran, and whether it collapsed."""
+
+import platform
+import resource
+import sys
+
+import accelerate
+import numpy as np
+import torch
+import transformers
+from accelerate import Accelerator
+
+from bermo.data.scoring import Scores
+from bermo.job import Fit
+from bermo.methods.prepare import Prepared
+from bermo.spec import RunSpec
+
+# A classifier that learned something has left this share of the entropy of the labels behind.
+CHANCE_SHARE = 0.98
+
+
+def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
+    """Say how a training collapsed, or None: no number, one answer for everything, or a loss at chance."""
+    if not ended.is_finite:
+        return "the loss became infinite or not a number"
+    if prepared.data.task.kind == "regression":
+        return None if scores.values["pearson"] else "every prediction is the same number"
+    if prepared.data.task.kind == "span":
+        return None
+    targets = np.asarray(prepared.valid.targets)
+    if len(np.unique(targets[targets >= 0])) > 1 and len(scores.predicted) == 1:
+        return f'every prediction is "{next(iter(scores.predicted))}"'
+    if prepared.data.task.kind == "classification" and _is_plain_loss(prepared.spec):
+        shares = np.unique(np.asarray(prepared.train.targets), return_counts=True)[1]
+        shares = shares / shares.sum()
+        chance = float(-(shares * np.log(shares)).sum())
+        if ended.last_loss >= CHANCE_SHARE * chance:
+            return (
+                f"the training loss {ended.last_loss:.3f} is still that of guessing ({chance:.3f})"
+            )
+    return None
+
+
+def _is_plain_loss(spec: RunSpec) -> bool:
+    """Tell whether the training loss is that of the labels alone, without a penalty or a teacher."""
+    return spec.distill.teacher is None and spec.prune.method in ("none", "magnitude", "movement")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that decide what is computed."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "accelerate": accelerate.__version__,
+    }
+
+
+def reset_peak_memory() -> None:
+    """Count the GPU's peak from here on."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory() -> float:
+    """Peak memory in MiB: of the GPU where one is used, else of this process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def device_name(accelerator: Accelerator) -> str:
+    """Name the device that computes."""
+    if accelerator.device.type == "cuda":
+        return torch.cuda.get_device_name(accelerator.device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"

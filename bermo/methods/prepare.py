@@ -1,0 +1,151 @@
+"""A spec -> the task's features and a model with the right head; every error in the user's files is raised here."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from bermo import model as models
+from bermo.backbone import load_tokenizer
+from bermo.data.features import Features, make_features
+from bermo.data.load import load_task
+from bermo.data.tasks import TaskData
+from bermo.job import Display
+from bermo.methods.teacher import Teacher, check_segments, check_teacher, find_model, load_teacher
+from bermo.schedule import num_steps
+from bermo.spec import ModelSpec, RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Everything of a run that its seeds share."""
+
+    spec: RunSpec
+    data: TaskData
+    digest: str
+    tokenizer: transformers.PreTrainedTokenizerBase
+    train: Features
+    valid: Features
+    teacher: Teacher | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Optimiser steps of one training."""
+        train = self.spec.train
+        return num_steps(math.ceil(len(self.train) / train.batch_size), train.epochs)
+
+
+def prepare(spec: RunSpec, display: Display) -> Prepared:
+    """Read, check and tokenise the data; every error in the user's files is raised here."""
+    data = load_task(spec.data)
+    source = _source(spec)
+    tokenizer = load_tokenizer(source)
+    # A student without segments leaves them out by itself; its teacher may need them.
+    has_segments = any(
+        models.has_segments(name) for name in {source, _teacher_folder(spec) or source}
+    )
+    progress = _tokenising(display)
+    train, valid = (
+        make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
+        for rows in (data.train, data.valid)
+    )
+    teacher = None
+    if spec.distill.teacher is not None:
+        teacher = load_teacher(spec.distill.teacher)
+        check_teacher(teacher, data.task, data.labels, tokenizer)
+        check_segments(teacher, train)
+    return Prepared(
+        teacher=teacher,
+        spec=spec,
+        data=data,
+        digest=_digest(spec, data),
+        tokenizer=tokenizer,
+        train=train,
+        valid=valid,
+    )
+
+
+def _source(spec: RunSpec) -> str:
+    """Where the tokenizer comes from: the encoder, or the teacher whose layers become the student."""
+    teacher = _teacher_folder(spec)
+    return (
+        spec.model.backbone if teacher is None or spec.distill.student_layers is None else teacher
+    )
+
+
+def _teacher_folder(spec: RunSpec) -> str | None:
+    return None if spec.distill.teacher is None else str(find_model(spec.distill.teacher))
+
+
+def _digest(spec: RunSpec, data: TaskData) -> str:
+    """Name the content that decides the numbers: the rows, and the teacher's weights."""
+    total = hashlib.sha256(data.digest.encode())
+    teacher = _teacher_folder(spec)
+    for file in sorted(Path(teacher).glob("*.safetensors")) if teacher is not None else []:
+        with file.open("rb") as handle:
+            total.update(hashlib.file_digest(handle, "sha256").digest())
+    return total.hexdigest()
+
+
+def _tokenising(display: Display) -> Callable[[int, int], None]:
+    """Return a callback that shows each file's tokenising as a progress of its own."""
+    is_shown = False
+
+    def progress(done: int, total: int) -> None:
+        nonlocal is_shown
+        if not is_shown:
+            display.start("tokenising", total, 0)
+        display.step(done, None)
+        is_shown = done < total
+        if not is_shown:
+            display.close()
+
+    return progress
+
+
+def notes(prepared: Prepared) -> list[str]:
+    """What a user should know about the data before training starts."""
+    train, valid, spec = prepared.train, prepared.valid, prepared.spec
+    sentences = list(prepared.data.notes)
+    sentences.append(f"{len(train):,} training and {len(valid):,} validation inputs.")
+    if train.truncated_share > 0:
+        sentences.append(
+            f"{train.truncated_share:.1%} of the training texts are longer than {spec.data.max_length} "
+            "tokens and are cut (--max-length)."
+        )
+    return sentences
+
+
+def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
+    """Build the encoder, mix and head for the task; what starts at random is drawn from torch's generator."""
+    model_spec: ModelSpec = prepared.spec.model
+    labels = prepared.data.labels
+    names = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: index for index, label in enumerate(labels)},
+        "num_labels": len(labels),
+    }
+    kind: type[models.BermoPreTrainedModel]
+    extra: dict[str, Any]
+    match prepared.data.task.kind:
+        case "classification":
+            kind, extra = models.BermoForSequenceClassification, names
+        case "regression":
+            kind, extra = models.BermoForSequenceClassification, {"num_labels": 1}
+        case "tagging":
+            kind, extra = models.BermoForTokenClassification, names
+        case "span":
+            kind, extra = models.BermoForQuestionAnswering, {}
+        case "choice":
+            kind, extra = models.BermoForMultipleChoice, {}
+    return kind.from_backbone(
+        model_spec.backbone,
+        mix=model_spec.mix,
+        pooling=model_spec.pooling,
+        head_dropout=model_spec.head_dropout,
+        **extra,
+    )

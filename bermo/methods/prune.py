@@ -1,0 +1,136 @@
+"""Fine-pruning as a method: a spec -> masks, a hook that moves them, a loss with their penalty, and what is recorded."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bermo.errors import BermoError
+from bermo.job import Batch, Objective
+from bermo.prune import (
+    L0,
+    Magnitude,
+    Method,
+    Movement,
+    Pruner,
+    SoftMovement,
+    prune_,
+)
+from bermo.schedule import CubicSchedule
+from bermo.sites import layers_of
+from bermo.spec import PruneSpec
+
+WARMUP_SHARE = 0.1
+
+
+def make_method(spec: PruneSpec) -> Method:
+    """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
+    match spec.method:
+        case "magnitude" | "movement" if spec.density is None:
+            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
+        case "magnitude":
+            _refuse(spec, "penalty", "threshold", "start")
+            return Magnitude(density=_density(spec), scope=spec.scope, block=spec.block)
+        case "movement":
+            _refuse(spec, "penalty", "threshold")
+            return Movement(
+                density=_density(spec), scope=spec.scope, block=spec.block, start=spec.start
+            )
+        case "soft-movement":
+            _refuse(spec, "scope", "start")
+            return SoftMovement(
+                penalty=spec.penalty,
+                density=spec.density,
+                threshold=spec.threshold,
+                block=spec.block,
+            )
+        case "l0":
+            _refuse(spec, "scope", "start", "threshold")
+            return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
+        case "none":
+            raise BermoError("There is no pruning method to make.")
+
+
+def check_prune(spec: PruneSpec) -> None:
+    """Refuse a spec that cannot work, before anything is loaded or trained."""
+    if spec.method == "none":
+        changed = [
+            n for n in vars(spec) if n != "method" and getattr(spec, n) != vars(PruneSpec())[n]
+        ]
+        if changed:
+            raise BermoError(f'"{changed[0]}" belongs to pruning. Choose a method with --prune.')
+        return
+    Pruner.check(make_method(spec))
+
+
+def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
+    """Return the cubic schedule over a training of so many steps."""
+    warmup = spec.warmup_steps
+    return CubicSchedule(
+        total_steps=num_steps,
+        warmup_steps=math.floor(WARMUP_SHARE * num_steps) if warmup is None else warmup,
+        initial_warmup=spec.initial_warmup,
+        final_warmup=spec.final_warmup,
+    )
+
+
+def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner:
+    """Put the masks of a spec on a model."""
+    return prune_(model, make_method(spec), make_schedule(spec, num_steps), seed)
+
+
+class PrunedLoss:
+    """Another objective's loss plus the masks' penalty."""
+
+    def __init__(self, objective: Objective, pruner: Pruner) -> None:
+        self.objective, self.pruner = objective, pruner
+
+    def count(self, batch: Batch) -> int:
+        return self.objective.count(batch)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        return self.objective(model, batch) + self.pruner.penalty()
+
+
+class PruneHook:
+    """Sets the masks before each step, and records density, kept shares, scores and gradients by layer."""
+
+    def __init__(self, pruner: Pruner) -> None:
+        self.pruner = pruner
+        self.gradients: dict[str, float] = {}
+
+    def before_step(self, step: int, total: int) -> None:
+        self.pruner.at(step)
+
+    def before_update(self, is_logged: bool) -> None:
+        if not is_logged:
+            return
+        for index, layer in enumerate(layers_of(self.pruner.model), start=1):
+            found = [p.grad for p in layer.parameters() if p.grad is not None]
+            norms = torch.stack(torch._foreach_norm(found)) if found else torch.zeros(1)
+            self.gradients[f"gradient/layer.{index}"] = float(torch.linalg.vector_norm(norms))
+
+    def metrics(self) -> Mapping[str, float]:
+        kept = {f"kept/{name}": share for name, share in self.pruner.densities().items()}
+        return {"density": self.pruner.density} | kept | self._scores() | self.gradients
+
+    def _scores(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for site, mask in zip(self.pruner.sites, self.pruner.masks, strict=True):
+            if (scores := getattr(mask, "scores", None)) is not None:
+                found[f"score_mean/{site.name}"] = float(scores.detach().mean())
+                found[f"score_std/{site.name}"] = float(scores.detach().std())
+        return found
+
+
+def _density(spec: PruneSpec) -> float:
+    assert spec.density is not None
+    return spec.density
+
+
+def _refuse(spec: PruneSpec, *names: str) -> None:
+    for name in names:
+        if getattr(spec, name) != getattr(PruneSpec(), name):
+            raise BermoError(f'"{name}" means nothing to --prune {spec.method}. Leave it out.')

@@ -1,0 +1,128 @@
+"""A student made of some of its teacher's layers, with the teacher's embeddings and head (DistilBERT).
+
+student layer i = teacher layer layers[i − 1];  embeddings, final norm, head: the teacher's own
+mix: the teacher's logits of the layers that stay, and its scale
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import PretrainedConfig
+
+from bermo.encoder import BermoConfig, MixChoice, mix_options
+from bermo.errors import BermoError
+from bermo.families import num_layers
+from bermo.model import BermoPreTrainedModel
+from bermo.nn.mix import LayerMix
+from bermo.sites import layers_of
+
+
+def student_from_teacher(
+    teacher: BermoPreTrainedModel, layers: Sequence[int], mix: MixChoice = None
+) -> BermoPreTrainedModel:
+    """Build a smaller model of the teacher's class from its layers (1 = the first), in eval mode.
+
+    `mix` is another mix for the student; without it, the teacher's. What does not fit starts at random, drawn
+    from torch's generator: call torch.manual_seed first.
+    """
+    old = cast(BermoConfig, teacher.config)
+    chosen = _check_layers(layers, old.backbone)
+    options = _mix_of_student(old, chosen) if mix is None else mix_options(mix)
+    config = copy.deepcopy(old)
+    config.mix = options
+    _shorten_(config.backbone, chosen)
+    student = type(teacher)(config)
+    with torch.no_grad():
+        _copy_layers_(student, teacher, chosen)
+        _copy_rest_(student, teacher)
+        _copy_mix_(student.mix, teacher.mix, (0, *chosen))
+    return student.eval()
+
+
+def _check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int, ...]:
+    last = num_layers(config) - 1
+    chosen = tuple(layers)
+    if not chosen or list(chosen) != sorted(set(chosen)) or chosen[0] < 1 or chosen[-1] > last:
+        raise BermoError(
+            f"student-layers must be rising numbers from 1 to {last}, the teacher's layers, but got"
+            f" {','.join(map(str, chosen)) or 'none'}. For example: {','.join(map(str, range(1, last + 1, 2)))}."
+        )
+    groups = getattr(config, "num_hidden_groups", 1) * getattr(config, "inner_group_num", 1)
+    if groups > 1:
+        raise BermoError(
+            f"This {config.model_type} repeats {groups} different layers in turn, and a choice among them"
+            " would change which comes when. Only one that repeats a single layer can be shortened."
+        )
+    if getattr(config, "scale_attn_by_inverse_layer_idx", False):
+        raise BermoError(
+            "This teacher scales each layer's attention by the layer's number, so its layers cannot move."
+            " Train a student from its own config instead."
+        )
+    return chosen
+
+
+def _shorten_(config: PretrainedConfig, chosen: tuple[int, ...]) -> None:
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None:
+        config.layer_types = [kinds[layer - 1] for layer in chosen]
+    config.num_hidden_layers = len(chosen)
+
+
+def _mix_of_student(config: BermoConfig, chosen: tuple[int, ...]) -> dict[str, Any]:
+    """Return the teacher's mix; layers that it names are renumbered, and those left out are dropped."""
+    options = dict(config.mix)
+    if options["layers"] is not None:
+        named = {layer % num_layers(config.backbone) for layer in options["layers"]}
+        kept = [place for place, layer in enumerate((0, *chosen)) if layer in named]
+        if not kept:
+            raise BermoError(
+                f"The teacher mixes layers {options['layers']}, and student-layers leaves all of them out."
+                " Keep at least one of them."
+            )
+        options["layers"] = kept
+    return options
+
+
+def _copy_layers_(
+    student: BermoPreTrainedModel, teacher: BermoPreTrainedModel, chosen: tuple[int, ...]
+) -> None:
+    sources, targets = layers_of(teacher), layers_of(student)
+    if len(sources) == 1 < len(chosen):  # one layer that stands for all
+        chosen = (1,)
+    for place, (target, number) in enumerate(zip(targets, chosen, strict=True), start=1):
+        source = sources[min(number, len(sources)) - 1]
+        odd = set(source.state_dict()) ^ set(target.state_dict())
+        if odd:
+            raise BermoError(
+                f"Layer {number} of the teacher cannot become layer {place} of a student: they differ in"
+                f" {', '.join(sorted(odd)[:3])}. Take layer 1 as the first of student-layers."
+            )
+        target.load_state_dict(source.state_dict())
+
+
+def _copy_rest_(student: BermoPreTrainedModel, teacher: BermoPreTrainedModel) -> None:
+    """Copy what lies outside layers and mix, where the shapes fit (a head on another mix may not)."""
+    inside = {id(p) for part in (*layers_of(student), student.mix) for p in _tensors(part)}
+    known = dict(teacher.named_parameters()) | dict(teacher.named_buffers())
+    for name, tensor in (*student.named_parameters(), *student.named_buffers()):
+        if id(tensor) not in inside and name in known and known[name].shape == tensor.shape:
+            tensor.copy_(known[name])
+
+
+def _tensors(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *module.buffers()]
+
+
+def _copy_mix_(student: nn.Module, teacher: nn.Module, origin: tuple[int, ...]) -> None:
+    """Start a learned mix from the teacher's logits, if it mixes layers that the teacher mixed the same way."""
+    if not (isinstance(student, LayerMix) and isinstance(teacher, LayerMix)):
+        return
+    wanted = [origin[layer] for layer in student.layers]
+    if student.norm != teacher.norm or not set(wanted) <= set(teacher.layers):
+        return
+    places = [teacher.layers.index(layer) for layer in wanted]
+    student.logits.copy_(teacher.logits[:, places])
+    student.scale.copy_(teacher.scale)

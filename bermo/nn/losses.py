@@ -1,0 +1,124 @@
+"""What a student can learn from a teacher: one number a text, each the mean over what it reads of the text.
+
+    soft targets   T² · KL(softmax(t/T) ‖ softmax(s/T))            Hinton, Vinyals & Dean 2015
+    hidden states  ‖h_S W − h_T‖² / D over unmasked tokens         TinyBERT (Jiao et al. 2020)
+    embeddings     the same of h_0, with a W of its own            TinyBERT
+    relations      KL of softmax(A Aᵀ/√d), A = queries, keys,      MiniLM (Wang et al. 2020) and
+                   values in R relation heads of width d           MiniLMv2 (Wang et al. 2021)
+
+`mean_over` makes a batch's loss of them, each text weighing as many things as it has labels, so that a batch
+split in parts keeps its mean. Padding never counts: not as a token, not as a key, not as a place for a span.
+
+Axes: B texts, T tokens, C labels, D hidden units, R relation heads, K their width.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bermo.nn.heads import IGNORED
+
+UNITS_A_RELATION_HEAD = 16
+"""Teacher units a relation head: MiniLMv2 takes 48 heads for 768 units and 64 for 1024."""
+
+
+def mean_over(losses_B: Tensor, counts_B: Tensor) -> Tensor:
+    """Return Σ_b counts_b · losses_b / Σ_b counts_b, the mean over the things that the texts count; 0 for none."""
+    counts_B = counts_B.to(losses_B.dtype)
+    return (losses_B * counts_B).sum() / counts_B.sum().clamp(min=1)
+
+
+def divergence(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return T² · KL(softmax(teacher/T) ‖ softmax(student/T)) over the last axis.
+
+    T² keeps the gradient's size when T changes. A place where both logits are −∞ adds nothing.
+    """
+    student, teacher = student.float() / temperature, teacher.float() / temperature
+    log_student, log_teacher = student.log_softmax(-1), teacher.log_softmax(-1)
+    is_open = log_teacher > -math.inf
+    # Filled before the product, for 0 · (−∞ + ∞) is no number, and neither is its gradient.
+    gap = log_teacher.masked_fill(~is_open, 0) - log_student.masked_fill(~is_open, 0)
+    return (log_teacher.exp() * gap).sum(-1) * temperature**2
+
+
+def soft_targets(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> Tensor:
+    """Return each text's divergence over its labels or choices, (B,)."""
+    return divergence(student_BC, teacher_BC, temperature)
+
+
+def soft_values(student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
+    """Return each text's squared error from the teacher's values, (B,): for regression."""
+    return (student_BC.float() - teacher_BC.float()).square().mean(-1)
+
+
+def soft_tags(
+    student_BTC: Tensor, teacher_BTC: Tensor, labels_BT: Tensor, temperature: float
+) -> Tensor:
+    """Return each text's mean divergence over its labelled tokens, (B,); 0 for a text without any."""
+    return token_mean(divergence(student_BTC, teacher_BTC, temperature), labels_BT != IGNORED)
+
+
+def soft_spans(
+    student_BT2: Tensor, teacher_BT2: Tensor, mask_BT: Tensor, temperature: float
+) -> Tensor:
+    """Return each text's divergence over the places of its real tokens, the mean of start and end, (B,)."""
+    is_padding_B1T = ~mask_BT.bool()[:, None]
+    student_B2T, teacher_B2T = (
+        scores.float().transpose(1, 2).masked_fill(is_padding_B1T, -math.inf)
+        for scores in (student_BT2, teacher_BT2)
+    )
+    return divergence(student_B2T, teacher_B2T, temperature).mean(-1)
+
+
+def hidden_distance(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return each text's ‖h_S − h_T‖²/D, the mean over its real tokens, (B,).
+
+    A student of another width comes here projected to the teacher's: h_S W, with W learned beside it.
+    """
+    squares_BT = (student_BTD.float() - teacher_BTD.float()).square().mean(-1)
+    return token_mean(squares_BT, mask_BT.bool())
+
+
+def relation_distance(
+    students: Sequence[Tensor], teachers: Sequence[Tensor], mask_BT: Tensor
+) -> Tensor:
+    """Return each text's Σ over (queries, keys, values) of the divergence of their self-relations, (B,).
+
+    One relation is softmax(A Aᵀ/√K) among a text's real tokens; its divergence is the mean over its tokens and
+    relation heads. Both sides are cut into as many relation heads, so widths and attention heads may differ.
+    """
+    total_B = torch.zeros(len(mask_BT), device=mask_BT.device)
+    for student_BTD, teacher_BTD in zip(students, teachers, strict=True):
+        num_heads = relation_heads(student_BTD.shape[-1], teacher_BTD.shape[-1])
+        student_BRTT = relations(student_BTD, mask_BT, num_heads)
+        teacher_BRTT = relations(teacher_BTD, mask_BT, num_heads)
+        divergence_BT = divergence(student_BRTT, teacher_BRTT).mean(1)
+        total_B = total_B + token_mean(divergence_BT, mask_BT.bool())
+    return total_B
+
+
+def relations(vectors_BTD: Tensor, mask_BT: Tensor, num_heads: int) -> Tensor:
+    """Return the logits A Aᵀ/√K of each relation head, (B, R, T, T), −∞ where a key is padding."""
+    heads_BRTK = vectors_BTD.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    logits_BRTT = heads_BRTK @ heads_BRTK.transpose(-1, -2) / math.sqrt(heads_BRTK.shape[-1])
+    return logits_BRTT.float().masked_fill(~mask_BT.bool()[:, None, None], -math.inf)
+
+
+def relation_heads(student_width: int, teacher_width: int) -> int:
+    """Return the most relation heads that cut both widths evenly, none under 16 of the teacher's units."""
+    common = math.gcd(student_width, teacher_width)
+    most = max(1, teacher_width // UNITS_A_RELATION_HEAD)
+    return max(heads for heads in range(1, most + 1) if common % heads == 0)
+
+
+def token_mean(values_BT: Tensor, is_counted_BT: Tensor) -> Tensor:
+    """Return the mean of each text's counted tokens, (B,); 0 where none is."""
+    kept_BT = torch.where(is_counted_BT, values_BT, 0)
+    return kept_BT.sum(1) / is_counted_BT.sum(1).clamp(min=1)
+
+
+def even_map(num_student: int, num_teacher: int) -> tuple[int, ...]:
+    """Return a teacher layer for each student layer, evenly spread and ending at the last: ⌈i · L_T / L_S⌉."""
+    return tuple(-(-i * num_teacher // num_student) for i in range(1, num_student + 1))

@@ -1,0 +1,178 @@
+"""Masks over weights: y = x (M ⊙ W)ᵀ + b, as weight parametrizations. The bias is never masked.
+
+    dL/dW = M ⊙ G            a pruned weight keeps its value and gets no gradient
+    dL/dS = G ⊙ W            straight through, for every entry, so a pruned weight can come back by its score
+
+    TopMask       no scores: S = |W|                        magnitude (Han et al. 2015)
+    ScoreMask     learned S, M is set from outside          movement, soft movement (Sanh et al. 2020)
+    HardConcrete  learned S, M = clamp(s(r − l) + l, 0, 1)  L0 (Louizos et al. 2018)
+
+A mask may cover blocks of r × c weights, whole rows or whole columns: then one score or one sum of |W| stands for the block.
+`top_mask` keeps exactly the asked number whatever the ties, and chooses among equals by place, so every process agrees.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+FLOOR = 0.005  # soft movement never prunes a matrix below this share, as the reference code
+L0_LEFT, L0_RIGHT, L0_BETA = -0.1, 1.1, 2 / 3
+L0_START = 2.197  # σ(2.197) = 0.9
+L0_CLAMP = 1e-4
+
+
+def top_mask(scores: Tensor, num_kept: int) -> Tensor:
+    """Return a boolean mask over exactly `num_kept` of the highest scores; among equals the first ones."""
+    return _top_rows(scores.detach().reshape(1, -1), num_kept).view_as(scores)
+
+
+def _top_rows(scores: Tensor, num_kept: int) -> Tensor:
+    """Choose the same number in each row; a graphics card finds all rows' thresholds in one launch."""
+    size = scores.shape[1]
+    if num_kept <= 0 or num_kept >= size:
+        return torch.full_like(scores, num_kept > 0, dtype=torch.bool)
+    least = scores.kthvalue(size - num_kept + 1, dim=1, keepdim=True).values
+    above, equal = scores > least, scores == least
+    missing = num_kept - above.sum(1, keepdim=True)
+    return above | (equal & (equal.cumsum(1) <= missing))
+
+
+def top_masks(scores: Sequence[Tensor], density: float, is_global: bool) -> list[Tensor]:
+    """Return masks that keep ⌊density · n⌋ scores of each tensor, or of all of them together."""
+    if is_global:
+        flat = torch.cat([item.detach().flatten() for item in scores])
+        kept = top_mask(flat, math.floor(density * flat.numel()))
+        parts = kept.split([item.numel() for item in scores])
+        return [part.view_as(item) for part, item in zip(parts, scores, strict=True)]
+    masks: dict[int, Tensor] = {}
+    for size in sorted({item.numel() for item in scores}):
+        places = [place for place, item in enumerate(scores) if item.numel() == size]
+        rows = torch.stack([scores[place].detach().flatten() for place in places])
+        found = _top_rows(rows, math.floor(density * size))
+        masks |= {
+            place: row.view_as(scores[place]) for place, row in zip(places, found, strict=True)
+        }
+    return [masks[place] for place in range(len(scores))]
+
+
+def soft_mask(scores: Tensor, threshold: float) -> Tensor:
+    """Return σ(S) > threshold, or the top half percent (and one) where fewer would be left."""
+    mask = torch.sigmoid(scores.detach()) > threshold
+    least = int(FLOOR * scores.numel()) + 1
+    return mask if int(mask.sum()) >= least else top_mask(scores, least)
+
+
+class Blocks:
+    """How a weight falls into blocks: (rows, columns) of blocks of r × c."""
+
+    def __init__(self, shape: Sequence[int], block: tuple[int, int]) -> None:
+        self.shape = tuple(shape)
+        rows, columns = self.shape[0], math.prod(self.shape[1:])
+        self.size = (block[0] or rows, block[1] or columns)
+        if rows % self.size[0] or columns % self.size[1]:
+            raise ValueError(f"{rows} × {columns} weights do not fall into blocks of {self.size}")
+        self.count = (rows // self.size[0], columns // self.size[1])
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Give every weight the value of its block."""
+        for axis, size in enumerate(self.size):
+            if size > 1:
+                values = values.repeat_interleave(size, axis)
+        return values.view(self.shape)
+
+    def gather(self, weight: Tensor) -> Tensor:
+        """Return the mean of |W| over each block."""
+        (rows, columns), (r, c) = self.count, self.size
+        if r == c == 1:
+            return weight.detach().abs().view(rows, columns)
+        return weight.detach().abs().view(rows, r, columns, c).mean(dim=(1, 3))
+
+
+class TopMask(nn.Module):
+    """M ⊙ W with a mask that is set from outside; the scores are the weights' own sizes."""
+
+    mask: Tensor
+
+    def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
+        super().__init__()
+        self.blocks = Blocks(weight.shape, block)
+        ones = torch.ones(self.blocks.count, dtype=torch.bool, device=weight.device)
+        self.register_buffer("mask", ones)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight * self.blocks.spread(self.mask).to(weight.dtype)
+
+
+class ScoreMask(nn.Module):
+    """M ⊙ W with a learned score for each block; the mask is set from outside, its gradient goes to the scores."""
+
+    mask: Tensor
+
+    def __init__(
+        self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False
+    ) -> None:
+        super().__init__()
+        self.blocks = Blocks(weight.shape, block)
+        start = self.blocks.gather(weight) if from_magnitude else None
+        count = self.blocks.count
+        zeros = torch.zeros(count, dtype=weight.dtype, device=weight.device)
+        self.scores = nn.Parameter(zeros if start is None else start.clone())
+        self.register_buffer("mask", torch.ones(count, dtype=torch.bool, device=weight.device))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        # Straight through: S − S is exactly 0, so the value is the mask's and the gradient goes to the scores.
+        mask = self.mask.to(self.scores.dtype) + (self.scores - self.scores.detach())
+        return weight * self.blocks.spread(mask)
+
+    def size_penalty(self) -> Tensor:
+        """Mean σ(S): what soft movement makes small."""
+        return torch.sigmoid(self.scores).mean()
+
+
+class HardConcrete(nn.Module):
+    """M ⊙ W, M = clamp(s(r − l) + l, 0, 1); s = σ((logit u + S)/β) in training, σ(S) after it.
+
+    logit u is set from outside, once a step, so that all processes and all parts of a batch draw the same mask.
+    """
+
+    noise: Tensor
+
+    def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
+        super().__init__()
+        self.blocks = Blocks(weight.shape, block)
+        start = torch.full(self.blocks.count, L0_START, dtype=weight.dtype, device=weight.device)
+        self.scores = nn.Parameter(start)
+        self.register_buffer("noise", torch.zeros_like(start))
+
+    @torch.no_grad()
+    def draw_(self, generator: torch.Generator) -> None:
+        """Draw u ~ uniform and keep logit u."""
+        u = torch.rand(self.noise.shape, generator=generator, device=self.noise.device)
+        self.noise.copy_(torch.logit(u.clamp(L0_CLAMP, 1 - L0_CLAMP)))
+
+    def gates(self) -> Tensor:
+        """The mask's values; not binary."""
+        logits = (self.noise + self.scores) / L0_BETA if self.training else self.scores
+        return (torch.sigmoid(logits) * (L0_RIGHT - L0_LEFT) + L0_LEFT).clamp(0, 1)
+
+    @property
+    def mask(self) -> Tensor:
+        """Which blocks are open after training."""
+        return torch.sigmoid(self.scores.detach()) * (L0_RIGHT - L0_LEFT) + L0_LEFT > 0
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight * self.blocks.spread(self.gates())
+
+    def size_penalty(self) -> Tensor:
+        """Mean σ(S − β ln(−l/r)): the chance that a gate is open."""
+        return torch.sigmoid(self.scores - L0_BETA * math.log(-L0_LEFT / L0_RIGHT)).mean()
+
+
+Mask = TopMask | ScoreMask | HardConcrete
+
+
+def importance(mask: Mask, weight: Tensor) -> Tensor:
+    """What the blocks of a weight are ranked by: learned scores, or the size of the weights."""
+    return mask.blocks.gather(weight) if isinstance(mask, TopMask) else mask.scores

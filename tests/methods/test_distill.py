@@ -1,0 +1,429 @@
+"""A teacher teaches: the terms add up, the cache and the live teacher agree, splitting changes nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    DistilBertConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
+
+from bermo import checkpoint
+from bermo import model as models
+from bermo.backbone import BOX, load_tokenizer
+from bermo.data.batches import BatchPlan, collate
+from bermo.data.features import Features, make_features
+from bermo.data.load import TaskData, load_task
+from bermo.errors import BermoError
+from bermo.job import Batch, Job, Quiet
+from bermo.methods.distill import NAME, DistilledLoss, check_distill, set_aside
+from bermo.methods.evaluate import predict
+from bermo.methods.predict import write_trained
+from bermo.methods.teacher import (
+    LOGITS,
+    TaughtBatches,
+    Teacher,
+    check_teacher,
+    load_teacher,
+    teacher_logits,
+)
+from bermo.nn.losses import hidden_distance, mean_over, relation_distance
+from bermo.spec import DataSpec, DistillSpec, TrainSpec
+from bermo.train import fit, make_accelerator
+
+KINDS = {
+    "classification": "box/tense", "tagging": "box/arguments", "span": "box/answer",
+    "choice": "box/ending",
+}  # fmt: skip
+CLASSES: Mapping[str, type[models.BermoPreTrainedModel]] = {
+    "classification": models.BermoForSequenceClassification,
+    "regression": models.BermoForSequenceClassification,
+    "tagging": models.BermoForTokenClassification,
+    "span": models.BermoForQuestionAnswering,
+    "choice": models.BermoForMultipleChoice,
+}
+SETTINGS = TrainSpec(batch_size=8, lr=1e-3, device="cpu")
+ALL = DistillSpec(hidden=0.5, relations=0.7, embeddings=0.3)
+
+
+class LabelLoss:
+    """The model's own loss, as in fine-tuning."""
+
+    def count(self, batch: Batch) -> int:
+        labels = batch.get("labels")
+        return int((labels != -100).sum()) if labels is not None else len(batch["input_ids"])
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        loss: Tensor = model(**batch).loss
+        return loss
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    features: Features
+    plan: BatchPlan
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        return self.plan.epoch(epoch)
+
+    def collate(self, rows: np.ndarray) -> Batch:
+        return collate(self.features, rows)
+
+
+@dataclass(frozen=True)
+class World:
+    """A task, its features, and a teacher for it on disk."""
+
+    data: TaskData
+    tokenizer: PreTrainedTokenizerBase
+    train: Features
+    valid: Features
+    folder: Path
+
+    def student(self, **sizes: Any) -> models.BermoPreTrainedModel:
+        return build(self.data, small_bert(**sizes))
+
+    def rows(self, batch_size: int = 8) -> TaskRows:
+        return TaskRows(self.train, BatchPlan(self.train.lengths, batch_size, seed=1))
+
+
+def small_bert(**sizes: Any) -> PretrainedConfig:
+    defaults = {
+        "vocab_size": 2282, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 48, "initializer_range": 0.2, "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    return BertConfig(**(defaults | sizes))
+
+
+def build(data: TaskData, config: PretrainedConfig, **more: Any) -> models.BermoPreTrainedModel:
+    torch.manual_seed(3)
+    labels: dict[str, Any] = {}
+    if data.task.kind in ("classification", "tagging"):
+        labels = {"num_labels": len(data.labels)}
+    elif data.task.kind == "regression":
+        labels = {"num_labels": 1}
+    kind = CLASSES[data.task.kind]
+    return kind.from_backbone(config, mix={"dropout": 0.0}, head_dropout=0.0, **labels, **more)
+
+
+def save(model: models.BermoPreTrainedModel, data: TaskData, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    load_tokenizer(BOX).save_pretrained(folder)
+    write_trained(folder, data, DataSpec())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("teachers")
+
+
+@pytest.fixture
+def world(home: Path, request: pytest.FixtureRequest) -> World:
+    """The world of one kind of task; several tests share it."""
+    return make_world(home, getattr(request, "param", "classification"))
+
+
+@cache
+def make_world(home: Path, kind: str) -> World:
+    spec = DataSpec(task=KINDS.get(kind, "own"), limit=40, max_length=40, cache=str(home / "cache"))
+    if kind == "regression":
+        lines = [f"the dog {'sees ' * (k % 5)}a cat\t{k / 7:.2f}" for k in range(40)]
+        (home / "values.tsv").write_text("text\tscore\n" + "\n".join(lines) + "\n")
+        file = str(home / "values.tsv")
+        spec = replace(spec, train=file, valid=file, max_unknown=1.0)
+    data, tokenizer = load_task(spec), load_tokenizer(BOX)
+    train, valid = (
+        make_features(rows, data.task, data.labels, tokenizer, spec, has_segments=True)
+        for rows in (data.train, data.valid)
+    )
+    teacher = build(data, small_bert(hidden_size=48, num_hidden_layers=4, num_attention_heads=3))
+    return World(data, tokenizer, train, valid, save(teacher, data, home / kind))
+
+
+def objective(
+    world: World, student: models.BermoPreTrainedModel, spec: DistillSpec
+) -> DistilledLoss:
+    torch.manual_seed(5)
+    found = DistilledLoss(LabelLoss(), load_teacher(world.folder), student, spec)
+    found.attach_(student)
+    return found
+
+
+every_kind = pytest.mark.parametrize("world", [*KINDS, "regression"], indirect=True)
+
+
+@every_kind
+def test_the_cached_and_the_live_teacher_give_the_same_loss(world: World) -> None:
+    accelerator = make_accelerator(SETTINGS, world.folder)
+    teacher, student = load_teacher(world.folder), world.student().train()
+    logits = teacher_logits(teacher, world.train, 16, accelerator, Quiet())
+    live, cached = world.rows(), TaughtBatches(world.rows(), world.train, logits)
+    loss = DistilledLoss(LabelLoss(), teacher, student, DistillSpec())
+    for rows in live.epoch(0)[:2]:
+        batch = cached.collate(rows)
+        assert loss.count(batch) == loss.count(live.collate(rows)) > 0
+        torch.testing.assert_close(loss(student, batch), loss(student, live.collate(rows)))
+        alone = LabelLoss()(student, live.collate(rows))
+        assert abs(loss(student, batch) - alone).item() > 1e-3
+
+
+@every_kind
+def test_splitting_a_batch_changes_nothing_but_rounding(world: World) -> None:
+    student = world.student().train()
+    # The labels' loss of spans reads padding too, as in transformers, so there it would move a little.
+    spec = replace(ALL, hard=0.0) if world.data.task.kind == "span" else ALL
+    loss, rows = objective(world, student, spec), np.arange(12)
+    parts = [collate(world.train, part) for part in (rows[:3], rows[3:4], rows[4:])]
+    whole = collate(world.train, rows)
+    shares = [loss.count(part) / loss.count(whole) for part in parts]
+    split = sum(loss(student, part) * share for part, share in zip(parts, shares, strict=True))
+    torch.testing.assert_close(split, loss(student, whole), rtol=1e-4, atol=1e-6)
+
+
+def test_left_padding_leaves_the_cached_answers_on_their_tokens(home: Path) -> None:
+    world = make_world(home, "span")
+    left = replace(world.train, pads_left=True)
+    total = int(world.train.starts[-1])
+    logits = np.arange(2 * total, dtype=np.float32).reshape(total, 2)
+    batches = TaughtBatches(TaskRows(left, world.rows().plan), left, logits)
+    batch = batches.collate(np.array([3, 0, 7]))
+    for place, row in enumerate((3, 0, 7)):
+        start, stop = world.train.starts[row], world.train.starts[row + 1]
+        found = batch[LOGITS][place, -(stop - start) :]
+        assert torch.equal(found, torch.from_numpy(logits[start:stop]))
+    assert batch[LOGITS][batch["attention_mask"] == 0].abs().sum() == 0
+
+
+def test_the_teacher_is_asked_once_and_again_after_it_or_the_data_changed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accelerator = make_accelerator(SETTINGS, tmp_path)
+    asked: list[int] = []
+
+    def count(*args: Any) -> list[np.ndarray]:
+        asked.append(1)
+        return predict(*args)
+
+    monkeypatch.setattr("bermo.methods.teacher.predict", count)
+    teacher = load_teacher(world.folder)
+    ask = (world.train, 16, accelerator, Quiet(), str(tmp_path / "cache"))
+    first = teacher_logits(teacher, *ask)
+    assert np.array_equal(first, teacher_logits(load_teacher(world.folder), *ask))
+    assert len(asked) == 1
+    teacher.model.head.out.bias.add_(1.0)
+    other = load_teacher(save(teacher.model, world.data, tmp_path / "other"))
+    assert not np.allclose(first, teacher_logits(other, *ask))
+    assert len(asked) == 2
+    assert len(teacher_logits(other, world.valid, *ask[1:])) == len(world.valid)
+    assert len(asked) == 3
+
+
+def test_the_terms_are_the_losses_of_student_and_teacher(world: World) -> None:
+    student, batch = world.student().train(), world.rows().collate(np.arange(6))
+    loss = objective(world, student, ALL)
+    teacher, inputs = loss.teacher.model, {k: v for k, v in batch.items() if k != "labels"}
+    own, theirs = (m(**inputs, output_hidden_states=True).hidden_states for m in (student, teacher))
+    mask, project = batch["attention_mask"], loss.projections
+    ones = torch.ones(6)
+    expected = objective(world, student, DistillSpec())(student, batch)
+    hidden = hidden_distance(project["hidden"](own[1]), theirs[2], mask) / 2
+    hidden = hidden + hidden_distance(project["hidden"](own[2]), theirs[4], mask) / 2
+    expected = expected + 0.5 * mean_over(hidden, ones)
+    embeddings = hidden_distance(project["embeddings"](own[0]), theirs[0], mask)
+    expected = expected + 0.3 * mean_over(embeddings, ones)
+    # BERT's last layer projects its input as it comes.
+    inner = [
+        [getattr(m.bermo.backbone.encoder.layer[-1].attention.self, n)(h[-2])
+         for n in ("query", "key", "value")]
+        for m, h in ((student, own), (teacher, theirs))
+    ]  # fmt: skip
+    expected = expected + 0.7 * mean_over(relation_distance(*inner, mask), ones)
+    torch.testing.assert_close(loss(student, batch), expected)
+
+
+def test_gradients_reach_the_student_and_the_projections_and_never_the_teacher(
+    world: World,
+) -> None:
+    student = world.student().train()
+    loss = objective(world, student, ALL)
+    before = {name: tensor.clone() for name, tensor in loss.teacher.model.state_dict().items()}
+    loss(student, world.rows().collate(np.arange(6))).backward()
+    assert all(parameter.grad is None for parameter in loss.teacher.model.parameters())
+    assert not loss.teacher.model.training
+    missing = [name for name, parameter in student.named_parameters() if parameter.grad is None]
+    assert missing == []
+    assert {id(p) for p in loss.parameters()} <= {id(p) for p in student.parameters()}
+    after = loss.teacher.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_detaching_leaves_no_trace_and_setting_aside_saves_no_projection(
+    world: World, tmp_path: Path
+) -> None:
+    student = world.student()
+    names = set(student.state_dict())
+    loss = objective(world, student, ALL)
+    assert set(student.state_dict()) - names == {
+        f"{NAME}.hidden.weight", f"{NAME}.embeddings.weight",
+    }  # fmt: skip
+    with set_aside(student):
+        student.save_pretrained(tmp_path)
+    assert set(load_file(tmp_path / "model.safetensors")) == names
+    assert NAME in dict(student.named_children())
+    loss.detach_(student)
+    assert set(student.state_dict()) == names
+    for model in (student, loss.teacher.model):
+        assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_a_teacher_of_another_architecture_teaches_all_it_can(world: World, tmp_path: Path) -> None:
+    config = DistilBertConfig(vocab_size=2282, dim=48, n_layers=3, n_heads=4, hidden_dim=32)
+    folder = save(build(world.data, config), world.data, tmp_path / "distilbert")
+    student = world.student().train()
+    loss = objective(replace(world, folder=folder), student, ALL)
+    value = loss(student, world.rows().collate(np.arange(6)))
+    assert value.isfinite()
+    value.backward()
+
+
+def distil(
+    world: World, folder: Path, spec: DistillSpec | None, **changes: Any
+) -> models.BermoPreTrainedModel:
+    """Train a student with or without the teacher, by the one loop."""
+    student = world.student()
+    loss = LabelLoss() if spec is None else objective(world, student, spec)
+    train_(student, world, loss, folder, **changes)
+    return student
+
+
+def train_(
+    model: models.BermoPreTrainedModel, world: World, loss: Any, folder: Path, **changes: Any
+) -> None:
+    settings = replace(SETTINGS, **changes)
+    folder.mkdir(parents=True, exist_ok=True)
+    job = Job(
+        model=model, batches=world.rows(), objective=loss,
+        groups=[{"params": list(model.parameters()), "lr": 1e-3, "peak_lr": 1e-3}],
+        evaluate=lambda current: {"score": 0.0}, keep=lambda current: None,
+        folder=folder, seed=1, identity="test",
+    )  # fmt: skip
+    fit(job, settings, make_accelerator(settings, folder))
+
+
+def test_a_student_follows_its_trained_teacher_and_not_the_labels(
+    world: World, tmp_path: Path
+) -> None:
+    assert world.train.targets is not None
+    liar = replace(world, train=replace(world.train, targets=1 - world.train.targets))
+    teacher = load_teacher(world.folder).model.requires_grad_()
+    train_(teacher, liar, LabelLoss(), tmp_path / "teacher", epochs=10)
+    world = replace(world, folder=save(teacher, world.data, tmp_path / "model"))
+    batch = world.rows().collate(np.arange(40))
+    spec = DistillSpec(hard=0.0, soft=1.0)
+    alone, taught = (
+        distil(world, tmp_path / name, given, epochs=10)
+        for name, given in (("alone", None), ("taught", spec))
+    )
+    far, close = (objective(world, m, spec)(m.eval(), batch).item() for m in (alone, taught))
+    assert close < 0.5 * far
+
+
+def test_training_brings_the_student_closer_to_the_teachers_inside(
+    world: World, tmp_path: Path
+) -> None:
+    spec = DistillSpec(hard=0.0, soft=0.0, hidden=1.0, relations=1.0, embeddings=1.0)
+    student, batch = world.student(), world.rows().collate(np.arange(40))
+    loss = objective(world, student, spec)
+    before = loss(student, batch).item()
+    train_(student, world, loss, tmp_path, epochs=8)
+    assert loss(student.eval(), batch).item() < 0.8 * before
+
+
+def test_accumulation_ends_in_the_same_student_but_for_rounding(
+    world: World, tmp_path: Path
+) -> None:
+    one, three = (
+        distil(world, tmp_path / str(parts), ALL, accumulation=parts, epochs=2).state_dict()
+        for parts in (1, 3)
+    )
+    for name in one:
+        torch.testing.assert_close(one[name], three[name], rtol=1e-2, atol=2e-3)
+
+
+def test_projections_are_part_of_a_checkpoint(world: World, tmp_path: Path) -> None:
+    student = world.student()
+    objective(world, student, ALL)
+    optimizer = torch.optim.AdamW(student.parameters())
+    path = checkpoint.save(tmp_path, student, optimizer, identity="x", state={"step": 1})
+    assert f"{NAME}.hidden.weight" in load_file(path / "model.safetensors")
+
+
+def test_what_does_not_fit_the_task_is_refused(world: World, home: Path, tmp_path: Path) -> None:
+    teacher = load_teacher(world.folder)
+    task, labels = world.data.task, world.data.labels
+    check_teacher(teacher, task, labels, world.tokenizer)
+    with pytest.raises(BermoError, match=r"present, past.*same order"):
+        check_teacher(teacher, task, labels[::-1], world.tokenizer)
+    tags = make_world(home, "tagging").data
+    with pytest.raises(
+        BermoError, match=r"trained for classification, but box/arguments is tagging"
+    ):
+        check_teacher(teacher, tags.task, tags.labels, world.tokenizer)
+    other = load_tokenizer(BOX)
+    other.add_tokens(["unheard"])
+    with pytest.raises(BermoError, match="another tokenizer"):
+        check_teacher(teacher, task, labels, other)
+    accelerator = make_accelerator(SETTINGS, tmp_path)
+    bare = replace(world.train, segments=None)
+    with pytest.raises(BermoError, match="segment ids"):
+        teacher_logits(teacher, bare, 8, accelerator, Quiet())
+
+
+def test_a_folder_that_cannot_teach_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BermoError, match="There is no teacher"):
+        load_teacher(tmp_path / "nowhere")
+    with pytest.raises(BermoError, match=r"no task\.json"):
+        load_teacher(tmp_path)
+    (tmp_path / "spec.json").write_text("{}")
+    with pytest.raises(BermoError, match="not finished"):
+        load_teacher(tmp_path)
+
+
+def test_a_run_folder_means_its_model(world: World, tmp_path: Path) -> None:
+    save(load_teacher(world.folder).model, world.data, tmp_path / "run" / "model")
+    teacher: Teacher = load_teacher(tmp_path / "run")
+    assert teacher.folder == tmp_path / "run" / "model"
+    assert not any(parameter.requires_grad for parameter in teacher.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (DistillSpec(teacher="x", soft=0.0), "one of the teacher's over 0"),
+        (DistillSpec(teacher="x", hidden=-1.0), "must be 0 or more"),
+        (DistillSpec(teacher="x", temperature=0.0), "temperature must be over 0"),
+        (DistillSpec(student_layers=(1, 2)), "Name one with --teacher"),
+    ],
+)
+def test_weights_without_sense_are_refused(spec: DistillSpec, sentence: str) -> None:
+    with pytest.raises(BermoError, match=sentence):
+        check_distill(spec)
+
+
+@pytest.mark.parametrize("layer_map", [(1,), (1, 2, 3), (0, 4), (1, 5)])
+def test_a_layer_map_that_does_not_fit_is_refused(world: World, layer_map: tuple[int, ...]) -> None:
+    spec = DistillSpec(hidden=1.0, layer_map=layer_map)
+    with pytest.raises(BermoError, match=r"for each of the student's 2 layers.*2,4"):
+        DistilledLoss(LabelLoss(), load_teacher(world.folder), world.student(), spec)

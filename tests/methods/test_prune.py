@@ -1,0 +1,201 @@
+"""Fine-pruning through the command's own path: the asked density, ordinary models, exact resume, equal masks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification
+
+from bermo.errors import BermoError
+from bermo.job import Stopped
+from bermo.methods.assemble import check_methods
+from bermo.methods.finetune import finetune
+from bermo.methods.prune import PruneHook, make_method, make_schedule
+from bermo.prune import L0, Magnitude, Movement, SoftMovement, count
+from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, TrainSpec, override, replace_in
+
+TINY = RunSpec(
+    data=DataSpec(task="box/tense", limit=48, max_length=64),
+    train=TrainSpec(epochs=4, batch_size=16, lr=1e-3, device="cpu"),
+    prune=PruneSpec(method="movement", density=0.2),
+)
+
+
+def test_a_pruned_run_leaves_an_ordinary_model_of_the_asked_density(tmp_path: Path) -> None:
+    result = finetune(TINY, tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    counted = count(model)
+    assert result.seeds[0].encoder_density == pytest.approx(counted.encoder_density, abs=1e-6)
+    assert 0.2 < counted.encoder_density < 0.25, (
+        "biases and norms stay beside a fifth of the matrices"
+    )
+    names = load_file(tmp_path / "model" / "model.safetensors").keys()
+    assert not any("scores" in name or "parametrizations" in name for name in names)
+
+
+def test_looks_before_the_final_density_are_never_the_best(tmp_path: Path) -> None:
+    result = finetune(replace_in(TINY, train={"evaluations": 3}), tmp_path)
+    last = make_schedule(TINY.prune, 12).last_step
+    assert result.seeds[0].best_step >= last
+
+
+def test_a_pruned_run_records_density_kept_shares_scores_and_gradients(tmp_path: Path) -> None:
+    finetune(TINY, tmp_path)
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "seed-1" / "metrics.jsonl").read_text().splitlines()
+    ]
+    rows = [row for row in rows if "loss" in row]
+    densities = [row["density"] for row in rows]
+    assert densities == sorted(densities, reverse=True)
+    assert densities[0] == 1.0
+    assert densities[-1] == pytest.approx(0.2, abs=1e-3)
+    last = rows[-1]
+    assert last["kept/layer.1.attention.self.query"] == pytest.approx(0.2, abs=1e-3)
+    assert last["score_std/layer.6.output.dense"] > 0
+    assert last["gradient/layer.3"] > 0
+
+
+@pytest.mark.parametrize("method", ["movement", "l0"])
+def test_a_stopped_pruning_run_ends_in_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    spec = replace_in(TINY, prune={"method": method})
+    finetune(spec, tmp_path / "whole")
+
+    class StoppingHook(PruneHook):
+        def before_step(self, step: int, total: int) -> None:
+            super().before_step(step, total)
+            if step == 6:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bermo.methods.assemble.PruneHook", StoppingHook)
+        with pytest.raises(Stopped):
+            finetune(spec, tmp_path / "parts")
+    finetune(spec, tmp_path / "parts")
+    found = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
+    assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
+
+
+def test_accumulation_prunes_the_same_weights(tmp_path: Path) -> None:
+    still = replace_in(TINY, model={"head_dropout": 0.0})
+    still = override(override(still, "model.mix.dropout", "0"), "train.lr", "1e-4")
+    specs = {"whole": still, "split": replace_in(still, train={"accumulation": 2})}
+    zeros = {}
+    for name, spec in specs.items():
+        finetune(spec, tmp_path / name)
+        tensors = load_file(tmp_path / name / "model" / "model.safetensors")
+        zeros[name] = torch.cat(
+            [t.flatten() == 0 for k, t in tensors.items() if "encoder.layer" in k]
+        )
+    same = (zeros["whole"] == zeros["split"]).double().mean().item()
+    assert same > 0.99
+
+
+TWO_PROCESSES = """
+import sys, torch
+from pathlib import Path
+from accelerate.utils import gather_object
+from tests.methods import test_prune as t
+from bermo.methods import assemble
+seen = []
+class Hook(assemble.PruneHook):
+    def metrics(self):
+        seen.append(torch.cat([m.mask.flatten() for m in self.pruner.masks]).tolist())
+        return super().metrics()
+assemble.PruneHook = Hook
+t.finetune(t.replace_in(t.TINY, prune={"method": sys.argv[2]}), Path(sys.argv[1]))
+both = gather_object([seen])
+assert len(both) == 2 and len(both[0]) == 12
+assert both[0] == both[1]
+"""
+
+
+@pytest.mark.parametrize("method", ["movement"])
+def test_masks_are_equal_on_two_processes_at_every_step(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(TWO_PROCESSES)
+    command = [
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
+        "--main_process_port", "0", str(script), str(tmp_path / "run"), method,
+    ]  # fmt: skip
+    root = str(Path(__file__).parent.parent.parent)
+    environment = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_teacher_and_pruning_work_together(tmp_path: Path) -> None:
+    dense = replace_in(TINY, prune={"method": "none", "density": None})
+    finetune(dense, tmp_path / "dense")
+    taught = replace_in(TINY, distill={"teacher": str(tmp_path / "dense")})
+    result = finetune(taught, tmp_path / "taught")
+    assert result.seeds[0].encoder_density < 0.25
+
+
+def test_a_student_of_some_layers_is_that_much_smaller(tmp_path: Path) -> None:
+    dense = replace_in(TINY, prune={"method": "none", "density": None})
+    teacher = finetune(dense, tmp_path / "dense").seeds[0]
+    spec = replace_in(
+        dense, distill={"teacher": str(tmp_path / "dense"), "student_layers": (2, 4, 6)}
+    )
+    student = finetune(spec, tmp_path / "student").seeds[0]
+    assert student.mix_layers == [0, 1, 2, 3]
+    assert student.num_parameters < teacher.num_parameters
+
+
+def test_another_teacher_is_another_run(tmp_path: Path) -> None:
+    dense = replace_in(TINY, prune={"method": "none", "density": None})
+    finetune(dense, tmp_path / "dense")
+    taught = replace_in(dense, distill={"teacher": str(tmp_path / "dense")})
+    finetune(taught, tmp_path / "taught")
+    weights = tmp_path / "dense" / "model" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.unlink()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(BermoError, match=r"teacher .* has changed"):
+        finetune(taught, tmp_path / "taught")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (PruneSpec(method="magnitude", density=0.1), Magnitude(density=0.1)),
+        (PruneSpec(method="movement", density=0.1, scope="global"), Movement(density=0.1, scope="global")),
+        (PruneSpec(method="soft-movement", penalty=150.0), SoftMovement(penalty=150.0)),
+        (PruneSpec(method="l0", density=0.1, block=(4, 4)), L0(density=0.1, block=(4, 4))),
+    ],
+)  # fmt: skip
+def test_a_spec_becomes_its_method(spec: PruneSpec, expected: object) -> None:
+    assert make_method(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (RunSpec(prune=PruneSpec(method="movement")), "needs --density"),
+        (RunSpec(prune=PruneSpec(density=0.1)), "Choose a method with --prune"),
+        (RunSpec(prune=PruneSpec(method="movement", density=0.1, penalty=3.0)), "means nothing"),
+        (RunSpec(prune=PruneSpec(method="l0")), "one of the two"),
+        (RunSpec(prune=PruneSpec(method="magnitude", density=0.0)), "over 0 and at most 1"),
+        (RunSpec(distill=DistillSpec(temperature=3.0)), "need a teacher"),
+        (RunSpec(distill=DistillSpec(student_layers=(1, 2))), "--teacher"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_work_are_refused_before_any_work(spec: RunSpec, sentence: str) -> None:
+    with pytest.raises(BermoError, match=sentence):
+        check_methods(spec)
+
+
+def test_a_training_too_short_for_its_schedule_is_refused_before_it_starts(tmp_path: Path) -> None:
+    with pytest.raises(BermoError, match="no room"):
+        finetune(replace_in(TINY, prune={"warmup_steps": 6}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
