@@ -19,5 +19,5 @@ start within mix 9 model.mix.kind=within
 start slow-scores plain 9 prune.lr=1e-3
 wait
 for run in zeros-9/mix zeros-25/mix magnitude-start-9/mix within-9/mix; do
-  python benchmarks/depth.py "$out/$run" --data "$data/sst2" --out "$out/depth-${run//\//-}.json" > "$out/depth-${run//\//-}.log" 2>&1
+  PYTHONPATH=. python benchmarks/depth.py "$out/$run" --data "$data/sst2" --out "$out/depth-${run//\//-}.json" > "$out/depth-${run//\//-}.log" 2>&1
 done

@@ -48,8 +48,10 @@ def test_the_python_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", README, flags=re.S)[0]
-    exec(code.replace('"bert-base-uncased"', '"box"'), {})
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    assert len(blocks) == 2
+    for code in blocks:
+        exec(code.replace('"bert-base-uncased"', '"box"'), {})
     assert (tmp_path / "mine" / "README.md").exists()
 
 
