@@ -36,15 +36,19 @@ def build_parser() -> Parser:
     demo.add_argument("--out", default="runs/demo", help="folder of the run (runs/demo)")
 
     train = verbs.add_parser(
-        "train", help="train on your own file or a named task", allow_abbrev=False
+        "train",
+        help="train on your own file or a named task",
+        usage="bermo train --train FILE --valid FILE | --task NAME --data FOLDER [options]",
+        allow_abbrev=False,
     )
     train.add_argument(
         "--out", help="folder of the run; the same command goes on there (runs/TASK-MIX)"
     )
+    groups = {name: train.add_argument_group(title) for name, title in GROUPS.items()}
     for leaf in leaves(RunSpec()):
         shown = "" if leaf.default is None else f" [{_show(leaf.default)}]"
         extra: dict[str, Any] = {"nargs": "?", "const": "true"} if leaf.is_switch else {}
-        train.add_argument(
+        groups[leaf.dotted.split(".")[0]].add_argument(
             f"--{leaf.flag}",
             dest=leaf.dotted,
             metavar="X",
@@ -77,6 +81,14 @@ def build_parser() -> Parser:
     return parser
 
 
+GROUPS = {
+    "model": "the model",
+    "data": "the data",
+    "train": "training",
+    "prune": "pruning",
+    "distill": "a teacher",
+    "seeds": "seeds",
+}
 FULL_DISK = (
     "The disk is full. What was saved before is whole: make room, and the same command goes on."
 )

@@ -135,13 +135,14 @@ def _result(
     seed: int,
     accelerator: Accelerator,
 ) -> SeedResult:
+    best = ended.best or ended.last  # a run that broke down before its final density has no best
     with set_aside(model):
         counted = count(model)
     return SeedResult(
         seed=seed,
         metric=scores.main,
-        score=ended.best[scores.main],
-        values=ended.best,
+        score=best[scores.main],
+        values=best,
         last_score=ended.last[scores.main],
         diverged=diagnose(prepared, scores, ended),
         best_step=ended.best_step,
@@ -162,10 +163,13 @@ def _result(
 
 
 def _publish(out: Path, results: list[SeedResult]) -> None:
-    """Put the best seed's model at `out/model`, by hard links where the disk has them."""
+    """Put the best seed's model, if there is one, at `out/model`, by hard links where the disk has them."""
     best = max(results, key=lambda item: (item.diverged is None, item.score))
+    source = out / f"seed-{best.seed}" / "model"
+    if not source.is_dir():
+        return
     with whole_folder(out / "model") as temporary:
-        for file in (out / f"seed-{best.seed}" / "model").iterdir():
+        for file in source.iterdir():
             try:
                 os.link(file, temporary / file.name)
             except OSError:

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -139,7 +140,8 @@ def print_result(result: RunResult, out: str) -> None:
     if len(best.mix_weights) > 1:
         console.print("\nShare of each layer in the mix:")
         console.print(weight_bars(best.mix_layers, best.mix_weights))
-    console.print(f"\nThe model is in {out}/model", markup=False, soft_wrap=True)
+    if Path(out, "model").is_dir():
+        console.print(f"\nThe model is in {out}/model", markup=False, soft_wrap=True)
 
 
 def _number(value: float) -> str:

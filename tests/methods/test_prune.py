@@ -199,3 +199,11 @@ def test_a_training_too_short_for_its_schedule_is_refused_before_it_starts(tmp_p
     with pytest.raises(BermoError, match="no room"):
         finetune(replace_in(TINY, prune={"warmup_steps": 6}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_pruning_run_that_breaks_down_early_is_diverged_and_leaves_no_model(
+    tmp_path: Path,
+) -> None:
+    result = finetune(replace_in(TINY, train={"lr": 1e30, "clip": 0.0, "warmup": 0.0}), tmp_path)
+    assert result.num_diverged == 1
+    assert not (tmp_path / "model").exists()
