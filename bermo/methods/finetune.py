@@ -41,7 +41,7 @@ from bermo.runs import (
 from bermo.spec import RunSpec, check
 from bermo.train import fit, make_accelerator
 
-REMEDY = "Try a smaller --lr, a longer --warmup, another seed, or --mix across if it was none."
+REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
 
 
 def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunResult:

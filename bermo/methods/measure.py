@@ -17,6 +17,7 @@ from bermo.spec import RunSpec
 
 # A classifier that learned something has left this share of the entropy of the labels behind.
 CHANCE_SHARE = 0.98
+GUESSING_MARGIN = 3.0  # points of accuracy over always giving the most common answer
 
 
 def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
@@ -31,14 +32,22 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
     if len(np.unique(targets[targets >= 0])) > 1 and len(scores.predicted) == 1:
         return f'every prediction is "{next(iter(scores.predicted))}"'
     if prepared.data.task.kind == "classification" and _is_plain_loss(prepared.spec):
-        shares = np.unique(np.asarray(prepared.train.targets), return_counts=True)[1]
-        shares = shares / shares.sum()
-        chance = float(-(shares * np.log(shares)).sum())
-        if ended.last_loss >= CHANCE_SHARE * chance:
+        chance = _entropy(np.asarray(prepared.train.targets))
+        most_common = 100 * float(np.unique(targets, return_counts=True)[1].max()) / len(targets)
+        # Early in a training the answers can be good while the loss has hardly moved: that is no collapse.
+        is_guessing = scores.values["accuracy"] <= most_common + GUESSING_MARGIN
+        if is_guessing and ended.last_loss >= CHANCE_SHARE * chance:
             return (
                 f"the training loss {ended.last_loss:.3f} is still that of guessing ({chance:.3f})"
             )
     return None
+
+
+def _entropy(targets: np.ndarray) -> float:
+    """The loss of a classifier that knows how often each class comes, and nothing else."""
+    counts = np.unique(targets, return_counts=True)[1]
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
 
 
 def _is_plain_loss(spec: RunSpec) -> bool:

@@ -103,6 +103,10 @@ def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
     )
     assert "guessing" in str(diagnose(prepared, scores, ended))
     assert diagnose(prepared, scores, replace(ended, last_loss=0.3)) is None
+    good = replace(scores, values={"accuracy": 72.0})
+    assert diagnose(prepared, good, ended) is None, (
+        "good answers are no collapse, whatever the loss"
+    )
     assert "not a number" in str(diagnose(prepared, scores, replace(ended, is_finite=False)))
     one_class = replace(scores, predicted=Counter({"past": 48}))
     assert 'every prediction is "past"' in str(diagnose(prepared, one_class, ended))
