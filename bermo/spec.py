@@ -50,7 +50,7 @@ class ModelSpec:
     backbone: str = option("box", "a name, a folder, or box (the encoder in the package)", "model")
     mix: MixSpec = MixSpec()
     pooling: Pooling | None = option(None, "the token a text is read from; default: the family's")
-    head_dropout: float = option(0.1, "dropout before the last linear layer")
+    head_dropout: float = option(0.1, "dropout before the last linear layer (spans have none)")
     freeze_embeddings: bool = option(False, "do not train the embeddings")
 
 

@@ -174,7 +174,7 @@ def test_looks_before_the_model_is_what_was_asked_for_are_not_kept(tmp_path: Pat
     assert (ended.best["accuracy"], ended.best_step) == (70.0, 14)
 
 
-def test_gradient_norms_are_logged_and_never_over_the_clip_for_long(tmp_path: Path) -> None:
+def test_gradient_norms_are_logged(tmp_path: Path) -> None:
     run(toy_job(tmp_path, SETTINGS))
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert all(row["gradient_norm"] > 0 for row in rows if "loss" in row)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
 from transformers import (
     BertConfig,
     DistilBertConfig,
@@ -25,7 +24,8 @@ from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, load_task
 from bermo.errors import BermoError
-from bermo.job import Batch, Job, Quiet
+from bermo.job import Job, Quiet
+from bermo.methods.assemble import ModelLoss, TaskBatches
 from bermo.methods.distill import NAME, DistilledLoss, check_distill, set_aside
 from bermo.methods.evaluate import predict
 from bermo.methods.predict import write_trained
@@ -56,30 +56,6 @@ SETTINGS = TrainSpec(batch_size=8, lr=1e-3, device="cpu")
 ALL = DistillSpec(hidden=0.5, relations=0.7, embeddings=0.3)
 
 
-class LabelLoss:
-    """The model's own loss, as in fine-tuning."""
-
-    def count(self, batch: Batch) -> int:
-        labels = batch.get("labels")
-        return int((labels != -100).sum()) if labels is not None else len(batch["input_ids"])
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        loss: Tensor = model(**batch).loss
-        return loss
-
-
-@dataclass(frozen=True)
-class TaskRows:
-    features: Features
-    plan: BatchPlan
-
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        return self.plan.epoch(epoch)
-
-    def collate(self, rows: np.ndarray) -> Batch:
-        return collate(self.features, rows)
-
-
 @dataclass(frozen=True)
 class World:
     """A task, its features, and a teacher for it on disk."""
@@ -93,8 +69,8 @@ class World:
     def student(self, **sizes: Any) -> models.BermoPreTrainedModel:
         return build(self.data, small_bert(**sizes))
 
-    def rows(self, batch_size: int = 8) -> TaskRows:
-        return TaskRows(self.train, BatchPlan(self.train.lengths, batch_size, seed=1))
+    def rows(self, batch_size: int = 8) -> TaskBatches:
+        return TaskBatches(self.train, BatchPlan(self.train.lengths, batch_size, seed=1))
 
 
 def small_bert(**sizes: Any) -> PretrainedConfig:
@@ -156,7 +132,7 @@ def objective(
     world: World, student: models.BermoPreTrainedModel, spec: DistillSpec
 ) -> DistilledLoss:
     torch.manual_seed(5)
-    found = DistilledLoss(LabelLoss(), load_teacher(world.folder), student, spec)
+    found = DistilledLoss(ModelLoss(), load_teacher(world.folder), student, spec)
     found.attach_(student)
     return found
 
@@ -170,12 +146,12 @@ def test_the_cached_and_the_live_teacher_give_the_same_loss(world: World) -> Non
     teacher, student = load_teacher(world.folder), world.student().train()
     logits = teacher_logits(teacher, world.train, 16, accelerator, Quiet())
     live, cached = world.rows(), TaughtBatches(world.rows(), world.train, logits)
-    loss = DistilledLoss(LabelLoss(), teacher, student, DistillSpec())
+    loss = DistilledLoss(ModelLoss(), teacher, student, DistillSpec())
     for rows in live.epoch(0)[:2]:
         batch = cached.collate(rows)
         assert loss.count(batch) == loss.count(live.collate(rows)) > 0
         torch.testing.assert_close(loss(student, batch), loss(student, live.collate(rows)))
-        alone = LabelLoss()(student, live.collate(rows))
+        alone = ModelLoss()(student, live.collate(rows))
         assert abs(loss(student, batch) - alone).item() > 1e-3
 
 
@@ -197,7 +173,7 @@ def test_left_padding_leaves_the_cached_answers_on_their_tokens(home: Path) -> N
     left = replace(world.train, pads_left=True)
     total = int(world.train.starts[-1])
     logits = np.arange(2 * total, dtype=np.float32).reshape(total, 2)
-    batches = TaughtBatches(TaskRows(left, world.rows().plan), left, logits)
+    batches = TaughtBatches(TaskBatches(left, world.rows().plan), left, logits)
     batch = batches.collate(np.array([3, 0, 7]))
     for place, row in enumerate((3, 0, 7)):
         start, stop = world.train.starts[row], world.train.starts[row + 1]
@@ -303,7 +279,7 @@ def distil(
 ) -> models.BermoPreTrainedModel:
     """Train a student with or without the teacher, by the one loop."""
     student = world.student()
-    loss = LabelLoss() if spec is None else objective(world, student, spec)
+    loss = ModelLoss() if spec is None else objective(world, student, spec)
     train_(student, world, loss, folder, **changes)
     return student
 
@@ -328,7 +304,7 @@ def test_a_student_follows_its_trained_teacher_and_not_the_labels(
     assert world.train.targets is not None
     liar = replace(world, train=replace(world.train, targets=1 - world.train.targets))
     teacher = load_teacher(world.folder).model.requires_grad_()
-    train_(teacher, liar, LabelLoss(), tmp_path / "teacher", epochs=10)
+    train_(teacher, liar, ModelLoss(), tmp_path / "teacher", epochs=10)
     world = replace(world, folder=save(teacher, world.data, tmp_path / "model"))
     batch = world.rows().collate(np.arange(40))
     spec = DistillSpec(hard=0.0, soft=1.0)
@@ -426,4 +402,4 @@ def test_weights_without_sense_are_refused(spec: DistillSpec, sentence: str) -> 
 def test_a_layer_map_that_does_not_fit_is_refused(world: World, layer_map: tuple[int, ...]) -> None:
     spec = DistillSpec(hidden=1.0, layer_map=layer_map)
     with pytest.raises(BermoError, match=r"for each of the student's 2 layers.*2,4"):
-        DistilledLoss(LabelLoss(), load_teacher(world.folder), world.student(), spec)
+        DistilledLoss(ModelLoss(), load_teacher(world.folder), world.student(), spec)
