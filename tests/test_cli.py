@@ -94,6 +94,7 @@ def test_list_and_show_name_recipes_and_tasks(capsys: pytest.CaptureFixture[str]
         ("bermo predict runs/none texts.txt", "no folder runs/none"),
         ("bermo predict . texts.txt", "holds no model that bermo trained"),
         ("bermo fly", "invalid choice"),
+        ("bermo --versoin", 'Unknown option "--versoin". Did you mean "--version"?'),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_two(

@@ -1,0 +1,17 @@
+"""How a command ends: its exit codes, and what it says when it was stopped."""
+
+import os
+import sys
+
+STOPPED = 128  # a command ended by signal N exits with 128 + N, as shells expect
+
+
+def say_stopped(stopped: Exception) -> int:
+    """Say where the run stopped, and return the exit code of its signal."""
+    print(f"bermo: {stopped} The same command goes on from there.", file=sys.stderr)
+    return STOPPED + int(stopped.signal_number)  # type: ignore[attr-defined]
+
+
+def is_main_process() -> bool:
+    """Tell whether this process prints: the first of several."""
+    return int(os.environ.get("RANK", "0")) == 0
