@@ -18,7 +18,7 @@ check: setup
 	$(BIN)/mypy
 
 test: setup
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 demo: setup
 	$(BIN)/bermo demo

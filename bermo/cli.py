@@ -64,7 +64,11 @@ def _dispatch(arguments: list[str]) -> int:
         options.changes += [word for word in rest if not word.startswith("-")]
         rest = [word for word in rest if word.startswith("-")]
     if rest:
-        known = {flag for action in parts.get(options.verb, parser)._actions for flag in action.option_strings}
+        known = {
+            flag
+            for action in parts.get(options.verb, parser)._actions
+            for flag in action.option_strings
+        }
         raise BermoError(f'Unknown option "{rest[0]}".{nearest(rest[0].split("=")[0], known)}')
     if options.verb is None:
         _answer_without_verb(parser, options.version)

@@ -1,0 +1,174 @@
+"""Figures as data: what was measured, before anybody draws it.
+
+A measure returns figures; `report/` draws them, tabulates them and puts them on a page. A file of them is a `Findings`:
+
+    Findings = title + facts (name -> text) + sections, each a heading, a few sentences and its figures
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bermo.errors import BermoError
+from bermo.files import write_json
+
+Number: TypeAlias = float | None
+"""A measured value; None where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Curves over one axis; a band is the low and the high end of an interval around a curve."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: tuple[float, ...]
+    series: Mapping[str, tuple[Number, ...]]
+    bands: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heat:
+    """A coloured grid: rows × columns of numbers; `center` is the value that has no colour."""
+
+    title: str
+    x_label: str
+    y_label: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    values: tuple[tuple[Number, ...], ...]
+    unit: str = ""
+    center: float | None = None
+    digits: int = 2
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """Bars side by side for each name; an error is the low and the high end of an interval."""
+
+    title: str
+    x_label: str
+    y_label: str
+    names: tuple[str, ...]
+    series: Mapping[str, tuple[Number, ...]]
+    errors: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """Named points in the plane, coloured by group; `front` lists the points that a line joins."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    front: tuple[int, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of texts and numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Number, ...], ...]
+    note: str = ""
+
+
+Figure: TypeAlias = Lines | Heat | Bars | Points | Table
+KINDS: Mapping[str, type[Figure]] = {
+    kind.__name__.lower(): kind for kind in (Lines, Heat, Bars, Points, Table)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading, what was found in sentences, and the figures that show it."""
+
+    title: str
+    text: str
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What a verb found: `figures.json` in its folder."""
+
+    title: str
+    facts: Mapping[str, str]
+    sections: tuple[Section, ...]
+
+
+def as_table(figure: Figure) -> Table:
+    """Return a figure's numbers as rows, to sort and to copy."""
+    rows: Iterable[tuple[str | Number, ...]]
+    match figure:
+        case Table():
+            return figure
+        case Lines():
+            columns = (figure.x_label, *figure.series)
+            rows = zip(figure.x, *figure.series.values(), strict=True)
+        case Bars():
+            columns = (figure.x_label, *figure.series)
+            rows = zip(figure.names, *figure.series.values(), strict=True)
+        case Heat():
+            columns = (figure.y_label, *figure.columns)
+            rows = ((name, *row) for name, row in zip(figure.rows, figure.values, strict=True))
+        case Points():
+            columns = ("name", "group", figure.x_label, figure.y_label)
+            rows = zip(figure.names, figure.groups, figure.x, figure.y, strict=True)
+    return Table(title=figure.title, columns=tuple(columns), rows=tuple(rows), note=figure.note)
+
+
+def write_findings(path: Path, findings: Findings) -> None:
+    """Write findings as JSON, whole or not at all."""
+    sections = [
+        asdict(section)
+        | {
+            "figures": [
+                {"kind": type(figure).__name__.lower(), **asdict(figure)}
+                for figure in section.figures
+            ]
+        }
+        for section in findings.sections
+    ]
+    write_json(path, asdict(findings) | {"sections": sections})
+
+
+def read_findings(path: Path) -> Findings:
+    """Read what `write_findings` wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        sections = tuple(
+            Section(
+                title=section["title"],
+                text=section["text"],
+                figures=tuple(_figure(dict(values)) for values in section["figures"]),
+            )
+            for section in content["sections"]
+        )
+        return Findings(title=content["title"], facts=content["facts"], sections=sections)
+    except (ValueError, KeyError, TypeError) as error:
+        raise BermoError(f"{path} is no file of figures: {error}") from error
+
+
+def _figure(values: dict[str, Any]) -> Figure:
+    kind = KINDS[values.pop("kind")]
+    return kind(**{name: _frozen(value) for name, value in values.items()})
+
+
+def _frozen(value: Any) -> Any:
+    """Turn JSON's lists back into tuples."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return {k: _frozen(v) for k, v in value.items()} if isinstance(value, dict) else value
