@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor, nn
+
+from bermo.nn.masks import ScoreMask, TopMask
 
 Batch = dict[str, Tensor]
 
@@ -28,13 +31,19 @@ class Objective(Protocol):
 
 
 class Hook(Protocol):
-    """Something a method does around each step. `before_update` sees the gradients; `metrics` is asked now and then."""
+    """Something a method does in each step: `plan` on the host, `apply` on the device before the forward pass.
 
-    def before_step(self, step: int, total: int) -> None: ...
+    `apply` may be captured and replayed, so all that changes from step to step comes from `plan`, through tensors that stay
+    the same or through `generators`. `metrics` is asked now and then; it gets the gradient norm of each parameter.
+    """
 
-    def before_update(self, is_logged: bool) -> None: ...
+    def plan(self, step: int) -> None: ...
 
-    def metrics(self) -> Mapping[str, float]: ...
+    def apply(self) -> None: ...
+
+    def generators(self) -> Sequence[torch.Generator]: ...
+
+    def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]: ...
 
 
 class Display(Protocol):
@@ -75,6 +84,8 @@ class Job:
     seed: int
     identity: str
     hooks: tuple[Hook, ...] = ()
+    masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...] = ()
+    """Masks and their weights that the step may apply for all of them at once."""
     best_from: int = 0
     """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
     display: Display = field(default_factory=Quiet)

@@ -2,7 +2,7 @@
 
 pruner = prune_(model, Movement(density=0.1), CubicSchedule(total_steps=…, warmup_steps=…))
 loss = model(**batch).loss + pruner.penalty(); loss.backward(); optimizer.step(); pruner.step()
-fold_(model)      masks become zeros, an ordinary model again, to the bit
+bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 """
 
 import math
@@ -22,11 +22,14 @@ from bermo.nn.masks import (
     ScoreMask,
     TopMask,
     importance,
+    soft_kept,
     soft_mask,
     top_masks,
+    top_masks_at,
 )
+from bermo.nn.shadow import has_kernels
 from bermo.schedule import CubicSchedule
-from bermo.sites import Site, layers_of, prunable_sites
+from bermo.sites import Site, prunable_sites
 
 Scope = Literal["matrix", "global"]
 
@@ -42,12 +45,17 @@ class Magnitude:
 
 @dataclass(frozen=True, kw_only=True)
 class Movement:
-    """Keep the weights whose learned scores are highest; scores start at zero, or at |W|."""
+    """Keep the weights whose learned scores are highest; scores start at zero, or at |W|.
+
+    rank="size" keeps the largest |W| · σ(S) instead: the scores then correct the sizes, and a large weight is not among the
+    first to go because its score was the first to move.
+    """
 
     density: float
     scope: Scope = "matrix"
     block: tuple[int, int] = (1, 1)
     start: Literal["zeros", "magnitude"] = "zeros"
+    rank: Literal["score", "size"] = "score"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,26 +80,8 @@ class L0:
 Method = Magnitude | Movement | SoftMovement | L0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Count:
-    """Kept and all weights: of the encoder without its embeddings, as the paper counts, and of the whole model."""
-
-    encoder_kept: int
-    encoder_total: int
-    model_kept: int
-    model_total: int
-
-    @property
-    def encoder_density(self) -> float:
-        return self.encoder_kept / self.encoder_total
-
-    @property
-    def model_density(self) -> float:
-        return self.model_kept / self.model_total
-
-
 class Pruner:
-    """The masks of a model under one method and one schedule. `at` sets them for a step; it keeps no other state."""
+    """The masks of a model under one method and one schedule. `at` sets them for a step; all else is a formula of it."""
 
     def __init__(
         self, model: PreTrainedModel, method: Method, schedule: CubicSchedule, seed: int = 0
@@ -103,6 +93,11 @@ class Pruner:
             _attach_(site, method)
         self.masks = [mask_of(site) for site in self.sites]
         self.num_steps = 0
+        self.kept: list[int] = []
+        self.numbers: dict[str, Tensor] = {}
+        self.generator: torch.Generator | None = None
+        self.chooser: tuple[list[int], Any] | None = None
+        self.buffers: list[Tensor] = []
         self.at(0)
 
     @staticmethod
@@ -122,23 +117,112 @@ class Pruner:
         """Move on to the next step of the schedule; call it after the optimiser's step."""
         self.at(self.num_steps + 1)
 
-    @torch.no_grad()
     def at(self, step: int) -> None:
         """Set the masks to what they are at a step, from the scores as they stand."""
+        self.plan(step)
+        self.apply()
+
+    @torch.no_grad()
+    def plan(self, step: int) -> None:
+        """Put the numbers that a step needs where the masks are: how many are kept, thresholds, strengths, seeds."""
         self.num_steps = step
+        method, value = self.method, self.schedule.value
+        match method:
+            case Magnitude() | Movement():
+                density = value(step, 1.0, method.density)
+                sizes = self._sizes(method.scope == "global")
+                self.kept = [math.floor(density * size) for size in sizes]
+                for size, number in {*zip(sizes, self.kept, strict=True)}:
+                    self._put(f"kept/{size}", number)
+            case SoftMovement():
+                threshold = value(step, 0.0, method.threshold)
+                self._put("threshold", threshold)
+                self._put("ramp", threshold / method.threshold)
+            case L0():
+                device = self.sites[0].original.device
+                if self.generator is None or self.generator.device != device:
+                    self.generator = torch.Generator(device)
+                self.generator.manual_seed((self.seed << 32) + step)
+        if isinstance(method, SoftMovement | L0) and method.density is not None:
+            self._put("wanted", value(step, 1.0, method.density))
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Set the masks as planned; on a graphics card this never waits for the host, so that it can be captured."""
         method = self.method
         match method:
             case Magnitude() | Movement():
-                density = self.schedule.value(step, 1.0, method.density)
-                scores = [importance(mask, site.original) for mask, site in self._pairs()]
-                found = top_masks(scores, density, method.scope == "global")
-                torch._foreach_copy_([mask.mask for mask in self.masks], found)
+                self._choose_(method)
             case SoftMovement():
-                threshold = self.schedule.value(step, 0.0, method.threshold)
-                for mask in self._scored():
-                    mask.mask.copy_(soft_mask(mask.scores, threshold))
+                self._soften_()
             case L0():
-                self._draw(step)
+                assert self.generator is not None
+                for mask in self.masks:
+                    cast(HardConcrete, mask).draw_(self.generator)
+
+    def _choose_(self, method: Magnitude | Movement) -> None:
+        is_global = method.scope == "global"
+        if self.masks[0].mask.is_cuda:
+            kept = [self.numbers[f"kept/{size}"] for size in self._sizes(is_global)]
+            self._choose_at_(torch.stack(kept), is_global)
+        else:
+            found = top_masks(self._importances(), self.kept, is_global)
+            torch._foreach_copy_([mask.mask for mask in self.masks], found)
+
+    def _soften_(self) -> None:
+        threshold = self.numbers["threshold"]
+        if threshold.is_cuda:
+            self._choose_at_(soft_kept(self._importances(), threshold), is_global=False)
+        else:
+            for mask in self._scored():
+                mask.mask.copy_(soft_mask(mask.scores, threshold))
+
+    def _choose_at_(self, kept: Tensor, is_global: bool) -> None:
+        """Choose on the device: by kernels that do not sort, or by sorting where they cannot serve."""
+        masks = [mask.mask for mask in self.masks]
+        if has_kernels() and all(mask.blocks.size == (1, 1) for mask in self.masks):
+            self._chooser(masks, is_global).choose_(kept)
+        else:
+            torch._foreach_copy_(masks, top_masks_at(self._importances(), kept, is_global))
+
+    def _chooser(self, masks: list[Tensor], is_global: bool) -> Any:
+        is_sizes = isinstance(self.method, Magnitude)
+        if is_sizes:
+            sources = [site.original.detach() for site in self.sites]
+        elif self._is_scaled():  # the kernels read from fixed places
+            found = self._importances()
+            self.buffers = self.buffers or [torch.empty_like(item) for item in found]
+            torch._foreach_copy_(self.buffers, found)
+            sources = self.buffers
+        else:
+            sources = [mask.scores.detach() for mask in self._scored()]
+        places = [tensor.data_ptr() for tensor in (*sources, *masks)]
+        if (
+            self.chooser is None or self.chooser[0] != places
+        ):  # the first time, or the model was moved
+            from bermo.nn.kernels import Chooser
+
+            self.chooser = (places, Chooser(sources, masks, is_sizes, is_global))
+        return self.chooser[1]
+
+    def _importances(self) -> list[Tensor]:
+        is_scaled = self._is_scaled()
+        return [importance(mask, site.original, is_scaled) for mask, site in self._pairs()]
+
+    def _is_scaled(self) -> bool:
+        return isinstance(self.method, Movement) and self.method.rank == "size"
+
+    def _sizes(self, is_global: bool) -> list[int]:
+        sizes = [mask.blocks.num for mask in self.masks]
+        return [sum(sizes)] if is_global else sizes
+
+    def _put(self, name: str, value: float) -> None:
+        """Write a number where the masks are; the tensor stays the same, for a captured step reads it."""
+        device = self.sites[0].original.device
+        if name not in self.numbers or self.numbers[name].device != device:
+            dtype = torch.int64 if isinstance(value, int) else torch.float32
+            self.numbers[name] = torch.zeros((), dtype=dtype, device=device)
+        self.numbers[name].fill_(value)
 
     def penalty(self) -> Tensor:
         """What is added to the loss: λ(step) times the mean size of the masks; 0 for magnitude and movement."""
@@ -147,16 +231,17 @@ class Pruner:
             return torch.zeros((), device=self.model.device)
         size = torch.stack([mask.size_penalty() for mask in self._scored()]).mean()
         if method.penalty is None:
-            return self._multiplier(cast(float, method.density)) * size
-        ramp = 1.0
-        if isinstance(method, SoftMovement):
-            ramp = self.schedule.value(self.num_steps, 0.0, method.threshold) / method.threshold
+            return self._multiplier() * size
+        ramp = self.numbers["ramp"] if isinstance(method, SoftMovement) else 1.0
         return method.penalty * ramp * size
 
     @property
     def density(self) -> float:
         """The share of the prunable weights that is kept now."""
-        kept = torch.stack([_kept(mask) for mask in self.masks]).sum().item()
+        return self._density().item()
+
+    def _density(self) -> Tensor:
+        kept = torch.stack([_kept(mask) for mask in self.masks]).sum()
         return kept / sum(site.original.numel() for site in self.sites)
 
     def densities(self) -> dict[str, float]:
@@ -171,28 +256,32 @@ class Pruner:
         """The learned scores, for a parameter group of their own (rate 1e-2, no decay)."""
         return [mask.scores for mask in self._scored()]
 
+    def simple_masks(self) -> tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...]:
+        """The masks over single weights and their weights, which a `Shadow` can apply for all at once; else none."""
+        found = []
+        for mask, site in self._pairs():
+            weight = site.original
+            if isinstance(mask, HardConcrete) or mask.blocks.size != (1, 1):
+                return ()
+            if weight.dtype != torch.float32 or not weight.requires_grad:
+                return ()
+            found.append((mask, cast(nn.Parameter, weight)))
+        return tuple(found)
+
     def _pairs(self) -> Iterator[tuple[Mask, Site]]:
         return zip(self.masks, self.sites, strict=True)
 
     def _scored(self) -> list[ScoreMask | HardConcrete]:
         return [mask for mask in self.masks if not isinstance(mask, TopMask)]
 
-    def _draw(self, step: int) -> None:
-        device = self.sites[0].original.device
-        generator = torch.Generator(device).manual_seed((self.seed << 32) + step)
-        for mask in self.masks:
-            if isinstance(mask, HardConcrete):
-                mask.draw_(generator)
-
-    def _multiplier(self, target: float) -> float:
+    def _multiplier(self) -> Tensor:
         """λ that pulls the density to a target: proportional to the relative excess, negative below the target.
 
         This is the gradient of a quadratic penalty (an augmented Lagrangian whose multiplier is left at zero), so
         there is no state to save, and a density that fell too low comes back.
         """
-        wanted = self.schedule.value(self.num_steps, 1.0, target)
-        excess = (self.density - wanted) / wanted
-        return PULL * max(-1.0, min(1.0, excess))
+        wanted = self.numbers["wanted"]
+        return PULL * ((self._density() - wanted) / wanted).clamp(-1, 1)
 
 
 PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
@@ -203,53 +292,6 @@ def prune_(
 ) -> Pruner:
     """Put masks on all prunable matrices of a model, in place, and return what moves them."""
     return Pruner(model, method, schedule, seed)
-
-
-@torch.no_grad()
-def fold_(model: nn.Module) -> None:
-    """Write the masks into the weights as zeros and take them off, in place; outputs stay the same to the bit."""
-    was_training = model.training
-    model.eval()  # L0 folds the gates that evaluation uses
-    for module, name in list(_masked(model)):
-        parametrize.remove_parametrizations(module, name, leave_parametrized=True)
-    model.train(was_training)
-
-
-@torch.no_grad()
-def folded_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of a model as `fold_` would leave it, without changing the model.
-
-    A copy could not be folded: it shares its classes with the model, and folding edits them.
-    """
-    masked = {}
-    for name, module in model.named_modules():
-        for inner, parameter in _masked_here(module):
-            mask = cast(nn.ModuleList, cast(nn.ModuleDict, inner.parametrizations)[parameter])[0]
-            was_training = mask.training
-            mask.eval()
-            masked[f"{name}.{parameter}"] = getattr(inner, parameter).detach()
-            mask.train(was_training)
-    kept = {k: v for k, v in model.state_dict().items() if ".parametrizations." not in k}
-    return kept | masked
-
-
-@torch.no_grad()
-def count(model: PreTrainedModel) -> Count:
-    """Count kept and all weights; in prunable matrices a zero is not kept."""
-    sites = {id(site.original): site for site in prunable_sites(model)}
-    scores = {id(p) for name, p in model.named_parameters() if ".parametrizations." in name and name.endswith(".scores")}  # fmt: skip
-    layers = {id(p) for layer in layers_of(model) for p in layer.parameters()}
-    totals = dict.fromkeys(("encoder_kept", "encoder_total", "model_kept", "model_total"), 0)
-    for parameter in model.parameters():
-        if id(parameter) in scores:
-            continue
-        site = sites.get(id(parameter))
-        kept = parameter.numel() if site is None else int(torch.count_nonzero(site.weight))
-        parts = ("encoder", "model") if id(parameter) in layers else ("model",)
-        for part in parts:
-            totals[f"{part}_kept"] += kept
-            totals[f"{part}_total"] += parameter.numel()
-    return Count(**totals)
 
 
 class PruningCallback(TrainerCallback):
@@ -299,15 +341,3 @@ def _attach_(site: Site, method: Method) -> None:
 
 def _kept(mask: Mask) -> Tensor:
     return mask.mask.sum() * math.prod(mask.blocks.size)
-
-
-def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    for module in model.modules():
-        yield from _masked_here(module)
-
-
-def _masked_here(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    if parametrize.is_parametrized(module):
-        for name, masks in cast(nn.ModuleDict, module.parametrizations).items():
-            if isinstance(cast(nn.ModuleList, masks)[0], TopMask | ScoreMask | HardConcrete):
-                yield module, name

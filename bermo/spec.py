@@ -90,6 +90,9 @@ class TrainSpec:
     evaluations: int = option(1, "looks at the validation set per epoch")
     patience: int | None = option(None, "stop after so many looks without a better score")
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
+    fast: Literal["auto", "compile", "off"] = option(
+        "auto", "on a GPU: whole steps as CUDA graphs; compile also fuses layers; off = plain steps"
+    )
     tracker: Tracker = option("none", "also log to this tracker")
 
 
@@ -111,6 +114,9 @@ class PruneSpec:
     )
     start: Literal["zeros", "magnitude"] = option(
         "zeros", "what movement scores start from", "scores"
+    )
+    rank: Literal["score", "size"] = option(
+        "score", "movement keeps the highest scores, or the largest |weight| · σ(score)", "rank"
     )
     warmup_steps: int | None = option(
         None, "pruning waits so long; default: 10 % of the steps", "prune-warmup"

@@ -12,8 +12,8 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,33 @@ from torch import Tensor
 
 from bermo import checkpoint
 from bermo.errors import BermoError
+from bermo.feed import Feed
 from bermo.files import write_text
 from bermo.job import Batch, Fit, Job, Stopped
+from bermo.nn.shadow import Shadow
 from bermo.schedule import look_steps, num_steps, rate_factor, seed_step
+from bermo.signals import catch_signals
 from bermo.spec import TrainSpec
+from bermo.step import (
+    GraphedStep,
+    Step,
+    compile_layers_,
+    linear_parameters,
+    make_optimizer,
+    set_rate_,
+)
 
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
+PREFETCHED = 8  # batches that wait, collated and pinned, for a graphics card
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """One process's batches of a step, the labelled things in each, and the rows of the step over all processes."""
+
+    batches: list[Batch]
+    counts: list[int]
+    num_rows: int
 
 
 def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
@@ -58,34 +79,11 @@ def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
 def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:
     """Train `job.model` in place from its last checkpoint (or from the start) to the end."""
     loop = _Loop(job, settings, accelerator)
-    with _catch_signals() as caught:
+    with catch_signals() as caught:
         try:
             return loop.run(caught)
         finally:
             job.display.close()
-
-
-@contextmanager
-def _catch_signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying; a second one takes the usual way."""
-    caught: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(number)
-
-    old = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            old[number] = signal.signal(number, note)
-        except ValueError:  # not the main thread: whoever runs us there handles signals
-            break
-    try:
-        yield caught
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 class _Loop:
@@ -99,100 +97,120 @@ class _Loop:
         self.log_every = max(1, self.total // NUM_LOGS)
         if accelerator.num_processes > 1:
             _freeze_unused_(job)
-        optimizer = torch.optim.AdamW(job.groups, eps=1e-8, fused=_can_fuse(accelerator.device))
+        optimizer = make_optimizer(job, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
         self.metrics = job.folder / "metrics.jsonl"
         self.step = 0
         self.best: dict[str, float] = {}
         self.last: dict[str, float] = {}
         self.best_step = self.stale_looks = self.num_rows = 0
-        self.loss_sum: Tensor = torch.zeros((), dtype=torch.float64)
-        self.norm_sum: Tensor = torch.zeros((), dtype=torch.float64)
         self.last_loss = math.nan
         self.seconds = 0.0
+        self.order: tuple[int, Sequence[np.ndarray]] = (-1, [])
+        self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
+        self.shadow = self._make_shadow()
+        self.plain = Step(
+            job, self.model, self.optimizer, settings.clip, accelerator, self.shadow
+        )  # fmt: skip
 
     def run(self, caught: list[int]) -> Fit:
         self._resume()
         self.job.display.start("training", self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
-        epoch, order = -1, self.job.batches.epoch(0)
         is_finite = True
-        while self.step < self.total and not self._is_out_of_patience():
-            if self.step // self.per_epoch != epoch:
-                epoch = self.step // self.per_epoch
-                order = self.job.batches.epoch(epoch)
-            due = time.monotonic() - saved > 60 * self.settings.checkpoint_minutes
-            stop, due = self._train_step(order[self.step % self.per_epoch], bool(caught), due)
-            self.seconds = before + time.monotonic() - started
-            is_finite = self._log()
-            if self.step in self.looks or not is_finite:
-                self._look()
-                due = due or self.step < self.total
-            if not is_finite:
-                self.job.display.tell(
-                    f"The loss is no longer a number at step {self.step}: stopped."
-                )
-                break
-            if due or stop:
-                self._save()
-                saved = time.monotonic()
-            if stop and self.step < self.total:
-                raise Stopped(self.step, self.total, caught[0] if caught else signal.SIGTERM)
+        train_step = self._make_step()
+        depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
+        feed = Feed(self._make_parts, self.step, self.total, depth)
+        try:
+            while self.step < self.total and not self._is_out_of_patience():
+                due = time.monotonic() - saved > 60 * self.settings.checkpoint_minutes
+                stop, due = self._train_step(
+                    train_step, feed.get(self.step), bool(caught), due
+                )  # fmt: skip
+                self.seconds = before + time.monotonic() - started
+                is_finite = self._log()
+                if self.step in self.looks or not is_finite:
+                    self._look()
+                    due = due or self.step < self.total
+                if not is_finite:
+                    self.job.display.tell(
+                        f"The loss is no longer a number at step {self.step}: stopped."
+                    )
+                    break
+                if due or stop:
+                    self._save()
+                    saved = time.monotonic()
+                if stop and self.step < self.total:
+                    raise Stopped(self.step, self.total, caught[0] if caught else signal.SIGTERM)
+        finally:
+            feed.close()
+            if self.shadow is not None:
+                self.shadow.close()
         return Fit(
             steps=self.step, best_step=self.best_step, best=self.best, last=self.last,
             last_loss=self.last_loss, is_finite=is_finite, seconds=self.seconds, num_rows=self.num_rows,
         )  # fmt: skip
 
-    def _train_step(self, rows: np.ndarray, stop: bool, due: bool) -> tuple[bool, bool]:
+    def _make_shadow(self) -> Shadow | None:
+        """The copies that the forward pass reads, where one process has a use for them."""
+        if not self.is_fast:
+            return None
+        is_half = self.accelerator.mixed_precision == "bf16"
+        model = self.accelerator.unwrap_model(self.model)
+        plain = linear_parameters(model) if is_half else {}
+        if self.accelerator.mixed_precision == "fp16" or not (plain or self.job.masked):
+            return None
+        return Shadow(self.job.masked, plain, torch.bfloat16 if is_half else torch.float32)
+
+    def _make_step(self) -> Step | GraphedStep:
+        """The whole step as CUDA graphs where that can work, else the plain one."""
+        is_on_card = self.accelerator.device.type == "cuda" and self.accelerator.scaler is None
+        if not (self.is_fast and is_on_card and self.settings.accumulation == 1):
+            return self.plain
+        if self.settings.fast == "compile":
+            compile_layers_(self.accelerator.unwrap_model(self.model))
+        return GraphedStep(self.plain, self.settings.batch_size, self.job.display.tell)
+
+    def _train_step(
+        self, train_step: Step | GraphedStep, parts: "_Parts", stop: bool, due: bool
+    ) -> tuple[bool, bool]:
         """One optimiser step; returns whether any process wants to stop, and to save."""
-        accelerator, model, job = self.accelerator, self.model, self.job
-        model.train()
+        job = self.job
+        self.model.train()
+        factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * rate_factor(
-                self.step, self.total, self.settings.warmup
-            )
+            set_rate_(group, group["peak_lr"] * factor)
         for hook in job.hooks:
-            hook.before_step(self.step, self.total)
-        seed_step(job.seed, self.step, accelerator.process_index)
-        parts, counts = self._split(rows)
-        whole, stop, due = self._agree(sum(counts), stop, due)
-        loss_of_step = torch.zeros((), dtype=torch.float64, device=accelerator.device)
-        for index, (part, count) in enumerate(zip(parts, counts, strict=True)):
-            is_last = index == len(parts) - 1
-            with nullcontext() if is_last else accelerator.no_sync(model):
-                with accelerator.autocast():
-                    loss = job.objective(model, _to(part, accelerator.device))
-                if count == 0:  # a mean over nothing is not a number
-                    loss = loss.nan_to_num(0.0)
-                share = count / whole
-                loss_of_step += loss.detach() * share
-                # Gradients are averaged over processes, so each one's share is scaled up by their number.
-                factor = share * accelerator.num_processes
-                accelerator.backward(loss if factor == 1.0 else loss * factor)
-        for hook in job.hooks:
-            hook.before_update(is_logged=self._is_logged(self.step + 1))
-        if self.settings.clip > 0:
-            norm = accelerator.clip_grad_norm_(model.parameters(), self.settings.clip)
-            self.norm_sum = self.norm_sum.to(norm.device) + norm
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.loss_sum = self.loss_sum.to(loss_of_step.device) + loss_of_step
+            hook.plan(self.step)
+        whole, stop, due = self._agree(sum(parts.counts), stop, due)
+        shares = [
+            (batch, count / whole, count > 0)
+            for batch, count in zip(parts.batches, parts.counts, strict=True)
+        ]
+        step, rank = self.step, self.accelerator.process_index
+        train_step(shares, lambda: seed_step(job.seed, step, rank))
         self.step += 1
-        self.num_rows += len(rows)
+        self.num_rows += parts.num_rows
         return stop, due
 
-    def _split(self, rows: np.ndarray) -> tuple[list[Batch], list[int]]:
-        """This process's share of a batch in accumulation parts, and the labelled things in each."""
+    def _make_parts(self, step: int) -> "_Parts":
+        """This process's share of a step's batch in accumulation parts, and the labelled things in each."""
+        epoch = step // self.per_epoch
+        if self.order[0] != epoch:
+            self.order = (epoch, self.job.batches.epoch(epoch))
+        rows = self.order[1][step % self.per_epoch]
         mine = rows[self.accelerator.process_index :: self.accelerator.num_processes]
         chunks = np.array_split(mine, self.settings.accumulation)
         parts = [self.job.batches.collate(chunk) for chunk in chunks if len(chunk)]
         counts = [self.job.objective.count(part) for part in parts]
         kept = [(part, count) for part, count in zip(parts, counts, strict=True) if count]
-        if kept:
-            return [part for part, _ in kept], [count for _, count in kept]
-        # Every process must take part in the step: one with nothing to learn from computes with weight 0.
-        return [self.job.batches.collate(rows[:1])], [0]
+        if not kept:
+            # Every process must take part in the step: one with nothing to learn from computes with weight 0.
+            kept = [(self.job.batches.collate(rows[:1]), 0)]
+        if self.accelerator.device.type == "cuda":
+            kept = [({k: v.pin_memory() for k, v in part.items()}, n) for part, n in kept]
+        return _Parts([part for part, _ in kept], [count for _, count in kept], len(rows))
 
     def _agree(self, count: int, stop: bool, due: bool) -> tuple[int, bool, bool]:
         """Sum the labelled things over all processes, and let any of them ask to stop or save."""
@@ -208,14 +226,13 @@ class _Loop:
             self.job.display.step(self.step, None)
             return True
         since = (self.step - 1) % self.log_every + 1
-        self.last_loss = self._sum_over_processes(self.loss_sum) / since
-        row = {"loss": self.last_loss, "gradient_norm": self.norm_sum.item() / since}
-        self.loss_sum, self.norm_sum = (
-            torch.zeros_like(self.loss_sum),
-            torch.zeros_like(self.norm_sum),
-        )
+        self.last_loss = self._sum_over_processes(self.plain.loss_sum) / since
+        row = {"loss": self.last_loss, "gradient_norm": self.plain.norm_sum.item() / since}
+        self.plain.loss_sum.zero_()
+        self.plain.norm_sum.zero_()
+        norms = self.plain.gradient_norms() if self.job.hooks else {}
         for hook in self.job.hooks:
-            row |= hook.metrics()
+            row |= hook.metrics(norms)
         self._write_row(row | {"seconds": round(self.seconds, 3)})
         self.job.display.step(self.step, self.last_loss)
         return math.isfinite(self.last_loss)
@@ -253,12 +270,12 @@ class _Loop:
                 file.write(json.dumps({"step": self.step} | finite) + "\n")
 
     def _save(self) -> None:
-        loss_sum = self._sum_over_processes(self.loss_sum)
+        loss_sum = self._sum_over_processes(self.plain.loss_sum)
         if self.accelerator.is_main_process:
             state = {
                 "step": self.step, "best": self.best, "last": self.last, "best_step": self.best_step,
                 "stale_looks": self.stale_looks, "loss_sum": loss_sum,
-                "norm_sum": self.norm_sum.item(), "last_loss": self.last_loss, "seconds": self.seconds,
+                "norm_sum": self.plain.norm_sum.item(), "last_loss": self.last_loss, "seconds": self.seconds,
                 "num_rows": self.num_rows, "scaler": self._scaler_state(),
             }  # fmt: skip
             checkpoint.save(
@@ -281,9 +298,9 @@ class _Loop:
             state = dict(found.state)
             scaler = state.pop("scaler")
             # The sum over all processes was saved; one of them carries it on.
-            state["loss_sum"] = state["loss_sum"] if self.accelerator.is_main_process else 0.0
-            for name in ("loss_sum", "norm_sum"):
-                state[name] = torch.tensor(state[name], dtype=torch.float64)
+            loss_sum = state.pop("loss_sum")
+            self.plain.loss_sum.fill_(loss_sum if self.accelerator.is_main_process else 0.0)
+            self.plain.norm_sum.fill_(state.pop("norm_sum"))
             state["last_loss"] = math.nan if state["last_loss"] is None else state["last_loss"]
             vars(self).update(state)
             if scaler and self.accelerator.scaler is not None:
@@ -323,11 +340,3 @@ def _cut_metrics(path: Path, step: int) -> None:
         if row["step"] <= step:
             kept.append(line + "\n")
     write_text(path, "".join(kept))
-
-
-def _can_fuse(device: torch.device) -> bool:
-    return device.type in ("cpu", "cuda")
-
-
-def _to(batch: Batch, device: torch.device) -> Batch:
-    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}

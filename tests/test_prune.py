@@ -11,6 +11,7 @@ from transformers import BertConfig, Trainer, TrainingArguments
 
 import bermo
 from bermo.errors import BermoError
+from bermo.fold import count, fold_, folded_state
 from bermo.prune import (
     L0,
     Magnitude,
@@ -19,9 +20,6 @@ from bermo.prune import (
     Pruner,
     PruningCallback,
     SoftMovement,
-    count,
-    fold_,
-    folded_state,
     prune_,
 )
 from bermo.schedule import CubicSchedule

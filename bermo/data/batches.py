@@ -53,10 +53,13 @@ class BatchPlan:
         batches = [batch for pool in pools for batch in _cut(pool, self.batch_size)]
         return [batches[place] for place in rng.permutation(len(batches))]
 
-    def padding_share(self, epoch: int = 0) -> float:
+    def padding_share(self, epoch: int = 0, is_bucketed: bool = False) -> float:
         """Return the share of an epoch's tokens that is padding."""
         lengths = np.asarray(self.lengths, dtype=np.int64)
-        padded = sum(int(lengths[batch].max()) * len(batch) for batch in self.epoch(epoch))
+        longest = [(int(lengths[batch].max()), len(batch)) for batch in self.epoch(epoch)]
+        if is_bucketed:
+            longest = [(min(bucket(n), int(lengths.max())), rows) for n, rows in longest]
+        padded = sum(length * rows for length, rows in longest)
         return 1 - int(lengths.sum()) / padded if padded else 0.0
 
 
@@ -79,10 +82,18 @@ class _Places:
     shift: npt.NDArray[np.int64]
 
 
-def _places(features: Features, sequences: Indices, multiple: int) -> _Places:
+def bucket(length: int) -> int:
+    """The length to which a batch is padded where few shapes are wanted: at most an eighth more, in steps of 8 or more."""
+    step = max(8, 2 ** (length.bit_length() - 4))
+    return -(-length // step) * step
+
+
+def _places(features: Features, sequences: Indices, longest: int | None) -> _Places:
     starts = features.starts[sequences]
     lengths = features.starts[sequences + 1] - starts
-    width = -(-int(lengths.max()) // multiple) * multiple
+    width = int(lengths.max())
+    if longest is not None:
+        width = max(width, min(bucket(width), longest))
     shift = width - lengths if features.pads_left else np.zeros_like(lengths)
     place = np.arange(width)[None, :] - shift[:, None]
     is_token = (place >= 0) & (place < lengths[:, None])
@@ -96,10 +107,13 @@ def _sequences(features: Features, indices: Indices) -> Indices:
 
 
 def collate(
-    features: Features, indices: Indices, pad_to_multiple: int = 1
+    features: Features, indices: Indices, longest: int | None = None
 ) -> dict[str, torch.Tensor]:
-    """Return the rows as a model's arguments, padded to the longest; (B, T), or (B, C, T) for choices."""
-    places = _places(features, _sequences(features, indices), pad_to_multiple)
+    """Return the rows as a model's arguments, padded to their longest; (B, T), or (B, C, T) for choices.
+
+    With `longest`, what the model can read, they are padded on to a bucket, so that few shapes occur.
+    """
+    places = _places(features, _sequences(features, indices), longest)
     shape = places.is_token.shape
     if features.num_choices > 1:
         shape = (len(indices), features.num_choices, shape[1])

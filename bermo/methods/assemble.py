@@ -17,6 +17,7 @@ from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.files import whole_folder
+from bermo.fold import folded_state
 from bermo.job import Batch, Batches, Display, Hook, Objective
 from bermo.methods.distill import DistilledLoss, check_distill, set_aside, wants_only_answers
 from bermo.methods.predict import write_trained
@@ -34,7 +35,7 @@ from bermo.methods.teacher import (
     teacher_logits,
 )
 from bermo.model import BermoPreTrainedModel
-from bermo.prune import folded_state
+from bermo.nn.masks import ScoreMask, TopMask
 from bermo.schedule import parameter_groups
 from bermo.spec import RunSpec
 
@@ -50,6 +51,7 @@ class Assembled:
     objective: Objective
     groups: list[dict[str, Any]]
     hooks: tuple[Hook, ...]
+    masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...]
     best_from: int
 
 
@@ -59,12 +61,14 @@ class TaskBatches:
 
     features: Features
     plan: BatchPlan
+    longest: int | None
+    """Texts are padded to one of a few lengths up to this one, so that few shapes of batch occur; None: not at all."""
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         return self.plan.epoch(epoch)
 
     def collate(self, rows: np.ndarray) -> Batch:
-        return collate(self.features, rows)
+        return collate(self.features, rows, self.longest)
 
 
 class ModelLoss:
@@ -99,7 +103,9 @@ def assemble(
     plan = BatchPlan(
         prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths
     )
-    batches: Batches = TaskBatches(prepared.train, plan)
+    is_graphed = accelerator.device.type == "cuda"
+    longest = int(prepared.train.lengths.max()) if is_graphed else None
+    batches: Batches = TaskBatches(prepared.train, plan, longest)
     objective: Objective = ModelLoss()
     teacher = prepared.teacher
     torch.manual_seed(seed)
@@ -117,16 +123,18 @@ def assemble(
             )
             batches = TaughtBatches(batches, prepared.train, logits)
     hooks: tuple[Hook, ...] = ()
+    masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...] = ()
     best_from = 0
     if spec.prune.method != "none":
         pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)
         objective, hooks = PrunedLoss(objective, pruner), (PruneHook(pruner),)
         fast.append((pruner.score_parameters(), spec.prune.lr))
+        masked = pruner.simple_masks()
         best_from = pruner.schedule.last_step
     groups = parameter_groups(model, spec.train, fast)
     return Assembled(
         model=model, batches=batches, objective=objective, groups=groups, hooks=hooks,
-        best_from=best_from,
+        masked=masked, best_from=best_from,
     )  # fmt: skip
 
 

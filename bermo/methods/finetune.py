@@ -12,6 +12,7 @@ from torch import nn
 
 from bermo.data.scoring import Scores, score
 from bermo.files import restore, whole_folder
+from bermo.fold import count
 from bermo.job import Display, Fit, Job, Quiet
 from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, check_methods, save_model
 from bermo.methods.distill import set_aside
@@ -26,7 +27,6 @@ from bermo.methods.measure import (
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import make_schedule
 from bermo.model import BermoPreTrainedModel
-from bermo.prune import count
 from bermo.runs import (
     RunResult,
     SeedResult,
@@ -108,6 +108,7 @@ def _one_seed(
         objective=parts.objective,
         groups=parts.groups,
         hooks=parts.hooks,
+        masked=parts.masked,
         best_from=parts.best_from,
         evaluate=evaluate,
         keep=lambda current: save_model(current, prepared, folder / "model"),

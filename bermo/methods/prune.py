@@ -31,15 +31,16 @@ def make_method(spec: PruneSpec) -> Method:
         case "magnitude" | "movement" if spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
         case "magnitude":
-            _refuse(spec, "penalty", "threshold", "start")
+            _refuse(spec, "penalty", "threshold", "start", "rank")
             return Magnitude(density=_density(spec), scope=spec.scope, block=spec.block)
         case "movement":
             _refuse(spec, "penalty", "threshold")
             return Movement(
-                density=_density(spec), scope=spec.scope, block=spec.block, start=spec.start
-            )
+                density=_density(spec), scope=spec.scope, block=spec.block, start=spec.start,
+                rank=spec.rank,
+            )  # fmt: skip
         case "soft-movement":
-            _refuse(spec, "scope", "start")
+            _refuse(spec, "scope", "start", "rank")
             return SoftMovement(
                 penalty=spec.penalty,
                 density=spec.density,
@@ -47,7 +48,7 @@ def make_method(spec: PruneSpec) -> Method:
                 block=spec.block,
             )
         case "l0":
-            _refuse(spec, "scope", "start", "threshold")
+            _refuse(spec, "scope", "start", "rank", "threshold")
             return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
         case "none":
             raise BermoError("There is no pruning method to make.")
@@ -99,22 +100,27 @@ class PruneHook:
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
-        self.gradients: dict[str, float] = {}
+        names = {id(p): name for name, p in pruner.model.named_parameters()}
+        self.layers = [
+            [names[id(p)] for p in layer.parameters()] for layer in layers_of(pruner.model)
+        ]
 
-    def before_step(self, step: int, total: int) -> None:
-        self.pruner.at(step)
+    def plan(self, step: int) -> None:
+        self.pruner.plan(step)
 
-    def before_update(self, is_logged: bool) -> None:
-        if not is_logged:
-            return
-        for index, layer in enumerate(layers_of(self.pruner.model), start=1):
-            found = [p.grad for p in layer.parameters() if p.grad is not None]
-            norms = torch.stack(torch._foreach_norm(found)) if found else torch.zeros(1)
-            self.gradients[f"gradient/layer.{index}"] = float(torch.linalg.vector_norm(norms))
+    def apply(self) -> None:
+        self.pruner.apply()
 
-    def metrics(self) -> Mapping[str, float]:
+    def generators(self) -> list[torch.Generator]:
+        return [] if self.pruner.generator is None else [self.pruner.generator]
+
+    def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
         kept = {f"kept/{name}": share for name, share in self.pruner.densities().items()}
-        return {"density": self.pruner.density} | kept | self._scores() | self.gradients
+        gradients = {
+            f"gradient/layer.{index}": math.hypot(*(gradient_norms.get(n, 0.0) for n in names))
+            for index, names in enumerate(self.layers, start=1)
+        }
+        return {"density": self.pruner.density} | kept | self._scores() | gradients
 
     def _scores(self) -> dict[str, float]:
         found: dict[str, float] = {}

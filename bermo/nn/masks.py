@@ -25,43 +25,64 @@ L0_CLAMP = 1e-4
 
 def top_mask(scores: Tensor, num_kept: int) -> Tensor:
     """Return a boolean mask over exactly `num_kept` of the highest scores; among equals the first ones."""
-    return _top_rows(scores.detach().reshape(1, -1), num_kept).view_as(scores)
-
-
-def _top_rows(scores: Tensor, num_kept: int) -> Tensor:
-    """Choose the same number in each row; a graphics card finds all rows' thresholds in one launch."""
-    size = scores.shape[1]
-    if num_kept <= 0 or num_kept >= size:
+    flat = scores.detach().flatten()
+    if num_kept <= 0 or num_kept >= len(flat):
         return torch.full_like(scores, num_kept > 0, dtype=torch.bool)
-    least = scores.kthvalue(size - num_kept + 1, dim=1, keepdim=True).values
-    above, equal = scores > least, scores == least
-    missing = num_kept - above.sum(1, keepdim=True)
-    return above | (equal & (equal.cumsum(1) <= missing))
+    least = flat.kthvalue(len(flat) - num_kept + 1).values
+    return _first_above(flat, least, num_kept).view_as(scores)
 
 
-def top_masks(scores: Sequence[Tensor], density: float, is_global: bool) -> list[Tensor]:
-    """Return masks that keep ⌊density · n⌋ scores of each tensor, or of all of them together."""
-    if is_global:
-        flat = torch.cat([item.detach().flatten() for item in scores])
-        kept = top_mask(flat, math.floor(density * flat.numel()))
-        parts = kept.split([item.numel() for item in scores])
-        return [part.view_as(item) for part, item in zip(parts, scores, strict=True)]
-    masks: dict[int, Tensor] = {}
-    for size in sorted({item.numel() for item in scores}):
-        places = [place for place, item in enumerate(scores) if item.numel() == size]
-        rows = torch.stack([scores[place].detach().flatten() for place in places])
-        found = _top_rows(rows, math.floor(density * size))
-        masks |= {
-            place: row.view_as(scores[place]) for place, row in zip(places, found, strict=True)
-        }
-    return [masks[place] for place in range(len(scores))]
+def top_masks(scores: Sequence[Tensor], kept: Sequence[int], is_global: bool) -> list[Tensor]:
+    """Return masks that keep so many scores of each tensor, or of all of them together."""
+    if not is_global:
+        return [top_mask(item, number) for item, number in zip(scores, kept, strict=True)]
+    flat = torch.cat([item.detach().flatten() for item in scores])
+    return _split_like(top_mask(flat, kept[0]), scores)
 
 
-def soft_mask(scores: Tensor, threshold: float) -> Tensor:
+def top_masks_at(scores: Sequence[Tensor], kept: Tensor, is_global: bool) -> list[Tensor]:
+    """The same for numbers that lie on the device, one a tensor or one for all: nothing waits for the host."""
+    if not is_global:
+        return [_top_at(item, kept[place]) for place, item in enumerate(scores)]
+    flat = torch.cat([item.detach().flatten() for item in scores])
+    return _split_like(_top_at(flat, kept[0]), scores)
+
+
+def _top_at(scores: Tensor, kept: Tensor) -> Tensor:
+    flat = scores.detach().flatten()
+    place = (kept - 1).clamp(min=0).view(1)
+    least = flat.sort(descending=True).values.gather(0, place)
+    return (_first_above(flat, least, kept) & (kept > 0)).view_as(scores)
+
+
+def _first_above(flat: Tensor, least: Tensor, num_kept: int | Tensor) -> Tensor:
+    """All scores over the least one kept, and of its equals as many as are missing, the first by place."""
+    above, equal = flat > least, flat == least
+    return above | (equal & (equal.cumsum(0) <= num_kept - above.sum()))
+
+
+def _split_like(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    parts = flat.split([item.numel() for item in tensors])
+    return [part.view_as(item) for part, item in zip(parts, tensors, strict=True)]
+
+
+def soft_mask(scores: Tensor, threshold: Tensor) -> Tensor:
     """Return σ(S) > threshold, or the top half percent (and one) where fewer would be left."""
     mask = torch.sigmoid(scores.detach()) > threshold
-    least = int(FLOOR * scores.numel()) + 1
+    least = soft_floor(scores.numel())
     return mask if int(mask.sum()) >= least else top_mask(scores, least)
+
+
+def soft_kept(scores: Sequence[Tensor], threshold: Tensor) -> Tensor:
+    """How many scores of each tensor `soft_mask` keeps, on the device: σ rises, so they are the highest ones."""
+    over = [(torch.sigmoid(item.detach()) > threshold).sum() for item in scores]
+    least = [soft_floor(item.numel()) for item in scores]
+    return torch.stack([n.clamp(min=few) for n, few in zip(over, least, strict=True)])
+
+
+def soft_floor(size: int) -> int:
+    """How many of so many weights soft movement keeps at least."""
+    return int(FLOOR * size) + 1
 
 
 class Blocks:
@@ -74,6 +95,7 @@ class Blocks:
         if rows % self.size[0] or columns % self.size[1]:
             raise ValueError(f"{rows} × {columns} weights do not fall into blocks of {self.size}")
         self.count = (rows // self.size[0], columns // self.size[1])
+        self.num = math.prod(self.count)
 
     def spread(self, values: Tensor) -> Tensor:
         """Give every weight the value of its block."""
@@ -94,6 +116,8 @@ class TopMask(nn.Module):
     """M ⊙ W with a mask that is set from outside; the scores are the weights' own sizes."""
 
     mask: Tensor
+    copy: Tensor | None = None
+    """M ⊙ W made outside, once a step; in training it is read in place of the product."""
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
         super().__init__()
@@ -102,6 +126,8 @@ class TopMask(nn.Module):
         self.register_buffer("mask", ones)
 
     def forward(self, weight: Tensor) -> Tensor:
+        if self.copy is not None and self.training:
+            return self.copy
         return weight * self.blocks.spread(self.mask).to(weight.dtype)
 
 
@@ -109,6 +135,8 @@ class ScoreMask(nn.Module):
     """M ⊙ W with a learned score for each block; the mask is set from outside, its gradient goes to the scores."""
 
     mask: Tensor
+    copy: Tensor | None = None
+    """M ⊙ W made outside, once a step; in training it is read in place of the product."""
 
     def __init__(
         self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False
@@ -122,6 +150,8 @@ class ScoreMask(nn.Module):
         self.register_buffer("mask", torch.ones(count, dtype=torch.bool, device=weight.device))
 
     def forward(self, weight: Tensor) -> Tensor:
+        if self.copy is not None and self.training:
+            return self.copy
         # Straight through: S − S is exactly 0, so the value is the mask's and the gradient goes to the scores.
         mask = self.mask.to(self.scores.dtype) + (self.scores - self.scores.detach())
         return weight * self.blocks.spread(mask)
@@ -138,6 +168,7 @@ class HardConcrete(nn.Module):
     """
 
     noise: Tensor
+    copy: None = None
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
         super().__init__()
@@ -173,6 +204,10 @@ class HardConcrete(nn.Module):
 Mask = TopMask | ScoreMask | HardConcrete
 
 
-def importance(mask: Mask, weight: Tensor) -> Tensor:
-    """What the blocks of a weight are ranked by: learned scores, or the size of the weights."""
-    return mask.blocks.gather(weight) if isinstance(mask, TopMask) else mask.scores
+def importance(mask: Mask, weight: Tensor, is_scaled: bool = False) -> Tensor:
+    """What the blocks of a weight are ranked by: learned scores, the size of the weights, or |W| · σ(S)."""
+    if isinstance(mask, TopMask):
+        return mask.blocks.gather(weight)
+    if is_scaled:
+        return mask.blocks.gather(weight) * torch.sigmoid(mask.scores.detach())
+    return mask.scores

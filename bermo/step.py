@@ -1,0 +1,246 @@
+"""One step of training on its device: masks, forward, backward, clip, update. Nothing in it waits for the host.
+
+    Step         the plain one: every operation is launched in turn
+    GraphedStep  the same operations captured once for each shape of batch and replayed as one CUDA graph
+
+What changes from step to step lies on the device (rates, kept numbers, thresholds) or is a seed of its random numbers, so a
+replay computes what the plain step would, and a run can be taken up again at any step.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bermo.job import Batch, Job
+from bermo.nn.shadow import Shadow
+from bermo.sites import layers_of
+
+Part = tuple[Batch, float, bool]
+"""A batch, its share of the step's labelled things, and whether it has any."""
+
+
+class Step:
+    """Runs one optimiser step, and sums losses and gradient norms until they are asked for."""
+
+    def __init__(
+        self,
+        job: Job,
+        model: nn.Module,
+        optimizer: Any,
+        clip: float,
+        accelerator: Accelerator,
+        shadow: Shadow | None,
+    ) -> None:
+        self.job, self.model, self.optimizer, self.clip = job, model, optimizer, clip
+        self.accelerator, self.shadow = accelerator, shadow
+        inner = accelerator.unwrap_model(model)
+        named = [(name, p) for name, p in inner.named_parameters() if p.requires_grad]
+        self.names, self.parameters = [name for name, _ in named], [p for _, p in named]
+        device = accelerator.device
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.norm_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.norms = torch.zeros(len(named), device=device)
+
+    def __call__(self, parts: Sequence[Part], seed: Callable[[], None]) -> None:
+        seed()
+        moved = [(_to(batch, self.accelerator.device), share, has) for batch, share, has in parts]
+        self.run(moved, is_update=True)
+
+    def run(self, parts: Sequence[Part], is_update: bool) -> None:
+        """Do the step on batches that lie on the device; without the update nothing is changed."""
+        for hook in self.job.hooks:
+            hook.apply()
+        if self.shadow is not None:
+            self.shadow.refresh()
+        loss = self._backward(parts)
+        if self.shadow is not None:
+            self.shadow.collect()
+        norm = self._norm()
+        if is_update:
+            self._update(norm)
+            self.loss_sum += loss
+            self.norm_sum += norm
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def gradient_norms(self) -> dict[str, float]:
+        """The gradient norm of each parameter in the last step, before clipping."""
+        return dict(zip(self.names, self.norms.tolist(), strict=True))
+
+    def _backward(self, parts: Sequence[Part]) -> Tensor:
+        accelerator, model = self.accelerator, self.model
+        total = torch.zeros((), dtype=torch.float64, device=accelerator.device)
+        for index, (batch, share, has_labels) in enumerate(parts):
+            is_last = index == len(parts) - 1
+            with nullcontext() if is_last else accelerator.no_sync(model):
+                with accelerator.autocast():
+                    loss = self.job.objective(self._reader(), batch)
+                if not has_labels:  # a mean over nothing is not a number
+                    loss = loss.nan_to_num(0.0)
+                total += loss.detach() * share
+                # Gradients are averaged over processes, so each one's share is scaled up by their number.
+                factor = share * accelerator.num_processes
+                accelerator.backward(loss if factor == 1.0 else loss * factor)
+        return total
+
+    def _reader(self) -> Any:
+        """The model, reading the copies in place of its weights."""
+        if self.shadow is None or not self.shadow.plain:
+            return self.model
+        return _Reader(self.model, self.shadow.plain)
+
+    def _norm(self) -> Tensor:
+        """The norm of all gradients together; those of each parameter are kept."""
+        found = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        grads = [self.parameters[i].grad for i in found]
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
+        if len(found) == len(self.parameters):
+            self.norms.copy_(norms)
+        else:
+            self.norms.zero_().index_copy_(0, _index(found, self.norms.device), norms)
+        return torch.linalg.vector_norm(norms)
+
+    def _update(self, norm: Tensor) -> None:
+        scaler = self.accelerator.scaler
+        if scaler is not None:
+            if self.clip > 0:
+                self.accelerator.clip_grad_norm_(self.model.parameters(), self.clip)
+            self.optimizer.step()
+            return
+        # The fused update divides by this scale as it reads the gradients, so that clipping costs no pass of its own.
+        inner = self.optimizer.optimizer
+        inner.grad_scale = (
+            1 / torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
+        )
+        inner.step()
+
+
+class GraphedStep:
+    """Replays whole steps. A batch of another number of rows than usual, and whatever cannot be captured, takes the plain step."""
+
+    def __init__(self, step: Step, num_rows: int, tell: Callable[[str], None]) -> None:
+        self.step, self.num_rows, self.tell = step, num_rows, tell
+        self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+        self.can_capture = True
+        _start_optimizer_(step)
+
+    def __call__(self, parts: Sequence[Part], seed: Callable[[], None]) -> None:
+        (batch, share, has_labels), *others = parts
+        is_usual = len(next(iter(batch.values()))) == self.num_rows and share == 1.0 and has_labels
+        if others or not is_usual or not self.can_capture:
+            self.step(parts, seed)
+            return
+        key = tuple((name, tuple(tensor.shape)) for name, tensor in batch.items())
+        if key not in self.graphs:
+            seed()
+            try:
+                self.graphs[key] = self._capture(batch)
+            except (RuntimeError, NotImplementedError) as error:
+                self._give_up(error)
+                self.step(parts, seed)
+                return
+        inputs, graph = self.graphs[key]
+        for name, tensor in batch.items():
+            inputs[name].copy_(tensor, non_blocking=True)
+        seed()
+        graph.replay()
+
+    def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:
+        inputs = _to(batch, self.step.accelerator.device)
+        parts = [(inputs, 1.0, True)]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries set themselves up in the first run of a shape
+            self.step.run(parts, is_update=False)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        for hook in self.step.job.hooks:
+            for generator in hook.generators():
+                graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, pool=self.pool):
+            self.step.run(parts, is_update=True)
+        return inputs, graph
+
+    def _give_up(self, error: Exception) -> None:
+        self.can_capture = False
+        self.step.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        reason = str(error).strip().partition("\n")[0]
+        self.tell(
+            f"The step cannot be captured as a CUDA graph ({reason}): going on with plain steps."
+        )
+
+
+class _Reader:
+    """Calls a model with some parameters replaced by copies."""
+
+    def __init__(self, model: nn.Module, copies: Mapping[str, Tensor]) -> None:
+        self.model, self.copies = model, copies
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return torch.func.functional_call(self.model, dict(self.copies), args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+
+def compile_layers_(model: PreTrainedModel) -> None:
+    """Let torch.compile fuse what lies between the matrix products of each layer; one compilation serves all layers and lengths."""
+    for layer in layers_of(model):
+        layer.compile(dynamic=True)
+
+
+def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trained weights and biases that only linear layers read, by name; masked weights are not among them."""
+    linear: dict[str, nn.Parameter] = {}
+    others: set[int] = set()
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(prefix, recurse=False):
+            if isinstance(module, nn.Linear) and ".parametrizations." not in name:
+                linear[name] = parameter
+            else:
+                others.add(id(parameter))
+    return {k: p for k, p in linear.items() if p.requires_grad and id(p) not in others}
+
+
+@torch.no_grad()
+def _start_optimizer_(step: Step) -> None:
+    """Make the optimiser's state now: what is made inside a capture would be made anew by each replay."""
+    inner = step.optimizer.optimizer
+    missing = [p for p in step.parameters if p not in inner.state]
+    for parameter in missing:
+        inner.state[parameter] = {
+            "step": torch.zeros((), device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+
+
+def _index(places: list[int], device: torch.device) -> Tensor:
+    return torch.tensor(places, device=device)
+
+
+def _to(batch: Batch, device: torch.device) -> Batch:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+
+
+def make_optimizer(job: Job, device: torch.device) -> torch.optim.AdamW:
+    """AdamW in one pass; on a graphics card its rates and step numbers lie there, for captured steps to read."""
+    if device.type != "cuda":
+        return torch.optim.AdamW(job.groups, eps=1e-8, fused=device.type == "cpu")
+    groups = [group | {"lr": torch.tensor(group["lr"], device=device)} for group in job.groups]
+    rate = torch.tensor(0.0, device=device)
+    return torch.optim.AdamW(groups, lr=rate, eps=1e-8, fused=True, capturable=True)
+
+
+def set_rate_(group: dict[str, Any], rate: float) -> None:
+    """Give a parameter group its rate, in place where it lies on a graphics card."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
