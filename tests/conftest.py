@@ -1,8 +1,11 @@
 """Every test has its own token cache, and no test reaches the network."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU here; read when Triton is imported
 
 
 @pytest.fixture(autouse=True)

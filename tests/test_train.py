@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,13 +42,16 @@ class StopAt:
     def __init__(self, step: int, number: int = signal.SIGINT) -> None:
         self.stop_step, self.number = step, number
 
-    def before_step(self, step: int, total: int) -> None:
+    def plan(self, step: int) -> None:
         if step == self.stop_step:
             os.kill(os.getpid(), self.number)
 
-    def before_update(self, is_logged: bool) -> None: ...
+    def apply(self) -> None: ...
 
-    def metrics(self) -> dict[str, float]:
+    def generators(self) -> list[torch.Generator]:
+        return []
+
+    def metrics(self, gradient_norms: Mapping[str, float]) -> dict[str, float]:
         return {}
 
 
@@ -147,22 +151,27 @@ def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> Non
     class Recorder:
         seen: list[object] = []  # noqa: RUF012
 
-        def before_step(self, step: int, total: int) -> None:
+        def plan(self, step: int) -> None:
             self.seen.append(step)
 
-        def before_update(self, is_logged: bool) -> None:
-            assert all(p.grad is not None for p in job.model.parameters())
-            self.seen.append(is_logged)
+        def apply(self) -> None:
+            self.seen.append("applied")
 
-        def metrics(self) -> dict[str, float]:
-            return {"density": 0.25}
+        def generators(self) -> list[torch.Generator]:
+            return []
+
+        def metrics(self, gradient_norms: Mapping[str, float]) -> dict[str, float]:
+            assert list(gradient_norms) == [name for name, _ in job.model.named_parameters()]
+            return {"density": 0.25, "norm": math.hypot(*gradient_norms.values())}
 
     job = toy_job(tmp_path, SETTINGS, hooks=(Recorder(),))
     run(job)
-    assert Recorder.seen[:4] == [0, True, 1, True]
+    assert Recorder.seen[:4] == [0, "applied", 1, "applied"]
     assert len(Recorder.seen) == 2 * 21
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert rows[-2]["density"] == 0.25
+    # One step a row here, so the parts make up the whole.
+    assert rows[-2]["norm"] == pytest.approx(rows[-2]["gradient_norm"], rel=1e-5)
 
 
 def test_looks_before_the_model_is_what_was_asked_for_are_not_kept(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class TaskBatches:
 
     features: Features
     plan: BatchPlan
-    longest: int | None
+    longest: int | None = None
     """Texts are padded to one of a few lengths up to this one, so that few shapes of batch occur; None: not at all."""
 
     def epoch(self, epoch: int) -> list[np.ndarray]:

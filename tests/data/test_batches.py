@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from bermo.data.batches import BatchPlan, collate, in_order, trim
+from bermo.data.batches import BatchPlan, bucket, collate, in_order, trim
 from bermo.data.features import Features, make_features
 from bermo.data.load import own_task
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
@@ -113,14 +113,15 @@ def _padded_slowly(
     return padded
 
 
-@pytest.mark.parametrize("multiple", [1, 8])
-def test_collating_equals_padding_token_by_token(features: Features, multiple: int) -> None:
+@pytest.mark.parametrize("longest", [None, 4, 11, 100])
+def test_collating_equals_padding_token_by_token(features: Features, longest: int | None) -> None:
     indices = np.array([2, 0])
     choices = features.num_choices
     sequences = [int(i) * choices + c for i in indices for c in range(choices)]
-    longest = max(int(features.starts[s + 1] - features.starts[s]) for s in sequences)
-    width = -(-longest // multiple) * multiple
-    batch = collate(features, indices, multiple)
+    width = max(int(features.starts[s + 1] - features.starts[s]) for s in sequences)
+    if longest is not None:
+        width = max(width, min(bucket(width), longest))
+    batch = collate(features, indices, longest)
     shape = (2, choices, width) if choices > 1 else (2, width)
     ones = np.ones(len(features.ids), dtype=np.int64)
     assert features.segments is not None
@@ -134,6 +135,21 @@ def test_collating_equals_padding_token_by_token(features: Features, multiple: i
         assert batch[name].shape == shape
         expected = _padded_slowly(features, values, sequences, fill, width)
         assert batch[name].reshape(-1, width).tolist() == expected, name
+
+
+def test_buckets_are_few_and_pad_by_an_eighth_at_most() -> None:
+    widths = {length: bucket(length) for length in range(1, 513)}
+    assert all(length <= width for length, width in widths.items())
+    assert all(width <= max(length + 7, 1.125 * length) for length, width in widths.items())
+    assert all(width % 8 == 0 for width in widths.values())
+    assert len(set(widths.values())) <= 32
+
+
+def test_the_padding_of_buckets_is_counted() -> None:
+    lengths = np.array([9, 9, 17, 30], dtype=np.int32)
+    plan = BatchPlan(lengths, batch_size=2, seed=0)
+    assert plan.padding_share() == pytest.approx(1 - 65 / 78)
+    assert plan.padding_share(is_bucketed=True) == pytest.approx(1 - 65 / 92)
 
 
 def test_targets_follow_their_tokens(features: Features) -> None:

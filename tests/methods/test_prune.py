@@ -71,8 +71,8 @@ def test_a_stopped_pruning_run_ends_in_the_same_bits(
     finetune(spec, tmp_path / "whole")
 
     class StoppingHook(PruneHook):
-        def before_step(self, step: int, total: int) -> None:
-            super().before_step(step, total)
+        def plan(self, step: int) -> None:
+            super().plan(step)
             if step == 6:
                 os.kill(os.getpid(), signal.SIGINT)
 
@@ -108,9 +108,9 @@ from tests.methods import test_prune as t
 from bermo.methods import assemble
 seen = []
 class Hook(assemble.PruneHook):
-    def metrics(self):
+    def metrics(self, gradient_norms):
         seen.append(torch.cat([m.mask.flatten() for m in self.pruner.masks]).tolist())
-        return super().metrics()
+        return super().metrics(gradient_norms)
 assemble.PruneHook = Hook
 t.finetune(t.replace_in(t.TINY, prune={"method": sys.argv[2]}), Path(sys.argv[1]))
 both = gather_object([seen])
