@@ -1,0 +1,104 @@
+"""Bars for each name, side by side, with whiskers for intervals.
+
+A bar's length is its value, so bars stand on zero. Where intervals are given and zero lies far below all of them, bars would
+hide the differences: then dots with whiskers are drawn, on an axis that need not start at zero.
+"""
+
+from bermo.figures import Bars
+from bermo.report.axes import Axis, finite, linear_axis, number
+from bermo.report.colours import colours_of
+from bermo.report.frame import (
+    PLOT_HEIGHT,
+    RIGHT,
+    WIDTH,
+    Frame,
+    empty_note,
+    is_shown,
+    label_height,
+    left_margin,
+    legend,
+    level_label,
+    level_names,
+    names_height,
+    slope_overhang,
+    upright_axis,
+)
+from bermo.report.svg import SMALL, Drawing, element, short, text, width_of
+
+MAX_BAR = 46.0
+MIN_BAR = 7.0
+FAR = 0.6  # all interval ends above this share of the highest one: zero is far
+
+
+def draw_bars(figure: Bars) -> Drawing:
+    """Draw bars, or dots with whiskers where zero is far."""
+    is_dots, y = _axis(figure)
+    colours = colours_of(list(figure.series))
+    num_series = len(figure.series)
+    left = left_margin(y)
+    least = len(figure.names) * (num_series * MIN_BAR + 6)
+    plot = max(WIDTH - left - RIGHT, least)
+    slot = plot / max(1, len(figure.names))
+    left = max(left, slope_overhang(figure.names, slot))
+    plot = max(WIDTH - left - RIGHT, least)
+    slot = plot / max(1, len(figure.names))
+    width = left + plot + RIGHT
+    names, height = legend(list(figure.series), colours, [None] * num_series, width)
+    top = height + label_height(figure.y_label, width)
+    frame = Frame(left=left, top=top, width=plot, height=PLOT_HEIGHT, y=y)
+    marks = "".join(_bar(figure, k, s, is_dots, slot, frame) for k, s in _places(figure))
+    room = names_height(figure.names, slot)
+    label, below = level_label(frame, figure.x_label, frame.bottom + room + 14)
+    words = level_names(figure.names, left, slot, frame.bottom)
+    body = names + upright_axis(frame, figure.y_label) + (marks or empty_note(frame)) + words
+    return Drawing(width=width, height=frame.bottom + room + below + 2, body=body + label)
+
+
+def _axis(figure: Bars) -> tuple[bool, Axis]:
+    values = [value for numbers in figure.series.values() for value in finite(numbers)]
+    ends = [end for errors in figure.errors.values() for pair in errors for end in finite(pair)]
+    both = values + ends
+    is_dots = bool(ends) and min(both) > FAR * max(both)
+    return is_dots, linear_axis(both if is_dots else [0.0, *both])
+
+
+def _places(figure: Bars) -> list[tuple[int, int]]:
+    return [(k, s) for k in range(len(figure.names)) for s in range(len(figure.series))]
+
+
+def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame: Frame) -> str:
+    """Draw one bar or dot, its whisker, and its number where there is room for it."""
+    name, values = list(figure.series.items())[order]
+    value = values[index]
+    if value is None or not is_shown(value, frame.y):
+        return ""
+    colour = colours_of(list(figure.series))[order]
+    thick = min(MAX_BAR, (slot - 6) / len(figure.series))
+    middle = frame.left + slot * (index + 0.5) + thick * (order - (len(figure.series) - 1) / 2)
+    ends = figure.errors[name][index] if name in figure.errors else ()
+    has_ends = bool(ends) and all(is_shown(end, frame.y) for end in ends)
+    marks = []
+    if is_dots:
+        marks.append(element("circle", cx=middle, cy=frame.up(value), r=4.0, fill=colour))
+    else:
+        zero, high = frame.up(0.0), frame.up(value)
+        room = max(1.0, thick - 1.5)
+        marks.append(
+            element("rect", x=middle - room / 2, y=min(zero, high), width=room, height=abs(zero - high), fill=colour)
+        )  # fmt: skip
+    if has_ends:
+        marks.append(_whisker(middle, frame.up(ends[0]), frame.up(ends[1]), min(5.0, thick / 3)))
+    top = min(frame.up(end) for end in (value, *(ends if has_ends else ())))
+    written = number(value, 4)
+    if width_of(written, SMALL) < max(thick, slot / len(figure.series) - 4):
+        is_down = value < 0 and not has_ends
+        marks.append(
+            text(written, middle, frame.up(value) + 13 if is_down else top - 4, class_="tick mid")
+        )
+    return "".join(marks)
+
+
+def _whisker(x: float, low: float, high: float, half: float) -> str:
+    left, right = short(x - half), short(x + half)
+    line = f"M{short(x)} {short(low)}V{short(high)}M{left} {short(high)}H{right}M{left} {short(low)}H{right}"
+    return element("path", d=line, class_="whisker")
