@@ -75,30 +75,38 @@ def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame
     colour = colours_of(list(figure.series))[order]
     thick = min(MAX_BAR, (slot - 6) / len(figure.series))
     middle = frame.left + slot * (index + 0.5) + thick * (order - (len(figure.series) - 1) / 2)
-    ends = figure.errors[name][index] if name in figure.errors else ()
-    has_ends = bool(ends) and all(is_shown(end, frame.y) for end in ends)
-    marks = []
-    if is_dots:
-        marks.append(element("circle", cx=middle, cy=frame.up(value), r=4.0, fill=colour))
-    else:
-        zero, high = frame.up(0.0), frame.up(value)
-        room = max(1.0, thick - 1.5)
-        marks.append(
-            element("rect", x=middle - room / 2, y=min(zero, high), width=room, height=abs(zero - high), fill=colour)
-        )  # fmt: skip
-    if has_ends:
-        marks.append(_whisker(middle, frame.up(ends[0]), frame.up(ends[1]), min(5.0, thick / 3)))
-    top = min(frame.up(end) for end in (value, *(ends if has_ends else ())))
+    ends = _ends(figure, name, index)
+    mark = (_dot if is_dots else _block)(frame, value, middle, thick, colour)
+    whisker = _whisker(middle, [frame.up(end) for end in ends], min(5.0, thick / 3)) if ends else ""
     written = number(value, 4)
-    if width_of(written, SMALL) < max(thick, slot / len(figure.series) - 4):
-        is_down = value < 0 and not has_ends
-        marks.append(
-            text(written, middle, frame.up(value) + 13 if is_down else top - 4, class_="tick mid")
-        )
-    return "".join(marks)
+    if width_of(written, SMALL) >= max(thick, slot / len(figure.series) - 4):
+        return mark + whisker
+    is_down = value < 0 and not ends
+    top = min(frame.up(end) for end in (value, *ends)) - (8 if is_dots and not ends else 4)
+    y = frame.up(value) + 13 if is_down else top
+    return mark + whisker + text(written, middle, y, class_="tick mid")
 
 
-def _whisker(x: float, low: float, high: float, half: float) -> str:
+def _ends(figure: Bars, name: str, index: int) -> list[float]:
+    """Return the low and the high end of an interval, or nothing where there is none."""
+    ends = finite(figure.errors[name][index]) if name in figure.errors else []
+    return ends if len(ends) == 2 else []
+
+
+def _dot(frame: Frame, value: float, middle: float, thick: float, colour: str) -> str:
+    return element("circle", cx=middle, cy=frame.up(value), r=min(4.0, thick / 2), fill=colour)
+
+
+def _block(frame: Frame, value: float, middle: float, thick: float, colour: str) -> str:
+    zero, high, room = frame.up(0.0), frame.up(value), max(1.0, thick - 1.5)
+    return element(
+        "rect", x=middle - room / 2, y=min(zero, high), width=room, height=abs(zero - high),
+        fill=colour,
+    )  # fmt: skip
+
+
+def _whisker(x: float, ends: list[float], half: float) -> str:
+    low, high = ends
     left, right = short(x - half), short(x + half)
     line = f"M{short(x)} {short(low)}V{short(high)}M{left} {short(high)}H{right}M{left} {short(low)}H{right}"
     return element("path", d=line, class_="whisker")

@@ -27,6 +27,7 @@ PLOT_HEIGHT = 220.0
 RIGHT = 14.0
 SLOPE = math.radians(40)
 MAX_NAME = 130.0
+MAX_LINES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,25 +135,37 @@ def level_label(frame: Frame, label: str, y: float) -> tuple[str, float]:
     return written, 15 * len(lines) + 6
 
 
+def _level_lines(names: Sequence[str], slot: float) -> list[list[str]] | None:
+    """Break names into lines that fit their slots, or return None where one would need too many."""
+    broken = [wrap(name, slot - 4, SMALL) for name in names]
+    is_whole = all(
+        len(lines) <= MAX_LINES and " ".join(lines) == " ".join(name.split())
+        for lines, name in zip(broken, names, strict=True)
+    )
+    return broken if is_whole else None
+
+
 def names_height(names: Sequence[str], slot: float) -> float:
-    """Return the room of names under slots of that width: one line, or sloping where they are too wide."""
-    widest = max((width_of(name, SMALL) for name in names), default=0.0)
-    if widest <= slot - 4:
-        return 20.0
+    """Return the room of names under slots of that width: in lines, or sloping where they are too wide."""
+    lines = _level_lines(names, slot)
+    if lines is not None:
+        return 7 + 13.0 * max(map(len, lines), default=1)
+    widest = max(width_of(name, SMALL) for name in names)
     return min(widest, MAX_NAME) * math.sin(SLOPE) + 18
 
 
 def level_names(names: Sequence[str], left: float, slot: float, y: float) -> str:
     """Write a name under each slot, level where all fit, else sloping; where slots are thin, every second or third."""
-    is_level = names_height(names, slot) == 20.0
-    every = 1 if is_level else max(1, math.ceil(SMALL / slot))
+    broken = _level_lines(names, slot)
+    every = max(1, math.ceil(SMALL / slot)) if broken is None else 1
     marks = []
-    for index, name in enumerate(names):
+    for index in range(0, len(names), every):
         x = left + slot * (index + 0.5)
-        if is_level:
-            marks.append(text(name, x, y + 14, class_="tick mid"))
-        elif index % every == 0:
-            words = cut(name, MAX_NAME, SMALL)
+        if broken is not None:
+            lines = enumerate(broken[index])
+            marks += [text(line, x, y + 14 + 13 * k, class_="tick mid") for k, line in lines]
+        else:
+            words = cut(names[index], MAX_NAME, SMALL)
             turn = f"rotate(-40 {short(x + 3)} {short(y + 12)})"
             marks.append(text(words, x + 3, y + 12, class_="tick end", transform=turn))
     return "".join(marks)
@@ -160,7 +173,7 @@ def level_names(names: Sequence[str], left: float, slot: float, y: float) -> str
 
 def slope_overhang(names: Sequence[str], slot: float) -> float:
     """Return how far the first sloping name reaches to the left of its slot's middle."""
-    if not names or names_height(names, slot) == 20.0:
+    if _level_lines(names, slot) is not None:
         return 0.0
     reaches = [
         min(width_of(name, SMALL), MAX_NAME) * math.cos(SLOPE) - slot * (index + 0.5)

@@ -4,8 +4,8 @@ share of ink = (value − low) / (high − low)        or, around a center,  |va
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 
 from bermo.figures import Heat, Number
 from bermo.report.axes import finite, linear_axis, number
@@ -17,7 +17,7 @@ from bermo.report.frame import (
     names_height,
     slope_overhang,
 )
-from bermo.report.svg import SMALL, Drawing, cut, element, text, width_of, wrap
+from bermo.report.svg import SMALL, Drawing, cut, element, short, text, width_of, wrap
 
 WIDTH = 480.0
 MIN_CELL, MAX_CELL, CELL_HEIGHT = 15.0, 64.0, 22.0
@@ -57,18 +57,15 @@ def draw_heat(figure: Heat) -> Drawing:
     left = max(left, min(slope_overhang(figure.columns, cell), 90.0))
     cell = min(MAX_CELL, max(MIN_CELL, (WIDTH - left - 6) / num_columns))
     width = max(WIDTH, left + cell * num_columns + 6)
+    fits = _numbers_fit(figure, cell)
+    height = CELL_HEIGHT if fits else min(CELL_HEIGHT, max(MIN_CELL, cell))
     scale, top = _scale(figure, ink)
     top += label_height(figure.y_label, width)
     frame = Frame(
-        left=left, top=top, width=cell * num_columns, height=CELL_HEIGHT * len(figure.rows),
+        left=left, top=top, width=cell * num_columns, height=height * len(figure.rows),
         y=linear_axis(()),
     )  # fmt: skip
-    has_numbers = _numbers_fit(figure, cell)
-    cells = "".join(
-        _cell(figure, ink, has_numbers, (row, column), frame)
-        for row in range(len(figure.rows))
-        for column in range(len(figure.columns))
-    )
+    cells = _cells(figure, ink, frame) + (_numbers(figure, ink, frame) if fits else "")
     room = names_height(figure.columns, cell)
     label, below = level_label(frame, figure.x_label, frame.bottom + room + 13)
     names = level_names(figure.columns, left, cell, frame.bottom)
@@ -87,7 +84,7 @@ def _ink(figure: Heat) -> Ink:
 
 def _scale(figure: Heat, ink: Ink) -> tuple[str, float]:
     """Draw the scale: steps of ink from the lowest value to the highest, its ends and its unit beside it."""
-    low, high = (number(round(end, figure.digits + 2), 4) for end in (ink.low, ink.high))
+    low, high = (_written(end, figure.digits) for end in (ink.low, ink.high))
     start = width_of(low, SMALL) + 6
     size = 130 / NUM_STEPS
     marks = [text(low, 0, 12, class_="tick")]
@@ -112,7 +109,7 @@ def _row_names(figure: Heat, frame: Frame) -> str:
     first = frame.top - 7 - 15 * (len(lines) - 1)
     marks = [text(line, 0, first + 15 * k, class_="axis") for k, line in enumerate(lines)]
     for index, name in enumerate(figure.rows):
-        y = frame.top + CELL_HEIGHT * (index + 0.5) + 4
+        y = frame.top + frame.height / len(figure.rows) * (index + 0.5) + 4
         marks.append(text(cut(name, MAX_ROW_NAME, SMALL), frame.left - 6, y, class_="tick end"))
     return "".join(marks)
 
@@ -128,25 +125,41 @@ def _written(value: Number, digits: int) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def _cell(figure: Heat, ink: Ink, has_numbers: bool, place: tuple[int, int], frame: Frame) -> str:
-    row, column = place
-    value = figure.values[row][column]
-    width = frame.width / max(1, len(figure.columns))
-    x, y = frame.left + width * column, frame.top + CELL_HEIGHT * row
-    room = {"x": x + 0.5, "y": y + 0.5, "width": width - 1, "height": CELL_HEIGHT - 1}
-    words = _written(value, figure.digits)
-    if value is None or not math.isfinite(value):
-        dash = text("–", x + width / 2, y + 15, class_="tick mid")
-        return element("rect", class_="none", **room) + dash
-    share = ink.share(value)
-    if has_numbers:
-        over = " over" if share > OVER else ""
-        written = text(words, x + width / 2, y + 15, class_=f"cell{over}")
-        return (
-            element("rect", class_=ink.name(value), fill_opacity=f"{share:.2f}", **room) + written
-        )
-    told = f"{figure.rows[row]}, {figure.columns[column]}: {words}"
-    return element(
-        "rect", element("title", escape(told)), class_=ink.name(value),
-        fill_opacity=f"{share:.2f}", **room,
-    )  # fmt: skip
+def _places(figure: Heat, frame: Frame) -> Iterator[tuple[Number, float, float]]:
+    """Walk over the cells: their value and their upper left corner."""
+    width, height = _cell_size(figure, frame)
+    for row, values in enumerate(figure.values):
+        for column, value in enumerate(values):
+            yield value, frame.left + width * column, frame.top + height * row
+
+
+def _cell_size(figure: Heat, frame: Frame) -> tuple[float, float]:
+    return frame.width / max(1, len(figure.columns)), frame.height / max(1, len(figure.rows))
+
+
+def _cells(figure: Heat, ink: Ink, frame: Frame) -> str:
+    """Draw all cells of the same ink as one path: a grid of 30 × 30 stays small."""
+    width, height = _cell_size(figure, frame)
+    box = f"h{short(width - 1)}v{short(height - 1)}h{short(1 - width)}z"
+    boxes: dict[tuple[str, str | None], list[str]] = {}
+    for value, x, y in _places(figure, frame):
+        if value is None or not math.isfinite(value):
+            key: tuple[str, str | None] = ("none", None)
+        else:
+            key = (ink.name(value), f"{ink.share(value):.2f}")
+        boxes.setdefault(key, []).append(f"M{short(x + 0.5)} {short(y + 0.5)}{box}")
+    return "".join(
+        element("path", d="".join(found), class_=name, fill_opacity=share)
+        for (name, share), found in boxes.items()
+    )
+
+
+def _numbers(figure: Heat, ink: Ink, frame: Frame) -> str:
+    width, height = _cell_size(figure, frame)
+    marks = []
+    for value, x, y in _places(figure, frame):
+        is_over = value is not None and math.isfinite(value) and ink.share(value) > OVER
+        words = _written(value, figure.digits)
+        kind = "cell over" if is_over else "cell"
+        marks.append(text(words, x + width / 2, y + height / 2 + 4, class_=kind))
+    return "".join(marks)
