@@ -49,6 +49,8 @@ class Heat:
     values: tuple[tuple[Number, ...], ...]
     unit: str = ""
     center: float | None = None
+    limits: tuple[float, float] | None = None
+    """The values with the least and the most colour, to compare grids; those of this grid unless given."""
     digits: int = 2
     note: str = ""
 

@@ -93,7 +93,9 @@ def _ends(values: list[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return low, high
-    pad = 0.1 * abs(low) or 0.5
+    if low == 0:
+        return 0.0, 1.0
+    pad = 0.1 * abs(low)
     return low - pad, high + pad
 
 

@@ -99,12 +99,12 @@ def upright_axis(frame: Frame, label: str) -> str:
 
 def label_height(label: str, width: float) -> float:
     """Return the room of an axis' label in as many lines as it needs."""
-    return max(1, len(wrap(label, width - 8, 12))) * 15 + 5
+    return max(1, len(wrap(label, width - 8, 12))) * 15 + 10
 
 
 def _upright_label(frame: Frame, label: str) -> str:
     lines = wrap(label, frame.left + frame.width - 8, 12)
-    first = frame.top - 9 - 15 * (len(lines) - 1)
+    first = frame.top - 12 - 15 * (len(lines) - 1)
     return "".join(text(line, 0, first + 15 * k, class_="axis") for k, line in enumerate(lines))
 
 

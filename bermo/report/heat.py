@@ -75,9 +75,9 @@ def draw_heat(figure: Heat) -> Drawing:
 
 def _ink(figure: Heat) -> Ink:
     values = finite(value for row in figure.values for value in row) or [0.0]
-    low, high = min(values), max(values)
+    low, high = figure.limits or (min(values), max(values))
     if figure.center is not None:
-        far = max(abs(value - figure.center) for value in values) or 1.0
+        far = max(abs(low - figure.center), abs(high - figure.center)) or 1.0
         return Ink(low=figure.center - far, high=figure.center + far, center=figure.center)
     return Ink(low=low, high=high if high > low else low + 1.0, center=None)
 
@@ -106,7 +106,7 @@ def _name_width(name: str) -> float:
 
 def _row_names(figure: Heat, frame: Frame) -> str:
     lines = wrap(figure.y_label, frame.left + frame.width - 8, 12)
-    first = frame.top - 7 - 15 * (len(lines) - 1)
+    first = frame.top - 9 - 15 * (len(lines) - 1)
     marks = [text(line, 0, first + 15 * k, class_="axis") for k, line in enumerate(lines)]
     for index, name in enumerate(figure.rows):
         y = frame.top + frame.height / len(figure.rows) * (index + 0.5) + 4

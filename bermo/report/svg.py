@@ -7,7 +7,7 @@ from html import escape
 FONT_SIZE = 13.0
 SMALL = 11.0
 LINE_HEIGHT = 17.0
-LETTER_WIDTH = 0.56  # of the font size; the mean over English text in the usual sans-serif fonts
+LETTER_WIDTH = 0.6  # of the font size; the mean over English text in the wider sans-serif fonts
 
 
 @dataclass(frozen=True, kw_only=True)
