@@ -19,6 +19,7 @@ from bermo.report.frame import (
     legend,
     level_label,
     level_names,
+    named,
     names_height,
     slope_overhang,
     upright_axis,
@@ -43,7 +44,12 @@ def draw_bars(figure: Bars) -> Drawing:
     plot = max(WIDTH - left - RIGHT, least)
     slot = plot / max(1, len(figure.names))
     width = left + plot + RIGHT
-    names, height = legend(list(figure.series), colours, [None] * num_series, width)
+    shown = named(list(figure.series), figure.y_label)
+
+    def swatch(index: int, x: float, y: float) -> str:
+        return element("rect", x=x - 7, y=y - 6, width=14, height=12, fill=colours[index])
+
+    names, height = legend(shown, swatch, width)
     top = height + label_height(figure.y_label, width)
     frame = Frame(left=left, top=top, width=plot, height=PLOT_HEIGHT, y=y)
     marks = "".join(_bar(figure, k, s, is_dots, slot, frame) for k, s in _places(figure))
@@ -79,12 +85,13 @@ def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame
     mark = (_dot if is_dots else _block)(frame, value, middle, thick, colour)
     whisker = _whisker(middle, [frame.up(end) for end in ends], min(5.0, thick / 3)) if ends else ""
     written = number(value, 4)
-    if width_of(written, SMALL) >= max(thick, slot / len(figure.series) - 4):
-        return mark + whisker
-    is_down = value < 0 and not ends
-    top = min(frame.up(end) for end in (value, *ends)) - (8 if is_dots and not ends else 4)
-    y = frame.up(value) + 13 if is_down else top
-    return mark + whisker + text(written, middle, y, class_="tick mid")
+    room = slot / len(figure.series) - 4
+    if is_dots and width_of(written, SMALL) + 8 < room / 2:
+        return mark + whisker + text(written, middle + 8, frame.up(value) + 4, class_="tick")
+    if is_dots or ends or width_of(written, SMALL) >= max(thick, room):
+        return mark + whisker  # above a whisker, a number would read as its end
+    y = frame.up(value) + (13 if value < 0 else -4)
+    return mark + text(written, middle, y, class_="tick mid")
 
 
 def _ends(figure: Bars, name: str, index: int) -> list[float]:

@@ -4,7 +4,7 @@ From the top down: legend, label of the upright axis, the plot, ticks and label 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bermo.figures import Number
@@ -15,7 +15,6 @@ from bermo.report.svg import (
     SMALL,
     cut,
     element,
-    path,
     short,
     text,
     width_of,
@@ -26,8 +25,12 @@ WIDTH = 480.0  # scaled to a phone of 390 pixels, letters stay readable
 PLOT_HEIGHT = 220.0
 RIGHT = 14.0
 SLOPE = math.radians(40)
-MAX_NAME = 130.0
+MAX_NAME = 150.0
 MAX_LINES = 3
+
+
+Swatch = Callable[[int, float, float], str]
+"""Draws the sign of the series of that number around a place in the legend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,24 +68,24 @@ def left_margin(y: Axis) -> float:
     return max(width_of(label, SMALL) for label in y.labels) + 10
 
 
-def legend(
-    names: Sequence[str], colours: Sequence[str], dashes: Sequence[str | None], width: float
-) -> tuple[str, float]:
-    """Write names beside their colours in as many rows as they need; returns it and its height."""
+def legend(names: Sequence[str], swatch: Swatch, width: float) -> tuple[str, float]:
+    """Write names beside their swatches in as many rows as they need; returns it and its height."""
     marks, x, row = [], 0.0, 0
-    for name, colour, dash in zip(names, colours, dashes, strict=True):
+    for index, name in enumerate(names):
         shown = cut(name, width - 30)
         needed = 26 + width_of(shown) + 14
         if x and x + needed > width + 14:
             x, row = 0.0, row + 1
         y = 12 + row * LINE_HEIGHT
-        line = path([(x + 1, y - 4), (x + 19, y - 4)])
-        marks.append(
-            element("path", d=line, stroke=colour, stroke_width=3.0, stroke_dasharray=dash)
-        )
+        marks.append(swatch(index, x + 10, y - 4.5))
         marks.append(text(shown, x + 25, y))
         x += needed
-    return "".join(marks), (row + 1) * LINE_HEIGHT + 5
+    return "".join(marks), (row + 1) * LINE_HEIGHT + 5 if names else 0.0
+
+
+def named(names: Sequence[str], label: str) -> Sequence[str]:
+    """Return the names that a legend must tell: none where the only one stands in the axis' label already."""
+    return () if len(names) == 1 and names[0] in label else names
 
 
 def upright_axis(frame: Frame, label: str) -> str:

@@ -1,7 +1,9 @@
 """Curves: a line for each series, its band behind it, dots where there are few."""
 
+from dataclasses import replace
+
 from bermo.figures import Lines, Number
-from bermo.report.axes import Axis, linear_axis, log_axis
+from bermo.report.axes import Axis, linear_axis, log_axis, number
 from bermo.report.colours import colours_of, dashes_of
 from bermo.report.frame import (
     PLOT_HEIGHT,
@@ -14,6 +16,7 @@ from bermo.report.frame import (
     left_margin,
     legend,
     level_axis,
+    named,
     upright_axis,
 )
 from bermo.report.svg import Drawing, element, path
@@ -38,8 +41,16 @@ def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
     y = y or y_axis(figure)
     is_whole = all(float(value).is_integer() for value in figure.x)
     x = linear_axis(figure.x, is_tight=True, is_whole=is_whole, num_ticks=7)
+    if len(set(figure.x)) == 1:  # no room around one place has a meaning
+        x = replace(x, ticks=figure.x[:1], labels=(number(figure.x[0]),))
     colours, dashes = colours_of(list(figure.series)), dashes_of(list(figure.series))
-    names, height = legend(list(figure.series), colours, dashes, WIDTH)
+    shown = named(list(figure.series), figure.y_label)
+
+    def swatch(index: int, x: float, y: float) -> str:
+        line, colour, dash = path([(x - 9, y), (x + 9, y)]), colours[index], dashes[index]
+        return element("path", d=line, stroke=colour, stroke_width=3.0, stroke_dasharray=dash)
+
+    names, height = legend(shown, swatch, WIDTH)
     left, top = left_margin(y), height + label_height(figure.y_label, WIDTH)
     frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=PLOT_HEIGHT, x=x, y=y)
     level, below = level_axis(frame, figure.x_label)

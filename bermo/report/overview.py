@@ -63,8 +63,8 @@ def _summary_text(runs: Sequence[RunRecord]) -> str:
 
 def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
     columns = (
-        "run", "task", "encoder", "mix", "metric", "score", "low", "high", "deviation", "seeds", "diverged",
-        "density", "parameters", "seconds", "rows/s", "peak memory (MiB)",
+        "run", "metric", "score", "low", "high", "deviation", "seeds", "diverged", "density", "seconds",
+        "rows/s", "peak memory (MiB)", "parameters", "task", "encoder", "mix",
     )  # fmt: skip
     table = Table(
         title="Score and cost of each run",
@@ -80,17 +80,18 @@ def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
 
 def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
     task, model = run.spec["data"]["task"], run.spec["model"]
-    start = (run.name, task, model["backbone"], model["mix"]["kind"])
+    what = (task, model["backbone"], model["mix"]["kind"])
     result = run.result
     if result is None:
-        return (*start, "", *[None] * 4, 0, *[None] * 6)
-    low, high = result.interval or EMPTY
+        return (run.name, "", *[None] * 4, 0, *[None] * 6, *what)
+    scores = (result.mean, *(result.interval or EMPTY), result.deviation)
+    seeds = result.seeds
     return (
-        *start, result.metric, result.mean, low, high, result.deviation, len(result.seeds),
-        result.num_diverged, _mean([seed.encoder_density for seed in result.seeds]),
-        result.seeds[0].num_parameters, sum(seed.seconds for seed in result.seeds),
-        _mean([seed.rows_per_second for seed in result.seeds]),
-        _mean([seed.peak_memory_mib for seed in result.seeds]),
+        run.name, result.metric, *(round(score, 2) for score in scores), len(seeds), result.num_diverged,
+        round(_mean([seed.encoder_density for seed in seeds]), 4),
+        round(sum(seed.seconds for seed in seeds), 1),
+        round(_mean([seed.rows_per_second for seed in seeds]), 1),
+        round(_mean([seed.peak_memory_mib for seed in seeds]), 1), seeds[0].num_parameters, *what,
     )  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def over_runs(
     found = {run.name: seed_values(run, metric) for run in runs}
     found = {name: values for name, values in found.items() if values}
     steps = sorted({step for values in found.values() for step in values})
-    if not steps:
+    if len(steps) < 2:  # one look is no curve; the score stands in the summary
         return None
     bands = {
         name: tuple((min(values[s]), max(values[s])) if s in values else EMPTY for s in steps)
@@ -232,7 +233,7 @@ def _seeds(run: RunRecord) -> tuple[Figure, ...]:
 def _by_seed(run: RunRecord, metric: str, title: str, y_label: str) -> Lines | None:
     curves = {f"seed {seed.seed}": seed.curve(metric) for seed in run.seeds}
     steps = sorted({step for curve in curves.values() for step in curve})
-    if not steps:
+    if len(steps) < 2:
         return None
     series = {name: tuple(curve.get(step) for step in steps) for name, curve in curves.items()}
     x = tuple(map(float, steps))

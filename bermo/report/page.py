@@ -23,6 +23,7 @@ GENERATOR = '<meta name="generator" content="bermo report">'
 HERE = Path(__file__).parent
 WIDE = 520.0  # drawings beyond this take the whole width of the page
 HEAD_BYTES = 4096
+MAX_NAMES = 5  # in the page's title
 
 
 def write_page(sources: Sequence[Path], out: Path) -> None:
@@ -32,7 +33,8 @@ def write_page(sources: Sequence[Path], out: Path) -> None:
     findings = [runs_findings(collected.runs)] if collected.runs else []
     findings += collected.findings
     names = [run.name for run in collected.runs] + [item.title for item in collected.findings]
-    write_text(out, to_page(findings, f"bermo: {', '.join(names)}"))
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    write_text(out, to_page(findings, f"bermo: {', '.join(names[:MAX_NAMES])}{more}"))
 
 
 def check_out(out: Path) -> None:

@@ -1,6 +1,8 @@
 """Named points in the plane: a shape and a colour for each group, names where they do not cover anything, the front as a line."""
 
+import math
 from html import escape
+from itertools import pairwise
 
 from bermo.figures import Points
 from bermo.report.axes import linear_axis, log_axis
@@ -32,12 +34,11 @@ def draw_points(figure: Points) -> Drawing:
     x = log_axis(figure.x) if figure.is_log else linear_axis(figure.x, num_ticks=6)
     groups = list(dict.fromkeys(figure.groups))
     colours = dict(zip(groups, colours_of(groups), strict=True))
-    has_legend = len(groups) > 1 or any(groups)
-    names, height = (
-        legend(groups, list(colours.values()), [None] * len(groups), WIDTH)
-        if has_legend
-        else ("", 0.0)
-    )
+
+    def swatch(index: int, x: float, y: float) -> str:
+        return element("path", d=_shape(index, x, y), fill=colours[groups[index]])
+
+    names, height = legend(groups if any(groups) else (), swatch, WIDTH)
     left, top = left_margin(y), height + label_height(figure.y_label, WIDTH)
     frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=HEIGHT, x=x, y=y)
     places = {
@@ -56,8 +57,26 @@ def draw_points(figure: Points) -> Drawing:
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
 
 
+def _front_line(
+    figure: Points, places: dict[int, tuple[float, float]]
+) -> list[tuple[float, float]]:
+    return sorted(places[index] for index in figure.front if index in places)
+
+
+def _front_boxes(figure: Points, places: dict[int, tuple[float, float]]) -> list[Box]:
+    """Return small boxes along the front's line, for names to keep clear of."""
+    line = _front_line(figure, places)
+    boxes = []
+    for (x, y), (next_x, next_y) in pairwise(line):
+        count = max(1, round(math.hypot(next_x - x, next_y - y) / 4))
+        for k in range(count + 1):
+            at_x, at_y = x + (next_x - x) * k / count, y + (next_y - y) * k / count
+            boxes.append((at_x - 1, at_y - 1, at_x + 1, at_y + 1))
+    return boxes
+
+
 def _front(figure: Points, places: dict[int, tuple[float, float]]) -> str:
-    line = sorted(places[index] for index in figure.front if index in places)
+    line = _front_line(figure, places)
     return element("path", d=path(line), class_="front") if len(line) > 1 else ""
 
 
@@ -82,7 +101,7 @@ def _labels(figure: Points, places: dict[int, tuple[float, float]], frame: Frame
     """Write each name at the first free place around its point; the table and a touch tell those left out."""
     taken: list[Box] = [
         (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places.values()
-    ]
+    ] + _front_boxes(figure, places)
     marks = []
     front_first = sorted(places, key=lambda index: (index not in figure.front, index))
     for index in front_first:

@@ -46,10 +46,12 @@ def test_the_summary_repeats_result_json(runs: Path, figures: dict[str, Figure])
         values = dict(zip(table.columns, row, strict=True))
         result = json.loads((runs / str(values["run"]) / "result.json").read_text())
         mean = result["mean"] if result["mean"] is not None else math.nan
-        assert values["score"] == pytest.approx(mean, nan_ok=True)
+        assert values["score"] == pytest.approx(mean, abs=0.006, nan_ok=True)
         assert values["seeds"] == len(result["seeds"])
         assert values["diverged"] == result["num_diverged"]
-        assert values["seconds"] == pytest.approx(sum(s["seconds"] for s in result["seeds"]))
+        assert values["seconds"] == pytest.approx(
+            sum(s["seconds"] for s in result["seeds"]), abs=0.06
+        )
 
 
 def test_curves_are_the_mean_over_seeds_between_the_lowest_and_the_highest(
@@ -102,10 +104,11 @@ def test_settings_that_differ_come_first(figures: dict[str, Figure]) -> None:
 
 def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
     copy = tmp_path / "young"
-    shutil.copytree(runs / "plain", copy)
-    (copy / "seed-1" / "result.json").unlink()
+    shutil.copytree(runs / "pruned", copy)
+    for seed in (1, 2):
+        (copy / f"seed-{seed}" / "result.json").unlink()
     with (copy / "seed-1" / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 4, "lo')  # a line that is being written
+        file.write('{"step": 7, "lo')  # a line that is being written
     found = runs_findings(collect([copy]).runs)
     assert "young has no finished seed yet" in found.sections[0].text
     titles = [figure.title for section in found.sections for figure in section.figures]
