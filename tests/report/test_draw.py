@@ -127,6 +127,12 @@ def test_bars_stand_on_zero_and_are_as_long_as_their_values() -> None:
     assert len(paths(to_svg(BARS), "whisker")) == 2
 
 
+def test_bars_of_close_values_without_intervals_still_stand_on_zero() -> None:
+    figure = replace(BARS, series={"a": (80.0, 85.0, 90.0)}, errors={})
+    heights = [float(item.get("height", "")) for item in parse(to_svg(figure)).iter(f"{SVG}rect")]
+    assert heights[1:] == pytest.approx([heights[3] * v / 90 for v in (80, 85, 90)], abs=0.1)
+
+
 def test_close_scores_with_intervals_are_dots_and_not_bars_cut_off() -> None:
     errors = {"a": ((90.0, 92.0), (91.0, 93.0))}
     figure = Bars(
@@ -149,6 +155,28 @@ def test_a_grid_has_more_ink_for_more_and_another_ink_below_its_center() -> None
     assert max(cells, key=lambda cell: cell[1])[:2] == ("more", 1.0)
     assert [kind for kind, _, _ in cells].count("less") == 1
     assert {"0.90", "−0.40", "–"} <= set(texts(root))
+
+
+@pytest.mark.parametrize(
+    ("center", "inks"),
+    [
+        (None, [("more", 0.05), ("more", 0.29), ("more", 0.53), ("more", 1.0)]),
+        (1.0, [("less", 0.37), ("more", 0.05), ("more", 0.37), ("more", 1.0)]),
+    ],
+)
+def test_ink_grows_with_the_distance_from_the_low_end_or_the_center(
+    center: float | None, inks: list[tuple[str, float]]
+) -> None:
+    figure = Heat(
+        title="t", x_label="x", y_label="y", columns=tuple("abcd"), rows=("r",),
+        values=((0.0, 1.0, 2.0, 4.0),), center=center,
+    )  # fmt: skip
+    boxes = [
+        (float(corner), (item.get("class"), float(item.get("fill-opacity", ""))))
+        for item in parse(to_svg(figure)).iter(f"{SVG}path")
+        for corner in re.findall(r"M([\d.]+)", item.get("d", ""))
+    ]
+    assert [ink for _, ink in sorted(boxes)] == inks
 
 
 def test_grids_with_the_same_limits_have_the_same_ink_for_the_same_value() -> None:
