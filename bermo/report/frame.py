@@ -85,7 +85,7 @@ def legend(names: Sequence[str], swatch: Swatch, width: float) -> tuple[str, flo
 
 def named(names: Sequence[str], label: str) -> Sequence[str]:
     """Return the names that a legend must tell: none where the only one stands in the axis' label already."""
-    return () if len(names) == 1 and names[0] in label else names
+    return () if len(names) == 1 and f" {names[0]} " in f" {label} " else names
 
 
 def upright_axis(frame: Frame, label: str) -> str:
