@@ -116,4 +116,5 @@ def _whisker(x: float, ends: list[float], half: float) -> str:
     low, high = ends
     left, right = short(x - half), short(x + half)
     line = f"M{short(x)} {short(low)}V{short(high)}M{left} {short(high)}H{right}M{left} {short(low)}H{right}"
-    return element("path", d=line, class_="whisker")
+    # The ink's own colour would be lost on a bar of the same lightness: it gets a rim of paper.
+    return element("path", d=line, class_="rim") + element("path", d=line, class_="whisker")

@@ -79,6 +79,7 @@ _CLASSES = (
     ".figure .head{font-weight:600}.figure .grid{stroke:var(--grid);fill:none}"
     ".figure .line{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
     ".figure .band{stroke:none;fill-opacity:.17}.figure .whisker{stroke:var(--ink);fill:none}"
+    ".figure .rim{stroke:var(--paper);stroke-width:3.5;fill:none}"
     ".figure .front{fill:none;stroke:var(--muted);stroke-dasharray:4 3}"
     ".figure .more{fill:var(--more)}.figure .less{fill:var(--less)}"
     ".figure .none{fill:none;stroke:var(--grid)}.figure .cell{font-size:11px;text-anchor:middle}"

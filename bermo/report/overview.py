@@ -23,7 +23,7 @@ def runs_findings(runs: Sequence[RunRecord]) -> Findings:
     sections = [
         Section(title="Summary", text=_summary_text(runs), figures=_summary(runs)),
         Section(title="Curves of training", text="", figures=_curves(runs)),
-        Section(title="What each layer is worth", text=_WEIGHTS_TEXT, figures=_weights(runs)),
+        Section(title="Weight of each layer", text=_WEIGHTS_TEXT, figures=_weights(runs)),
         Section(title="What pruning kept", text=_DENSITY_TEXT, figures=density_figures(runs)),
         *(Section(title=f"Seeds of {run.name}", text="", figures=_seeds(run)) for run in runs),
         Section(title="Settings", text="", figures=(_settings(runs),)),

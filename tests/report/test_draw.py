@@ -134,10 +134,10 @@ def test_bars_of_close_values_without_intervals_still_stand_on_zero() -> None:
 
 
 def test_close_scores_with_intervals_are_dots_and_not_bars_cut_off() -> None:
-    errors = {"a": ((90.0, 92.0), (91.0, 93.0))}
+    errors = {"accuracy": ((90.0, 92.0), (91.0, 93.0))}
     figure = Bars(
         title="t", x_label="arm", y_label="accuracy (%)", names=("x", "y"),
-        series={"a": (91.0, 92.0)}, errors=errors,
+        series={"accuracy": (91.0, 92.0)}, errors=errors,
     )  # fmt: skip
     root = parse(to_svg(figure))
     assert list(root.iter(f"{SVG}rect")) == []
