@@ -211,7 +211,9 @@ def read_findings(path: Path) -> Findings:
             for section in content["sections"]
         )
         return Findings(title=content["title"], facts=content["facts"], sections=sections)
-    except (ValueError, KeyError, TypeError) as error:
+    except BermoError as error:
+        raise BermoError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BermoError(f"{path} is no file of figures: {error}") from error
 
 

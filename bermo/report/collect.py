@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bermo.errors import BermoError
+from bermo.errors import BermoError, nearest
 from bermo.figures import Findings, Number, read_findings
 from bermo.runs import RunResult, SeedResult, read_seed, summarise
 
 FIGURES = "figures.json"
 SPEC = "spec.json"
+MAX_LISTED = 30  # names told to who mistyped one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,19 +79,23 @@ def collect(sources: Sequence[Path]) -> Collected:
 def _look(source: Path) -> tuple[list[Path], list[Path]]:
     """Return the run folders and the files of figures that a path stands for."""
     if not source.exists():
-        raise BermoError(f"There is no {source}. Give run folders, or folders with {FIGURES}.")
+        beside = [item.name for item in source.parent.iterdir()] if source.parent.is_dir() else []
+        hint = nearest(source.name, beside) if 0 < len(beside) <= MAX_LISTED else ""
+        raise BermoError(
+            f"There is no {source}.{hint} Give run folders, or folders with {FIGURES}."
+        )
     if source.is_file():
         if source.name == FIGURES:
             return [], [source]
         raise BermoError(f"{source} is no folder. Give run folders, or folders with {FIGURES}.")
     inner = [source, *sorted(item for item in source.iterdir() if item.is_dir())]
-    folders = [folder for folder in inner if (folder / SPEC).is_file()]
+    folders = [folder for folder in inner if _training_spec(folder) is not None]
     files = [folder / FIGURES for folder in inner if (folder / FIGURES).is_file()]
     if source in folders:  # a run's own subfolders are its seeds and its model
         folders = [source]
     if not folders and not files:
         raise BermoError(
-            f"{source} holds neither a run ({SPEC}) nor {FIGURES}, and no folder in it does. "
+            f"{source} holds neither a training ({SPEC}) nor {FIGURES}, and no folder in it does. "
             "Give run folders, or folders that a verb of bermo wrote."
         )
     return folders, files
@@ -106,9 +111,22 @@ def _names(folders: list[Path]) -> list[str]:
     return [str(folder) for folder in folders]
 
 
-def _read_run(folder: Path, name: str) -> RunRecord:
+def _training_spec(folder: Path) -> Mapping[str, Any] | None:
+    """Return the spec of a run that trained for a task; other verbs' runs tell about themselves in their figures."""
+    path = folder / SPEC
+    if not path.is_file():
+        return None
     try:
-        spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))["spec"]
+        spec = json.loads(path.read_text(encoding="utf-8"))["spec"]
+        return spec if {"data", "model"} <= spec.keys() and "task" in spec["data"] else None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BermoError(f"{path} cannot be read as the spec of a run: {error}.") from error
+
+
+def _read_run(folder: Path, name: str) -> RunRecord:
+    spec = _training_spec(folder)
+    assert spec is not None
+    try:
         numbers = sorted(int(item.name.removeprefix("seed-")) for item in folder.glob("seed-*"))
         seeds = tuple(
             SeedRecord(

@@ -116,6 +116,21 @@ def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
     assert any("on the validation set" in title for title in titles)
 
 
+def test_a_run_of_another_kind_is_told_by_its_figures_alone(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text('{"spec": {"text": {}}, "data": ""}')
+    write_findings(tmp_path / "figures.json", findings())
+    found = collect([tmp_path])
+    assert (len(found.runs), len(found.findings)) == (0, 1)
+
+
+def test_figures_that_do_not_fit_are_told_with_their_file(tmp_path: Path) -> None:
+    write_findings(tmp_path / "figures.json", findings())
+    content = (tmp_path / "figures.json").read_text()
+    (tmp_path / "figures.json").write_text(content.replace('"plain",', '"plain", "one more",'))
+    with pytest.raises(BermoError, match=r'figures.json: The figure "Bars" has 3 values'):
+        collect([tmp_path])
+
+
 def test_the_same_sources_give_the_same_bytes(runs: Path, tmp_path: Path) -> None:
     for name in ("a.html", "b.html"):
         write_page([runs], tmp_path / name)
@@ -153,9 +168,10 @@ def test_a_file_that_is_not_ours_is_never_overwritten(runs: Path, tmp_path: Path
     [
         ("nowhere", "There is no nowhere"),
         ("my.csv", "my.csv is no folder"),
-        ("path", "path holds neither a run (spec.json) nor figures.json"),
+        ("pathh", 'There is no pathh. Did you mean "path"?'),
+        ("path", "path holds neither a training (spec.json) nor figures.json"),
         ("broken", "no file of figures"),
-        ("torn", "torn cannot be read as a run"),
+        ("torn", "torn/spec.json cannot be read as the spec of a run"),
     ],
 )
 def test_a_path_that_is_neither_is_one_sentence_and_nothing_is_written(
