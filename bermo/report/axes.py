@@ -57,7 +57,7 @@ def linear_axis(
     ticks = tuple(round(k * step, decimals) for k in range(first, last + 1))
     if not is_tight:
         low, high = ticks[0], ticks[-1]
-    labels = tuple(_tick(tick, decimals) for tick in ticks)
+    labels = tuple(_tick(tick, decimals, step) for tick in ticks)
     return Axis(low=low, high=high, ticks=ticks, labels=labels)
 
 
@@ -105,9 +105,14 @@ def _step(span: float, num_ticks: int) -> float:
     return next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999999)
 
 
-def _tick(value: float, decimals: int) -> str:
-    if value and (abs(value) >= 1e7 or decimals > 5):
+def _tick(value: float, decimals: int, step: float) -> str:
+    """Write a tick with the step's decimals; steps of a hundred thousand and more count in millions."""
+    if value == 0 and (decimals > 5 or step >= 1e5):
+        return "0"
+    if decimals > 5 or step >= 1e9:
         return _power(value)
+    if step >= 1e5:
+        return f"{value / 1e6:,.10g} M".replace("-", "−")
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 

@@ -120,10 +120,11 @@ def level_axis(frame: Frame, label: str) -> tuple[str, float]:
     last = -math.inf
     for tick, words in zip(frame.x.ticks, frame.x.labels, strict=True):
         x, half = frame.across(tick), width_of(words, SMALL) / 2
+        middle = min(x, frame.left + frame.width + RIGHT - half)  # the last one may be wide
         marks.append(element("path", d=f"M{short(x)} {short(frame.bottom)}v4", class_="whisker"))
-        if x - half > last + 4:
-            marks.append(text(words, x, frame.bottom + 17, class_="tick mid"))
-            last = x + half
+        if middle - half > last + 4:
+            marks.append(text(words, middle, frame.bottom + 17, class_="tick mid"))
+            last = middle + half
     written, height = level_label(frame, label, frame.bottom + 36)
     return "".join(marks) + written, 22 + height
 
