@@ -1,5 +1,6 @@
 """Figures as data: they come back from their file as they were written, and every one has a table."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from bermo.figures import (
     Section,
     Table,
     as_table,
+    check,
     read_findings,
     write_findings,
 )
@@ -41,6 +43,32 @@ def test_every_figure_has_a_table_with_a_cell_for_each_column(figure: Figure) ->
     table = as_table(figure)
     assert table.rows
     assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_the_table_of_a_figure_has_the_ends_of_its_intervals() -> None:
+    lines, bars = as_table(FIGURES[0]), as_table(FIGURES[2])
+    assert lines.columns == ("layer", "a", "a, low", "a, high")
+    assert lines.rows == ((0, 1.0, 0.5, 1.5), (1, None, 1.0, 2.0))
+    assert bars.rows == (("n", 1.0, 0.5, 1.5),)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
+def test_a_figure_whose_numbers_do_not_fit_its_axes_is_refused(figure: Figure) -> None:
+    check(figure)
+    wrong: Figure
+    match figure:
+        case Lines():
+            wrong = replace(figure, x=(0, 1, 2))
+        case Heat():
+            wrong = replace(figure, columns=("0",))
+        case Bars():
+            wrong = replace(figure, names=("n", "m"))
+        case Points():
+            wrong = replace(figure, groups=())
+        case Table():
+            wrong = replace(figure, columns=("a",))
+    with pytest.raises(BermoError, match='The figure "t" has'):
+        check(wrong)
 
 
 def test_another_file_is_refused_in_a_sentence(tmp_path: Path) -> None:

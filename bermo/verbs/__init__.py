@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from bermo.verbs import catalogue, demo, predict, recipe, show, train
+from bermo.verbs import catalogue, demo, predict, recipe, report, show, train
 
 
 class Verb(Protocol):
@@ -29,5 +29,6 @@ VERBS: Mapping[str, Verb] = {
         "list": catalogue,
         "show": show,
         "run": recipe,
+        "report": report,
     }.items()
 }
