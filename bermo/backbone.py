@@ -123,6 +123,11 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
     return Loaded(encoder=encoder, pooler=pooler if has_pooler else None, head=head)
 
 
+def box() -> PreTrainedModel:
+    """Return the encoder in the package, ready to use; its tokenizer is `load_tokenizer("box")`."""
+    return load_encoder("box").encoder.eval()
+
+
 def _load_mixed_inside(config: PretrainedConfig, folder: str) -> PreTrainedModel:
     """Load an encoder with an inner mix out of the bermo model that it was saved as."""
     with _told_plainly(folder, "weights"):

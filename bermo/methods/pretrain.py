@@ -228,7 +228,9 @@ def _plan(
     if not path.exists():
         display.tell("Measuring the speed of a step …")
         seconds = [_trial(spec, corpus, batches, out / ".trial", accelerator, n) for n in TRIAL_STEPS]  # fmt: skip
-        a_step = max(1e-6, (seconds[1] - seconds[0]) / (TRIAL_STEPS[1] - TRIAL_STEPS[0]))
+        a_step = (seconds[1] - seconds[0]) / (TRIAL_STEPS[1] - TRIAL_STEPS[0])
+        # On a busy machine the shorter trial may take longer; then the whole of the other one counts.
+        a_step = a_step if a_step > 0 else seconds[1] / TRIAL_STEPS[1]
         steps = max(1, int(60 * (spec.pace.minutes or 0) / a_step))
         if accelerator.is_main_process:
             write_json(path, {"steps": steps, "seconds_a_step": a_step})
