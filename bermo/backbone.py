@@ -33,7 +33,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging
 
 from bermo.errors import BermoError
-from bermo.families import Family, HeadParts, family_of, has_segments, num_layers
+from bermo.families import HeadParts, family_of, has_segments, num_layers
 from bermo.inside import is_mixed_inside, layer_modules, mix_inside_
 
 BOX = Path(__file__).parent / "box"

@@ -11,7 +11,7 @@ device. Axes: B rows, T tokens, K places, V pieces of the vocabulary.
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -130,7 +130,8 @@ class Shape:
 
     def config(self, is_electra: bool = False) -> PretrainedConfig:
         """Write the shape as a config of BERT, or of ELECTRA with word vectors as wide as its layers."""
-        kind = ElectraConfig if is_electra else BertConfig
+        kind: type[PretrainedConfig] = ElectraConfig if is_electra else BertConfig
+        extra: dict[str, Any] = {"embedding_size": self.width} if is_electra else {}
         config = kind(
             vocab_size=self.vocabulary,
             hidden_size=self.width,
@@ -141,7 +142,7 @@ class Shape:
             hidden_dropout_prob=self.dropout,
             attention_probs_dropout_prob=self.dropout,
             pad_token_id=self.pad,
-            **({"embedding_size": self.width} if is_electra else {}),
+            **extra,
         )
         if self.inner_mix != "none":
             config.inner_mix = self.inner_mix

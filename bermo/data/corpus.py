@@ -112,9 +112,7 @@ def _digest(spec: TextSpec, positions: int) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def _tokenizer(
-    spec: TextSpec, folder: Path, positions: int, tell: Tell
-) -> PreTrainedTokenizerBase:
+def _tokenizer(spec: TextSpec, folder: Path, positions: int, tell: Tell) -> PreTrainedTokenizerBase:
     if spec.tokenizer is not None:
         return load_tokenizer(spec.tokenizer)
     path = folder / "vocabulary.txt"

@@ -80,7 +80,9 @@ def _decoded(path: Path, number: int, raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
-        raise BermoError(f"{path}, line {number}: this is not UTF-8. Save the text as UTF-8.") from None
+        raise BermoError(
+            f"{path}, line {number}: this is not UTF-8. Save the text as UTF-8."
+        ) from None
 
 
 def digest_files(files: Iterable[str]) -> str:

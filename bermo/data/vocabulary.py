@@ -27,7 +27,9 @@ SIGNS = "£€¥¢°±×÷−≤≥≈→²³¼½¾µ©®™ßæøœłðþ"
 MARKS = "‘’“”«»–—‑…•·§¶†‡′″¿¡"
 CHARACTERS = string.ascii_lowercase + string.digits + string.punctuation + MARKS + SIGNS
 NUM_FOREIGN = 200  # characters of the text beyond English that get pieces: the most frequent
-MAX_WORDS = 150_000  # rarer words change no merge of a vocabulary of this order, and cost most of the time
+MAX_WORDS = (
+    150_000  # rarer words change no merge of a vocabulary of this order, and cost most of the time
+)
 MAX_CHARACTERS = 40  # of a word that is counted; longer ones are addresses and noise
 
 Pair = tuple[str, str]

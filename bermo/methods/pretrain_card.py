@@ -1,12 +1,14 @@
 """A pretraining told to people: the model card beside the weights, and curves as figures."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bermo.figures import Figure, Findings, Heat, Lines, Section
 from bermo.pretrain_spec import PretrainSpec
+from bermo.spec import leaves
 
 
 def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
@@ -27,7 +29,7 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
         f" text), peak rate {spec.pace.lr:g}, {spec.pace.precision}, seed {spec.seed}; {result['seconds']:.0f} s on"
         f" {result['device']} at {result['tokens_per_second']:,.0f} tokens/s.",
         f"- On held-out documents: {scores}. Knowing only how often each token comes gives a perplexity of"
-        f" {_perplexity(result['unigram_entropy']):.0f}.",
+        f" {math.exp(result['unigram_entropy']):.0f}.",
         f"- Made with torch {result['versions']['torch']}, transformers {result['versions']['transformers']}.", "",
         "Made by:", "", "```", command(spec), "```", "",
         "The text's licence holds for what you may do with it; name it here when you pass the model on.",
@@ -37,14 +39,16 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
 
 def command(spec: PretrainSpec) -> str:
     """Write the command that makes the same encoder: every option that is not the default."""
-    from bermo.spec import leaves
-
     words = ["bermo pretrain --text", *(Path(file).name for file in spec.text.files)]
     plain = {leaf.dotted: leaf.default for leaf in leaves(PretrainSpec())}
     for leaf in leaves(spec):
         hidden = ("text.files", "text.cache", "pace.checkpoint_minutes", "pace.tracker")
-        if leaf.default != plain[leaf.dotted] and leaf.dotted not in hidden:
-            words.append(f"--{leaf.flag} {leaf.default}" if not leaf.is_switch else f"--{leaf.flag}")
+        if leaf.default == plain[leaf.dotted] or leaf.dotted in hidden:
+            continue
+        # A folder's path is its owner's business.
+        is_path = leaf.dotted in ("text.words", "text.tokenizer")
+        value = Path(leaf.default).name if is_path else leaf.default
+        words.append(f"--{leaf.flag}" if leaf.is_switch else f"--{leaf.flag} {value}")
     return " ".join(words)
 
 
@@ -92,7 +96,3 @@ def _inner(weights: list[list[float]]) -> Heat:
         columns=tuple(f"h{j}" for j in range(count)),
         rows=tuple(str(k) for k in range(2, count + 1)), values=values,
     )  # fmt: skip
-
-
-def _perplexity(nats: float) -> float:
-    return float(2.718281828459045**nats)
