@@ -63,7 +63,7 @@ class BermoConfig(PretrainedConfig):
             backbone = AutoConfig.for_model(**(backbone or {"model_type": "bert"}))
         if inner_mix is not None:
             # Kept with the backbone, whose layers read it: "within", "raw" or "none".
-            backbone.inner_mix = inner_mix  # type: ignore[attr-defined]
+            backbone.inner_mix = inner_mix
         self.backbone = backbone
         self.mix = mix_options(mix)
         self.pooling = pooling or family_of(backbone).pooling

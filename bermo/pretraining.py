@@ -130,9 +130,9 @@ class Shape:
 
     def config(self, is_electra: bool = False) -> PretrainedConfig:
         """Write the shape as a config of BERT, or of ELECTRA with word vectors as wide as its layers."""
-        kind: type[PretrainedConfig] = ElectraConfig if is_electra else BertConfig
+        kind: Any = ElectraConfig if is_electra else BertConfig
         extra: dict[str, Any] = {"embedding_size": self.width} if is_electra else {}
-        config = kind(
+        config: PretrainedConfig = kind(
             vocab_size=self.vocabulary,
             hidden_size=self.width,
             num_hidden_layers=self.layers,

@@ -177,7 +177,7 @@ def read_pieces(tokenizer: PreTrainedTokenizerBase) -> Pieces:
             f"This tokenizer cannot be pretrained with: it lacks {', '.join(missing) or 'tokenizer.json'}."
             " Name an encoder's tokenizer, or leave --tokenizer out."
         )
-    words = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = np.zeros(len(words), dtype=bool)
     special[[value for name, value in ids.items() if name != "unk"]] = True
     # Byte-level and sentence-piece vocabularies mark what starts a word, WordPiece what goes on with it.
@@ -206,7 +206,7 @@ def _write_ids(
     number = num_tokens = num_unknown = 0
     for part in ends:
         writer.append({part: np.empty(0, dtype), f"{part}_starts": np.zeros(1, np.int64)})
-    backend = tokenizer._tokenizer  # type: ignore[attr-defined]
+    backend = tokenizer._tokenizer
     for chunk in chunks(read_documents(spec.files, spec.limit), 4 * CHUNK):
         for encoding in backend.encode_batch_fast(chunk, add_special_tokens=False):
             part = "held" if number % every == every - 1 else "train"

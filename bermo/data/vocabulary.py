@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -118,7 +119,7 @@ class _Merges:
     def _note(self, index: int, sign: int) -> set[Pair]:
         """Add a word's pairs to the counts, or take them out; returns them."""
         pieces, weight = self.words[index], sign * self.counts[index]
-        found = list(zip(pieces, pieces[1:], strict=False))
+        found = list(pairwise(pieces))
         for pair in found:
             self.pairs[pair] += weight
             if sign > 0:
@@ -129,7 +130,7 @@ class _Merges:
         merged = pair[0] + pair[1].removeprefix("##")
         changed: set[Pair] = set()
         for index in self.places.pop(pair):
-            if pair not in zip(self.words[index], self.words[index][1:], strict=False):
+            if pair not in pairwise(self.words[index]):
                 continue  # an earlier merge took the pair out of this word
             changed |= self._note(index, -1)
             self.words[index] = _joined(self.words[index], pair, merged)

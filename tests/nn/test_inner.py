@@ -62,7 +62,9 @@ def test_streaming_sees_the_layers_that_stacking_sees() -> None:
 
 def test_gradients_reach_every_share() -> None:
     mixed = mixed_inside("within")
-    hidden_states(mixed.backbone, tiny.make_batch("bert")).last_hidden_state.square().sum().backward()  # type: ignore[union-attr]
+    hidden_states(
+        mixed.backbone, tiny.make_batch("bert")
+    ).last_hidden_state.square().sum().backward()  # type: ignore[union-attr]
     inner = mixed.backbone.inner_mix
     assert (inner.logits.grad != 0).sum() == 2 + 3
     assert (inner.scale.grad != 0).all()
@@ -84,9 +86,7 @@ def test_it_is_saved_loaded_and_fine_tuned_from_its_folder(tmp_path: Path) -> No
     back = BermoForSequenceClassification.from_pretrained(tmp_path / "tuned").eval()
     with torch.no_grad():
         assert torch.equal(back(**batch).logits, tuned(**batch).logits)
-        assert torch.equal(
-            back.core.backbone.inner_mix.logits, mixed.backbone.inner_mix.logits
-        )
+        assert torch.equal(back.core.backbone.inner_mix.logits, mixed.backbone.inner_mix.logits)
 
 
 def test_a_copy_reads_its_own_mix() -> None:
