@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -31,7 +32,7 @@ def slow_merges(counts: Counter[str], number: int) -> list[str]:
     while len(merged) < number:
         pairs: Counter[tuple[str, str]] = Counter()
         for word, pieces in words.items():
-            for pair in zip(pieces, pieces[1:], strict=False):
+            for pair in pairwise(pieces):
                 pairs[pair] += counts[word]
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))
         piece = best[0] + best[1][2:]
