@@ -51,7 +51,8 @@ def score_guesses(
 ) -> dict[str, float]:
     """Guess held-out text whose masks never change; the first value decides which model is the best.
 
-    accuracy and perplexity are of the masked tokens; pairs the share of pairs told right; detection the mean of the
+    likelihood is the mean log p of a masked token, and decides but for ELECTRA; accuracy and perplexity are of the
+    same tokens; pairs the share of pairs told right; detection the mean of the
     shares of replaced and of original tokens told right, so that calling nothing replaced gives 50.
     """
     sums: dict[str, Tensor] = {}
@@ -92,8 +93,10 @@ def _scores(sums: dict[str, float]) -> dict[str, float]:
     if "replaced" in sums:
         shares = [sums[f"found {kind}"] / max(1, sums[kind]) for kind in ("replaced", "original")]
         scores["detection"] = 50 * sum(shares)
+    nats = sums["nats"] / max(1, sums["words"])
+    scores["likelihood"] = -nats
     scores["accuracy"] = 100 * sums["hits"] / max(1, sums["words"])
-    scores["perplexity"] = math.exp(min(700.0, sums["nats"] / max(1, sums["words"])))
+    scores["perplexity"] = math.exp(min(700.0, nats))
     if "pairs" in sums:
         scores["pairs"] = 100 * sums["right pairs"] / sums["pairs"]
     return scores
