@@ -36,6 +36,10 @@ _PUBLIC = {
     "TrainSpec": "bermo.spec",
     "BermoError": "bermo.errors",
     "finetune": "bermo.methods.finetune",
+    "pretrain": "bermo.methods.pretrain",
+    "PretrainSpec": "bermo.pretrain_spec",
+    "InnerMix": "bermo.nn.inner",
+    "box": "bermo.backbone",
 }
 
 __all__ = list(_PUBLIC)

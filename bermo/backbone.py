@@ -33,7 +33,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging
 
 from bermo.errors import BermoError
-from bermo.families import Family, HeadParts, family_of, has_segments, num_layers
+from bermo.families import HeadParts, family_of, has_segments, num_layers
+from bermo.inside import is_mixed_inside, layer_modules, mix_inside_
 
 BOX = Path(__file__).parent / "box"
 Source = str | Path | PretrainedConfig
@@ -66,6 +67,8 @@ def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
     with _told_plainly(str(name), "config"):
         config = AutoConfig.from_pretrained(resolve(name))
+    if is_mixed_inside(config):
+        config = config.backbone
     family_of(config)
     return config
 
@@ -77,6 +80,8 @@ def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
         config._attn_implementation = family.attention
     encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype())
     _remove_pooler_(encoder)
+    if getattr(config, "inner_mix", "none") != "none":
+        mix_inside_(encoder, family)
     return encoder
 
 
@@ -93,6 +98,8 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
     if folder == str(BOX) and not list(BOX.glob("*.safetensors")):
         config.name_or_path = "box"
         return Loaded(encoder=create_encoder(config))
+    if getattr(config, "inner_mix", "none") != "none":
+        return Loaded(encoder=_load_mixed_inside(config, folder))
     parts = _head_parts(config) if with_head else None
     loader = AutoModelForMaskedLM if parts is not None else AutoModel
     with _told_plainly(str(source), "weights"):
@@ -114,6 +121,20 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
     has_pooler = not any(key.startswith("pooler") for key in missing)
     pooler = _remove_pooler_(encoder)
     return Loaded(encoder=encoder, pooler=pooler if has_pooler else None, head=head)
+
+
+def box() -> PreTrainedModel:
+    """Return the encoder in the package, ready to use; its tokenizer is `load_tokenizer("box")`."""
+    return load_encoder("box").encoder.eval()
+
+
+def _load_mixed_inside(config: PretrainedConfig, folder: str) -> PreTrainedModel:
+    """Load an encoder with an inner mix out of the bermo model that it was saved as."""
+    with _told_plainly(folder, "weights"):
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32)
+    encoder: PreTrainedModel = model.backbone
+    encoder.config.name_or_path = Path(folder).name
+    return encoder
 
 
 def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
@@ -208,7 +229,11 @@ def _watch(
             visitor(index, hidden.transpose(0, 1) if family.is_time_first else hidden)
 
     modules = layer_modules(encoder, family)
-    handles = [module.register_forward_pre_hook(before, with_kwargs=True) for module in modules]
+    # First of all hooks, so that h_j is seen before an inner mix turns it into what the layer reads.
+    handles = [
+        module.register_forward_pre_hook(before, with_kwargs=True, prepend=True)
+        for module in modules
+    ]
     if family.collector is not None:
         collector = encoder.get_submodule(family.collector)
         handles.append(collector.register_forward_pre_hook(_collect_nothing, with_kwargs=True))
@@ -229,18 +254,6 @@ def _only_last(
     last = output.last_hidden_state
     assert last is not None
     return BaseModelOutput(last_hidden_state=last, hidden_states=(last,))
-
-
-def layer_modules(encoder: nn.Module, family: Family) -> list[nn.Module]:
-    """Return the distinct modules whose inputs are h_0 … h_{L−1}."""
-    found: list[nn.Module] = [encoder]
-    for part in family.layers.split("."):
-        found = [
-            inner
-            for module in found
-            for inner in (module.children() if part == "*" else [module.get_submodule(part)])
-        ]
-    return [layer for module in found for layer in module.children()]
 
 
 def _remove_pooler_(encoder: PreTrainedModel) -> dict[str, Tensor] | None:

@@ -28,6 +28,7 @@ from bermo.errors import BermoError, nearest
 from bermo.families import family_of, num_layers
 from bermo.files import write_text
 from bermo.nn.heads import take_rows
+from bermo.nn.inner import InnerMix
 from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
 from bermo.spec import MixSpec, from_dict, to_dict
 
@@ -55,10 +56,14 @@ class BermoConfig(PretrainedConfig):
         mix: MixChoice = "across",
         pooling: str | None = None,
         head_dropout: float = 0.1,
+        inner_mix: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(backbone, PretrainedConfig):
             backbone = AutoConfig.for_model(**(backbone or {"model_type": "bert"}))
+        if inner_mix is not None:
+            # Kept with the backbone, whose layers read it: "within", "raw" or "none".
+            backbone.inner_mix = inner_mix
         self.backbone = backbone
         self.mix = mix_options(mix)
         self.pooling = pooling or family_of(backbone).pooling
@@ -174,7 +179,7 @@ class BermoPreTrainedModel(PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, LayerMix | GateMix):
+        if isinstance(module, LayerMix | GateMix | InnerMix):
             module.reset_parameters()
 
     def _adopt_(self, loaded: Loaded) -> None:

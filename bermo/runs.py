@@ -20,10 +20,16 @@ from typing import Any
 
 from bermo.errors import BermoError
 from bermo.files import write_json
+from bermo.pretrain_spec import PretrainSpec
 from bermo.spec import RunSpec, to_dict
 
+Spec = RunSpec | PretrainSpec
+
 # These do not change what is computed, so a run may go on with others; more seeds may be asked for later.
-FREE_FIELDS = ("seeds", "data.cache", "train.checkpoint_minutes", "train.tracker")
+FREE_FIELDS = (
+    "seeds", "data.cache", "train.checkpoint_minutes", "train.tracker",
+    "text.cache", "pace.checkpoint_minutes", "pace.tracker",
+)  # fmt: skip
 
 LOCK = ".lock"
 
@@ -113,25 +119,25 @@ def _t_tail(value: float, freedom: int) -> float:
     return (1 - inside) / 2
 
 
-def fixed_part(spec: RunSpec) -> dict[str, Any]:
+def fixed_part(spec: Spec) -> dict[str, Any]:
     """The spec as plain values without the fields that do not change what is computed."""
     values: dict[str, Any] = to_dict(spec)
     for dotted in FREE_FIELDS:
         *groups, name = dotted.split(".")
         inner = values
         for group in groups:
-            inner = inner[group]
-        del inner[name]
+            inner = inner.get(group, {})
+        inner.pop(name, None)
     return values
 
 
-def identity(spec: RunSpec, digest: str, seed: int) -> str:
+def identity(spec: Spec, digest: str, seed: int) -> str:
     """A short name of everything that decides a training's numbers."""
     text = json.dumps([fixed_part(spec), digest, seed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def check_free(out: Path, spec: RunSpec) -> None:
+def check_free(out: Path, spec: Spec) -> None:
     """Refuse a folder that holds something else, before any work starts."""
     if not out.exists():
         return
@@ -153,7 +159,7 @@ def check_free(out: Path, spec: RunSpec) -> None:
         )
 
 
-def claim(out: Path, spec: RunSpec, digest: str) -> None:
+def claim(out: Path, spec: Spec, digest: str) -> None:
     """Write spec.json into a new folder; in the folder of the same run, check that the data is the same."""
     if (out / "spec.json").exists():
         if _read_spec(out)["data"] != digest:

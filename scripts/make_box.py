@@ -1,31 +1,34 @@
-"""Make the encoder in the box, `bermo/box/`: its configuration and its uncased WordPiece tokenizer.
+"""Make the encoder in the box, `bermo/box/`, from a pretraining, or untrained.
 
-    python scripts/make_box.py
+    python scripts/make_box.py words words.txt
+    bermo pretrain --text part0.txt.xz part1.txt.xz --words words.txt --config box --half --minutes 6 --precision bf16 --out runs/box
+    python scripts/make_box.py pack runs/box
 
-The vocabulary is counted, not trained: every word of the generated sentences, frequent English words,
-and the commonest pieces of both. Every character of written English is a piece too, alone and inside
-a word, so that no English text gives an unknown token. (The WordPiece trainer of `tokenizers` breaks
-ties at random; counting gives the same files, byte for byte.)
+`words` lists what the vocabulary must hold whole: every word of the generated sentences, less its regular endings. `pack`
+checks the size and copies model, tokenizer and card. `untrained` makes the box without weights: its vocabulary is counted,
+with frequent English words and the commonest pieces of both.
 """
 
+import shutil
 import string
+import sys
 from collections import Counter
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, PreTrainedTokenizerFast
+from transformers import BertConfig
 
+from bermo.backbone import load_encoder, load_tokenizer
 from bermo.data.sentences import lexicon
+from bermo.data.vocabulary import CHARACTERS, SIGNS, SPECIALS, make_tokenizer
+from bermo.errors import BermoError
+from bermo.files import whole_folder, write_text
 
 FOLDER = Path(__file__).parents[1] / "bermo" / "box"
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ENDINGS = ("s", "es", "d", "ed")
 PIECES = 600
 MAX_LENGTH = 512
-# No punctuation to the pre-tokenizer, so these also occur inside a word.
-SIGNS = "£€¥¢°±×÷−≤≥≈→²³¼½¾µ©®™ßæøœłðþ"
-MARKS = "‘’“”«»–—‑…•·§¶†‡′″¿¡"
-CHARACTERS = string.ascii_lowercase + string.digits + string.punctuation + MARKS + SIGNS
+MAX_BYTES = 12_000_000
+MIN_LAYERS = 6
 # Frequent words and endings that the generated sentences lack.
 FREQUENT = """
 about above across after again against ago all almost along already also always am among an and any
@@ -89,21 +92,13 @@ def common_pieces(words: set[str]) -> list[str]:
     return [piece for piece in ranked if piece not in words][:PIECES]
 
 
-def make_tokenizer() -> Tokenizer:
-    """Build the tokenizer in BERT's frame: [CLS] a [SEP] b [SEP], segments 0 and 1."""
+def counted_vocabulary() -> dict[str, int]:
+    """Return the untrained box's pieces: characters, endings, whole words, common parts of them."""
     words = known_words()
     inside = ["##" + character for character in string.ascii_lowercase + string.digits + SIGNS]
     endings = ["##" + ending for ending in ENDINGS]
     pieces = [*SPECIALS, *CHARACTERS, *inside, *endings, *sorted(words), *common_pieces(words)]
-    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    frame = {name: vocabulary[name] for name in ("[SEP]", "[CLS]")}
-    tokenizer.post_processor = processors.BertProcessing(*frame.items())
-    tokenizer.add_special_tokens(SPECIALS)
-    return tokenizer
+    return {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
 
 
 def make_config(vocabulary: int) -> BertConfig:
@@ -124,18 +119,55 @@ def make_config(vocabulary: int) -> BertConfig:
     )
 
 
-def main() -> None:
-    """Write the files of the box."""
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=make_tokenizer(),
-        model_max_length=MAX_LENGTH,
-        do_lower_case=True,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-        **{f"{name[1:-1].lower()}_token": name for name in SPECIALS},
-    )
-    tokenizer.save_pretrained(FOLDER)
-    make_config(len(tokenizer)).save_pretrained(FOLDER)
+def write_untrained(folder: Path) -> None:
+    """Write a box that has a shape and a tokenizer, but no weights."""
+    tokenizer = make_tokenizer(counted_vocabulary(), MAX_LENGTH)
+    tokenizer.save_pretrained(folder)
+    make_config(len(tokenizer)).save_pretrained(folder)
+
+
+def pack(run: Path, folder: Path) -> None:
+    """Put the encoder of a pretraining into the package, whole or not at all."""
+    source = run / "model"
+    encoder = load_encoder(source).encoder
+    tokenizer = load_tokenizer(source)
+    size = sum(file.stat().st_size for file in source.iterdir() if file.suffix != ".md")
+    if size > MAX_BYTES:
+        raise BermoError(
+            f"{source} has {size:,} bytes, but the box holds {MAX_BYTES:,}. Pretrain with --half, or smaller."
+        )
+    if encoder.config.num_hidden_layers < MIN_LAYERS:
+        raise BermoError(f"The box needs {MIN_LAYERS} layers, but {source} has {encoder.config.num_hidden_layers}.")  # fmt: skip
+    lost = sorted(word for word in known_words() if len(tokenizer.tokenize(word)) > 1)
+    if lost:
+        raise BermoError(
+            f"The vocabulary cuts {len(lost)} words of the generated sentences ({', '.join(lost[:3])} …)."
+            " Pretrain with --words; see the head of this file."
+        )
+    with whole_folder(folder) as temporary:
+        for file in source.iterdir():
+            shutil.copy2(file, temporary / file.name)
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the first word says."""
+    try:
+        match arguments:
+            case ["words", target]:
+                endings = [f"##{ending}" for ending in ENDINGS]
+                write_text(Path(target), "\n".join([*endings, *sorted(known_words())]) + "\n")
+            case ["pack", run]:
+                pack(Path(run), FOLDER)
+            case ["untrained"]:
+                write_untrained(FOLDER)
+            case _:
+                print(__doc__, file=sys.stderr)
+                return 2
+    except BermoError as error:
+        print(f"make_box: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -64,8 +64,10 @@ def test_special_tokens_frame_a_text_and_pad_is_zero(tokenizer: PreTrainedTokeni
 def test_pairs_get_segment_ids(tokenizer: PreTrainedTokenizerBase) -> None:
     pair = tokenizer("A dog.", "Two cats.")
     pieces = tokenizer.convert_ids_to_tokens(pair["input_ids"])
-    assert pieces == ["[CLS]", "a", "dog", ".", "[SEP]", "two", "cat", "##s", ".", "[SEP]"]
-    assert pair["token_type_ids"] == [0] * 5 + [1] * 5
+    # A vocabulary made from text may hold "cats" whole.
+    assert pieces[:6] == ["[CLS]", "a", "dog", ".", "[SEP]", "two"]
+    assert "".join(pieces[6:]).replace("##", "") == "cats.[SEP]"
+    assert pair["token_type_ids"] == [0] * 5 + [1] * (len(pieces) - 5)
 
 
 def test_shape_fits_the_tokenizer_and_has_at_least_six_layers(

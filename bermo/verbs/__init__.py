@@ -7,7 +7,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from bermo.verbs import catalogue, demo, predict, recipe, report, show, train
+from bermo.verbs import (
+    catalogue,
+    demo,
+    predict,
+    pretrain,
+    recipe,
+    report,
+    show,
+    train,
+)
 
 
 class Verb(Protocol):
@@ -26,6 +35,7 @@ VERBS: Mapping[str, Verb] = {
         "demo": demo,
         "train": train,
         "predict": predict,
+        "pretrain": pretrain,
         "list": catalogue,
         "show": show,
         "run": recipe,
