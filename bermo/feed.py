@@ -1,50 +1,32 @@
-"""The coming batches, made in a thread while the device works, so that no step waits for its tensors."""
+"""The coming batches, made in threads while the device works, so that no step waits for its tensors."""
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+WORKERS = 3  # arrays are cut and padded outside Python's lock, so that a few threads help
 
 
 class Feed(Generic[T]):
-    """Calls `make(step)` for each step in turn, a few steps ahead, in a thread; with depth 0, when it is asked for."""
+    """Calls `make(step)` for the steps ahead, in threads; with depth 0, when it is asked for."""
 
     def __init__(self, make: Callable[[int], T], first: int, last: int, depth: int) -> None:
-        self.make, self.depth = make, depth
-        self.ready: queue.Queue[T | BaseException] = queue.Queue(max(1, depth))
-        self.is_closed = threading.Event()
-        self.thread = threading.Thread(target=self._run, args=(first, last), daemon=True)
-        if depth:
-            self.thread.start()
+        self.make, self.last, self.depth = make, last, depth
+        self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="feed")
+        self.waiting: deque[Future[T]] = deque()
+        self.next = first
 
     def get(self, step: int) -> T:
-        """Return what belongs to a step; they come in their order. An error of the thread is raised here."""
+        """Return what belongs to a step; they are asked for in their order. An error of a thread is raised here."""
         if not self.depth:
             return self.make(step)
-        item = self.ready.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
+        while self.next < min(self.last, step + 1 + self.depth):
+            self.waiting.append(self.pool.submit(self.make, self.next))
+            self.next += 1
+        return self.waiting.popleft().result()
 
     def close(self) -> None:
-        """Stop the thread."""
-        self.is_closed.set()
-        if self.depth:
-            self.thread.join()
-
-    def _run(self, first: int, last: int) -> None:
-        for step in range(first, last):
-            try:
-                item: T | BaseException = self.make(step)
-            except BaseException as error:
-                item = error
-            while not self.is_closed.is_set():
-                try:
-                    self.ready.put(item, timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
-            if self.is_closed.is_set() or isinstance(item, BaseException):
-                return
+        """Stop the threads, and forget what was made ahead."""
+        self.pool.shutdown(wait=True, cancel_futures=True)

@@ -12,8 +12,8 @@ import json
 import math
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class _Loop:
         self.best_step = self.stale_looks = self.num_rows = 0
         self.last_loss = math.nan
         self.seconds = 0.0
-        self.order: tuple[int, Sequence[np.ndarray]] = (-1, [])
+        self.epoch_order = lru_cache(2)(job.batches.epoch)  # threads may be in two epochs at once
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
         self.plain = Step(
@@ -196,10 +196,7 @@ class _Loop:
 
     def _make_parts(self, step: int) -> "_Parts":
         """This process's share of a step's batch in accumulation parts, and the labelled things in each."""
-        epoch = step // self.per_epoch
-        if self.order[0] != epoch:
-            self.order = (epoch, self.job.batches.epoch(epoch))
-        rows = self.order[1][step % self.per_epoch]
+        rows = self.epoch_order(step // self.per_epoch)[step % self.per_epoch]
         mine = rows[self.accelerator.process_index :: self.accelerator.num_processes]
         chunks = np.array_split(mine, self.settings.accumulation)
         parts = [self.job.batches.collate(chunk) for chunk in chunks if len(chunk)]

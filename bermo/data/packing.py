@@ -11,9 +11,7 @@ Axes: B rows, T tokens.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -204,37 +202,3 @@ class PackedBatches:
             "weights": masked.weights_BK,
         }  # fmt: skip
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-class Ahead:
-    """Batches whose next one is collated by a thread while the device works on the last; the same tensors."""
-
-    def __init__(self, batches: PackedBatches) -> None:
-        self.batches = batches
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="collate")
-        self._after: dict[int, np.ndarray] = {}
-        self._waiting: dict[int, Future[dict[str, torch.Tensor]]] = {}
-
-    def epoch(self, epoch: int) -> Sequence[np.ndarray]:
-        """Return the numbers of each batch's rows, and remember which batch comes after which."""
-        order = self.batches.epoch(epoch)
-        self._after = {int(now[0]): then for now, then in pairwise(order)}
-        return order
-
-    def collate(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """Return the batch that was begun while the one before was in use, and begin the next."""
-        ready = self._waiting.pop(int(rows[0]), None)
-        # A part of a batch (accumulation, several processes) was not foreseen, and is made here.
-        is_whole = len(rows) == self.batches.batch_size
-        batch = ready.result() if ready and is_whole else self._collate(rows)
-        then = self._after.get(int(rows[0]))
-        self._waiting.clear()
-        if then is not None and is_whole:
-            self._waiting[int(then[0])] = self._pool.submit(self._collate, then)
-        return batch
-
-    def _collate(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        batch = self.batches.collate(rows)
-        if torch.cuda.is_available():
-            return {name: tensor.pin_memory() for name, tensor in batch.items()}
-        return batch

@@ -19,7 +19,7 @@ from torch import nn
 
 from bermo.data.corpus import Corpus, load_corpus
 from bermo.data.masking import Masker
-from bermo.data.packing import Ahead, PackedBatches, Pairs, Stream
+from bermo.data.packing import PackedBatches, Pairs, Stream
 from bermo.errors import BermoError
 from bermo.figures import write_findings
 from bermo.files import whole_folder, write_json, write_text
@@ -184,7 +184,7 @@ def _job(
     fast = [] if inner is None else [(list(inner.parameters()), spec.pace.mix_lr)]
     return Job(
         model=model,
-        batches=Ahead(batches),
+        batches=batches,
         objective=GuessLoss(),
         groups=parameter_groups(model, settings, fast),
         evaluate=lambda current: score_guesses(current, held, rows, accelerator),
@@ -254,7 +254,7 @@ def _trial(
     model = build_model(spec, corpus)
     settings = _train_spec(spec, (steps - 0.5) / len(batches.epoch(0)), 1)
     job = Job(
-        model=model, batches=Ahead(batches), objective=GuessLoss(),
+        model=model, batches=batches, objective=GuessLoss(),
         groups=parameter_groups(model, settings), evaluate=lambda current: {"none": 0.0},
         keep=lambda current: None, folder=folder, seed=spec.seed, identity="trial",
     )  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from bermo.data.chance import draw
 from bermo.data.corpus import Pieces, Tokens
 from bermo.data.masking import Masker
-from bermo.data.packing import Ahead, PackedBatches, Pairs, Stream
+from bermo.data.packing import PackedBatches, Pairs, Stream
 from bermo.errors import BermoError
 from bermo.pretrain_spec import Masking
 
@@ -164,17 +164,6 @@ def test_words_are_masked_whole_and_spans_are_runs_of_words() -> None:
         if kind == "word":
             assert (chosen[:, 1:] == chosen[:, :-1])[inside[:, 1:]].mean() > 0.99
     assert runs["span"] > 0.55 > 0.35 > runs["word"] > runs["token"]
-
-
-def test_a_batch_made_ahead_is_the_batch() -> None:
-    batches = make_batches()
-    ahead = Ahead(batches)
-    for epoch in range(2):
-        for rows in ahead.epoch(epoch):
-            for name, tensor in ahead.collate(rows).items():
-                assert torch.equal(tensor, batches.collate(rows)[name])
-    rows = ahead.epoch(0)[0]
-    assert len(ahead.collate(rows[:2])["input_ids"]) == 2
 
 
 def test_numbers_are_even_and_independent_of_their_neighbours() -> None:

@@ -43,7 +43,9 @@ def test_gradients_through_copies_are_those_of_the_masks_to_the_bit(
     assert grads.keys() == copied_grads.keys()
     assert any("scores" in name for name in grads) or isinstance(method, Magnitude)
     for name, grad in grads.items():
-        if family == "albert":  # its layers share weights, whose gradients are summed before the product and not after
+        if (
+            family == "albert"
+        ):  # its layers share weights, whose gradients are summed before the product and not after
             torch.testing.assert_close(copied_grads[name], grad)
         else:
             assert torch.equal(grad, copied_grads[name]), name
