@@ -9,6 +9,7 @@ import torch
 
 import bermo.vectors.pooled as pooled
 from bermo.errors import BermoError
+from bermo.families import has_segments
 from bermo.model import BermoForSequenceClassification
 from bermo.vectors import Encoder, load_encoder, stream_vectors, text_vectors
 from tests import tiny
@@ -18,9 +19,8 @@ TEXTS = ["the cat", "a good film .", "dogs", "the bad dogs saw a cat .", "cats s
 
 def read_one_by_one(encoder: Encoder, text: str) -> list[torch.Tensor]:
     """All hidden states of one text alone, by transformers' own output."""
-    inputs = encoder.tokenizer(text, return_tensors="pt")
-    if encoder.backbone.config.model_type in ("distilbert", "mpnet", "gpt2", "modernbert"):
-        inputs.pop("token_type_ids", None)
+    reads_segments = has_segments(encoder.backbone.config)
+    inputs = encoder.tokenizer(text, return_tensors="pt", return_token_type_ids=reads_segments)
     with torch.no_grad():
         outputs = encoder.backbone(**inputs, output_hidden_states=True)
     return [hidden[0] for hidden in (*outputs.hidden_states[:-1], outputs.last_hidden_state)]
@@ -79,7 +79,8 @@ def test_tokens_know_their_words_and_what_is_special(encoder: Encoder) -> None:
             assert (batch.word_of[place][~inner] == -1).all()
             tokens = encoder.tokenizer.convert_ids_to_tokens(batch.input_ids[place][inner].tolist())
             assert tokens == words[row]
-        assert batch.layers == (encoder.num_layers - 1,) and len(batch.vectors) == 1
+        assert batch.layers == (encoder.num_layers - 1,)
+        assert len(batch.vectors) == 1
 
 
 def test_the_mix_of_a_saved_model_is_what_its_head_reads(
@@ -131,7 +132,8 @@ def test_a_cache_belongs_to_one_content(
 ) -> None:
     encoder = load_encoder(mixed[0], device="cpu")
     other = load_encoder(mixed[0], device="cpu", untrained_seed=3)
-    assert other.mix is None and other.fingerprint != encoder.fingerprint
+    assert other.mix is None
+    assert other.fingerprint != encoder.fingerprint
     assert load_encoder(mixed[0], device="cpu").fingerprint == encoder.fingerprint
     a = text_vectors(encoder, TEXTS, cache=str(tmp_path)).read("3")
     b = text_vectors(other, TEXTS, cache=str(tmp_path)).read("3")
@@ -169,7 +171,7 @@ def test_wrong_questions_are_told(tmp_path: Path) -> None:
         next(stream_vectors(encoder, TEXTS, layers=[99]))
     with pytest.raises(BermoError, match="has no mix"):
         next(stream_vectors(encoder, TEXTS, with_mix=True))
-    with pytest.raises(BermoError, match='no pooling "frist".*first'):
+    with pytest.raises(BermoError, match=r'no pooling "frist".*first'):
         text_vectors(encoder, TEXTS, pooling="frist")  # type: ignore[arg-type]
     with pytest.raises(BermoError, match="no texts"):
         text_vectors(encoder, [])
