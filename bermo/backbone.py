@@ -154,6 +154,10 @@ def _keep_case_(tokenizer: PreTrainedTokenizerBase) -> None:
     content["normalizer"] = {"type": "Sequence", "normalizers": kept}
     changed = Tokenizer.from_str(json.dumps(content)).normalizer
     tokenizer.backend_tokenizer.normalizer = changed
+    # BertTokenizer builds its normaliser anew from these when it is loaded again.
+    for name in ("do_lower_case", "strip_accents"):
+        if hasattr(tokenizer, name):
+            setattr(tokenizer, name, False)
 
 
 def make_inputs(
