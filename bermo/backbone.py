@@ -118,7 +118,7 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
     return Loaded(encoder=encoder, pooler=pooler if has_pooler else None, head=head)
 
 
-def load_tokenizer(name: str | Path, lowercase: str = "auto") -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrainedTokenizerBase:
     """Load the tokenizer beside the encoder, and refuse one that holds nothing but special tokens.
 
     With lowercase "off" it keeps the case of letters, whatever case its vocabulary was made for.

@@ -140,13 +140,12 @@ class ProbeFit:
 
 def fit_probes(
     probes: Probes,
-    train: Part,
-    dev: Part,
-    test: Part,
+    parts: tuple[Part, Part, Part],
     settings: Settings,
     advance: Callable[[int], None] = lambda looks: None,
 ) -> ProbeFit:
-    """Train the probes in place, leave each at its best by dev, and say how good it is on test."""
+    """Train the probes in place on train, leave each at its best by dev, and say how good it is on test."""
+    train, dev, test = parts
     device = train.x_LND.device
     probes.to(device)
     scale = _Scale.of(train.x_LND)

@@ -69,7 +69,7 @@ def load_encoder(
     *,
     device: str | None = None,
     untrained_seed: int | None = None,
-    lowercase: Literal["auto", "off"] = "auto",
+    lowercase: Literal["off"] | None = None,
 ) -> Encoder:
     """Load a backbone by name or folder, the box, a saved model of bermo's, or the model of a run.
 
