@@ -36,11 +36,13 @@ from bermo.nn.probes import (
     ProbeFit,
     Settings,
     fit_probes,
+    standardise_,
 )
 from bermo.spec import Pooling, Precision
 from bermo.vectors import Encoder, TextVectors, text_vectors
 
 FORMAT = 1
+MANY_CLASSES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,7 @@ def probe_task(
         task=data.task, group=data.group, num_classes=len(data.labels),
         rows=(len(parts[0]), len(parts[1]), len(parts[2])),
         layers=tuple(names), accuracy=_percent(fit.test_L), dev=_percent(fit.dev_L),
-        penalty=tuple(Settings().penalties[at] for at in fit.penalty_L.tolist()),
+        penalty=tuple(_settings(len(data.labels), spec).penalties[at] for at in fit.penalty_L.tolist()),
         mix_accuracy=_percent(mix.test_L)[0], mix_weights=tuple(shares),
         centre=sum(depth * share for depth, share in zip(depths, shares, strict=True)),
         largest_class=100 * float(counts.max() / counts.sum()),
@@ -205,12 +207,14 @@ def _layer_names(encoder: Encoder, vectors: TextVectors, spec: ProbeSpec) -> lis
 
 
 def _stacked(vectors: Sequence[TextVectors], names: Sequence[str]) -> list[Tensor]:
-    """Return (L, N, D) for each part, in half precision, on the device that probes train on."""
+    """Return (L, N, D) for each part, standardised, in half precision, on the device that probes train on."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return [
+    parts = [
         torch.stack([torch.from_numpy(part.read(name)) for name in names]).to(device)
         for part in vectors
     ]
+    standardise_(parts)
+    return parts
 
 
 def _label_ids(rows: TextRows, labels: Sequence[str]) -> Tensor:
@@ -225,6 +229,13 @@ def _parts(found: Sequence[Tensor], labels: Sequence[Tensor]) -> tuple[Part, Par
     return train, dev, test
 
 
+def _settings(classes: int, spec: ProbeSpec) -> Settings:
+    """With hundreds of classes the weights are the cost: one penalty, and fewer, larger steps."""
+    if classes > MANY_CLASSES:
+        return Settings(penalties=(1e-4,), batch_size=1024, seed=spec.seed)
+    return Settings(seed=spec.seed)
+
+
 def _fit(
     what: str,
     found: Sequence[Tensor],
@@ -233,7 +244,7 @@ def _fit(
     spec: ProbeSpec,
     display: Display,
 ) -> ProbeFit:
-    settings = Settings(seed=spec.seed)
+    settings = _settings(classes, spec)
     layers, _, units = found[0].shape
     shape = (layers, units, len(settings.penalties), classes)
     probes = (
@@ -253,7 +264,7 @@ def _fit_mix(
     spec: ProbeSpec,
     display: Display,
 ) -> tuple[ProbeFit, list[float]]:
-    settings = Settings(seed=spec.seed)
+    settings = _settings(classes, spec)
     layers, _, units = found[0].shape
     probes = MixProbes(layers, units, len(settings.penalties), classes)
     display.start("the learned mix", settings.looks, 0)

@@ -7,13 +7,13 @@
     loss = Σ over probes of [mean cross-entropy + λ ‖weights‖²]
 
 No probe sees another's gradient, and Adam scales every weight by itself, so training them together is training each alone;
-the layers' vectors are read once for all penalties. Vectors are standardised by the training part. Of each probe the weights
+the layers' vectors are read once for all penalties. Of each probe the weights
 with the best accuracy on the dev part are kept, and of each layer the penalty with the best.
 
 Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes, H hidden units.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,6 +25,8 @@ EVAL_ROWS = 2048
 LEAST_STEPS = 40
 """Steps between two looks at the dev part, where an epoch has fewer."""
 SMALL = 1e-4
+LARGEST = 1e3
+"""Deviations beyond which a value is cut: a unit that hardly moves in training would blow up half precision."""
 
 
 class LinearProbes(nn.Module):
@@ -148,7 +150,6 @@ def fit_probes(
     train, dev, test = parts
     device = train.x_LND.device
     probes.to(device)
-    scale = _Scale.of(train.x_LND)
     penalties_P = torch.tensor(settings.penalties, device=device)
     optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate)
     best_LP = torch.full(probes.squares().shape, -1.0, device=device)
@@ -157,12 +158,12 @@ def fit_probes(
     rows = _row_batches(len(train.labels_N), settings, device)
     while looks < settings.looks and idle < settings.patience:
         for batch in next(rows):
-            loss = _loss(probes, scale(train.x_LND[:, batch]), train.labels_N[batch], penalties_P)
+            loss = _loss(probes, train.x_LND[:, batch].float(), train.labels_N[batch], penalties_P)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         looks += 1
-        found_LP = accuracy(probes, dev, scale)
+        found_LP = accuracy(probes, dev)
         is_better_LP = found_LP > best_LP
         idle = 0 if bool(is_better_LP.any()) else idle + 1
         best_LP = torch.where(is_better_LP, found_LP, best_LP)
@@ -172,29 +173,22 @@ def fit_probes(
         for parameter, value in zip(probes.parameters(), kept, strict=True):
             parameter.copy_(value)
     chosen_L = best_LP.argmax(1)
-    test_L = accuracy(probes, test, scale).gather(1, chosen_L[:, None])[:, 0]
+    test_L = accuracy(probes, test).gather(1, chosen_L[:, None])[:, 0]
     return ProbeFit(
         dev_L=best_LP.amax(1).cpu(), test_L=test_L.cpu(), penalty_L=chosen_L.cpu(), looks=looks
     )
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """(x − mean) / deviation of the training part, for each layer and unit."""
+def standardise_(parts: Sequence[Tensor]) -> None:
+    """Turn x into (x − mean) / deviation of the first part, for each layer and unit, in place.
 
-    mean_L1D: Tensor
-    factor_L1D: Tensor
-
-    @classmethod
-    def of(cls, x_LND: Tensor) -> "_Scale":
-        # A layer at a time: a copy of all layers in float32 would double the memory.
-        parts = [torch.var_mean(x_ND.float(), dim=0, correction=0) for x_ND in x_LND]
-        variance_LD = torch.stack([variance for variance, _ in parts])
-        mean_LD = torch.stack([mean for _, mean in parts])
-        return cls(mean_LD[:, None], (variance_LD.sqrt() + SMALL).reciprocal()[:, None])
-
-    def __call__(self, x_LBD: Tensor) -> Tensor:
-        return (x_LBD.float() - self.mean_L1D) * self.factor_L1D
+    A layer at a time: a copy of all layers in float32 would take twice the memory of the vectors.
+    """
+    for layer in range(len(parts[0])):
+        variance, mean = torch.var_mean(parts[0][layer].float(), dim=0, correction=0)
+        factor = (variance.sqrt() + SMALL).reciprocal()
+        for x_LND in parts:
+            x_LND[layer] = ((x_LND[layer].float() - mean) * factor).clamp(-LARGEST, LARGEST)
 
 
 def _loss(
@@ -211,12 +205,12 @@ def _loss(
 
 
 @torch.no_grad()
-def accuracy(probes: Probes, part: Part, scale: Callable[[Tensor], Tensor]) -> Tensor:
+def accuracy(probes: Probes, part: Part) -> Tensor:
     """Return the share of right answers of every probe, (L, P)."""
     right: Tensor | None = None
     for begin in range(0, len(part.labels_N), EVAL_ROWS):
         rows = slice(begin, begin + EVAL_ROWS)
-        answers_LPB = probes(scale(part.x_LND[:, rows])).argmax(-1)
+        answers_LPB = probes(part.x_LND[:, rows].float()).argmax(-1)
         hits_LP = (answers_LPB == part.labels_N[rows]).sum(-1)
         right = hits_LP if right is None else right + hits_LP
     assert right is not None, "a part has rows"

@@ -170,19 +170,30 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
     return Table(title="Fine-tuned probes", columns=columns, rows=tuple(rows), note=note)
 
 
+SHORT: Mapping[str, str] = {
+    "task": "", "best layer": "layer", "its test": "test", "last": "last", "mix": "mix", "centre": "centre",
+    "bag of words": "words", "untrained": "untrained", "selectivity": "select.",
+    "plain": "plain", "difference": "±", "from": "from", "to": "to", "p": "p", "diverged": "diverged",
+}  # fmt: skip
+"""The columns that a terminal of 80 columns has room for, and what they are called there."""
+
+
 def print_table(table: Table, console: Console | None = None) -> None:
-    """Print a table with its first column as headings, so that it fits a terminal of 100 columns."""
+    """Print a table with its groups as headings; all its columns are in figures.json."""
     console = console or Console(highlight=False)
     shown = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for place, name in enumerate(table.columns[1:]):
-        shown.add_column(name, justify="left" if place == 0 else "right")
+    places = [at for at, name in enumerate(table.columns) if name in SHORT]
+    for at in places:
+        name = SHORT[table.columns[at]]
+        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     group = None
     for row in table.rows:
         if row[0] != group:
             group = row[0]
             shown.add_row(f"[bold]{str(group).capitalize()}[/]")
-        shown.add_row(*(_text(value) for value in row[1:]))
+        shown.add_row(*(_text(row[at]) for at in places))
     console.print(shown)
+    console.print(f"\n{table.note}", markup=False)
 
 
 def _text(value: str | Number) -> str:
