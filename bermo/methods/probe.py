@@ -134,7 +134,7 @@ def probe_task(
         mix_accuracy=_percent(mix.test_L)[0], mix_weights=tuple(shares),
         centre=sum(depth * share for depth, share in zip(depths, shares, strict=True)),
         largest_class=100 * float(counts.max() / counts.sum()),
-        bag_of_words=100 * bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels), spec.seed),
+        bag_of_words=100 * bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels)),
         control=tuple(control), untrained=tuple(blank),
         seconds=time.monotonic() - start, notes=data.notes,
     )  # fmt: skip
