@@ -9,6 +9,7 @@ The control task gives every word type a class at random, once and for all, and 
 a probe that does as well there only memorises words.
 """
 
+import hashlib
 import json
 import math
 import time
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bermo.data.probing import ProbeData
-from bermo.data.rows import TextRows
+from bermo.data.rows import TextRows, digest
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
 from bermo.files import write_json
@@ -84,6 +85,8 @@ class Probed:
     untrained: tuple[float, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    digest: str = ""
+    """Of the rows, so that what was found for other rows is not taken for theirs."""
 
     @property
     def selectivity(self) -> tuple[float, ...]:
@@ -106,9 +109,9 @@ def probe_task(
     """Probe every layer for one task, with its controls."""
     start = time.monotonic()
     parts = (data.train, data.valid, data.test)
+    names = _layer_names(encoder, spec)
     _check_text(encoder, data.train, spec)
     vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
-    names = _layer_names(encoder, vectors[0], spec)
     labels = [_label_ids(rows, data.labels) for rows in parts]
     found = _stacked(vectors, names)
     fit = _fit(f"probing {data.task}", found, labels, len(data.labels), spec, display)
@@ -136,7 +139,7 @@ def probe_task(
         largest_class=100 * float(counts.max() / counts.sum()),
         bag_of_words=100 * bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels)),
         control=tuple(control), untrained=tuple(blank),
-        seconds=time.monotonic() - start, notes=data.notes,
+        seconds=time.monotonic() - start, notes=data.notes, digest=data_digest(data),
     )  # fmt: skip
 
 
@@ -160,13 +163,21 @@ def claim_folder(out: Path, settings: dict[str, Any]) -> None:
     write_json(path, content)
 
 
-def read_probed(path: Path) -> Probed | None:
-    """Return what was found before, or None."""
+def data_digest(data: ProbeData) -> str:
+    """Name the rows of a task by their content."""
+    parts = [digest(rows) for rows in (data.train, data.valid, data.test)]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def read_probed(path: Path, expected: str | None = None) -> Probed | None:
+    """Return what was found before, or None; what was found for other rows than the expected ones is an error."""
     if not path.exists():
         return None
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
+    if expected is not None and values["digest"] != expected:
+        raise BermoError(f"The data of {path} has changed since. Give another folder with --out.")
     return Probed(**(values | lists))
 
 
@@ -191,7 +202,7 @@ def _vectors(encoder: Encoder, rows: TextRows, spec: ProbeSpec, display: Display
     )  # fmt: skip
 
 
-def _layer_names(encoder: Encoder, vectors: TextVectors, spec: ProbeSpec) -> list[str]:
+def _layer_names(encoder: Encoder, spec: ProbeSpec) -> list[str]:
     """The layers that were asked for, and the mix where it has the width of a layer."""
     count = encoder.num_layers
     wanted = range(count) if spec.layers is None else spec.layers

@@ -86,7 +86,7 @@ def text_vectors(
         pooling=pooling or encoder.pooling, max_length=max_length, batch_size=batch_size,
         precision=precision, dtype=dtype,
     )  # fmt: skip
-    _pool(reading.pooling)  # an unknown one is told before any work
+    _check_pooling(reading.pooling)
     root, display = cache_root(cache) / "vectors", display or Quiet()
     starts = range(0, len(texts), SHARD)
     folders = [root / _key(encoder, reading, texts[begin : begin + SHARD]) for begin in starts]
@@ -127,33 +127,41 @@ def _read_shard(
 ) -> list[npt.NDArray[Any]]:
     """Return the pooled vectors of one shard, (N, D) a layer; they leave the device once, at the end."""
     wanted, with_mix, done = tuple(range(encoder.num_layers)), encoder.mix is not None, begin
-    pool, dtype = _pool(reading.pooling), getattr(torch, reading.dtype)
-    found: list[Tensor] = []
-    for batch in batches(encoder, texts, reading.max_length, reading.batch_size):
+    dtype = getattr(torch, reading.dtype)
+    shape = (len(wanted), len(texts), encoder.hidden_size)
+    layers_LND = torch.empty(shape, dtype=dtype, device=encoder.device)
+    width = encoder.mix.output_size(encoder.hidden_size) if encoder.mix is not None else 0
+    mixed_ND = torch.empty(len(texts), width, dtype=dtype, device=encoder.device)
+    for batch in batches(encoder, texts, reading.max_length, reading.batch_size, with_words=False):
+        pool = _pool(reading.pooling, batch.mask)
         vectors = forward(encoder, batch, wanted, with_mix, reading.precision, pool)
-        if not found:
-            shapes = [(len(texts), item.shape[-1]) for item in vectors]
-            found = [torch.empty(shape, dtype=dtype, device=encoder.device) for shape in shapes]
         rows = torch.from_numpy(batch.rows).to(encoder.device, non_blocking=True)
-        for whole, part in zip(found, vectors, strict=True):
-            whole[rows] = part.to(dtype)
+        layers_LND[:, rows] = torch.stack(vectors[: len(wanted)]).to(dtype)
+        if with_mix:
+            mixed_ND[rows] = vectors[-1].to(dtype)
         done += len(batch.rows)
         display.step(done, None)
-    if not all(bool(torch.isfinite(item).all()) for item in found):
+    if not all(bool(torch.isfinite(item).all()) for item in (layers_LND, mixed_ND)):
         raise BermoError(
             f'Some vectors of "{encoder.name}" are not finite numbers of {reading.dtype}. Ask for'
             ' dtype="float32", or precision="fp32" where another was asked for.'
         )
-    return [item.cpu().numpy() for item in found]
+    arrays = list(layers_LND.cpu().numpy())
+    return [*arrays, mixed_ND.cpu().numpy()] if with_mix else arrays
 
 
-def _pool(pooling: Pooling) -> Callable[[Tensor, Tensor], Tensor]:
-    if pooling == "mean":
-        return lambda hidden, mask: masked_mean(hidden.float(), mask)
-    if pooling not in ("first", "last"):
-        known = ("first", "last", "mean")
+def _check_pooling(pooling: Pooling) -> None:
+    known = ("first", "last", "mean")
+    if pooling not in known:
         raise BermoError(f'There is no pooling "{pooling}".{nearest(pooling, known)}')
-    return lambda hidden, mask: take_rows(hidden, pooled_rows(pooling, mask))[:, 0]
+
+
+def _pool(pooling: Pooling, mask_BT: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what takes a layer to one vector a text; the places are found once for all layers."""
+    if pooling == "mean":
+        return lambda hidden: masked_mean(hidden.float(), mask_BT)
+    places = pooled_rows(pooling, mask_BT)
+    return lambda hidden: take_rows(hidden, places)[:, 0]
 
 
 def _write(folder: Path, names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:

@@ -9,7 +9,7 @@ Axes: B texts of a batch, T tokens, D hidden units; the embeddings' output is la
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,8 +57,8 @@ class _Tokens:
 
     ids: list[list[int]]
     segments: list[list[int]] | None
-    special: list[list[int]]
-    words: list[list[int]]
+    special: list[list[int]] | None
+    words: list[list[int]] | None
 
 
 def stream_vectors(
@@ -74,8 +74,10 @@ def stream_vectors(
     """Yield the vectors of every token of the texts, a batch at a time, on the encoder's device."""
     wanted = _wanted(encoder, layers, with_mix)
     for batch in batches(encoder, texts, max_length, batch_size):
-        vectors = forward(encoder, batch, wanted, with_mix, precision, lambda hidden, mask: hidden)
+        vectors = forward(encoder, batch, wanted, with_mix, precision, lambda hidden: hidden)
         is_token = batch.mask.bool()
+        assert batch.special is not None
+        assert batch.word_of is not None
         yield TokenVectors(
             rows=batch.rows, layers=wanted, input_ids=batch.input_ids, is_token=is_token,
             is_special=batch.special.bool() | ~is_token, word_of=batch.word_of, vectors=tuple(vectors),
@@ -90,12 +92,16 @@ class Batch:
     input_ids: Tensor
     mask: Tensor
     segments: Tensor | None
-    special: Tensor
-    word_of: Tensor
+    special: Tensor | None
+    word_of: Tensor | None
 
 
 def batches(
-    encoder: Encoder, texts: Iterable[Text], max_length: int, batch_size: int
+    encoder: Encoder,
+    texts: Iterable[Text],
+    max_length: int,
+    batch_size: int,
+    with_words: bool = True,
 ) -> Iterator[Batch]:
     """Cut the texts into batches of like length; the next window is tokenised while this one is read."""
     source, start = iter(texts), 0
@@ -103,7 +109,7 @@ def batches(
 
     def take() -> _Tokens | None:
         window = list(islice(source, batch_size * WINDOW_BATCHES))
-        return _tokenise(encoder, window, limit) if window else None
+        return _tokenise(encoder, window, limit, with_words) if window else None
 
     with ThreadPoolExecutor(1) as ahead:
         coming = ahead.submit(take)
@@ -117,48 +123,54 @@ def batches(
             start += len(order)
 
 
-def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int) -> _Tokens:
+def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int, with_words: bool) -> _Tokens:
     tokenizer, is_split = encoder.tokenizer, not isinstance(window[0], str)
     given: list[Any] = list(window)
     if is_split and drops_spaces(tokenizer):
         given = [[f" {word}" for word in text] for text in given]
     found = tokenizer(
         given, is_split_into_words=is_split, truncation=True, max_length=limit, verbose=False,
-        return_attention_mask=False, return_special_tokens_mask=True,
+        return_attention_mask=False, return_special_tokens_mask=with_words,
         return_token_type_ids=has_segments(encoder.backbone.config),
     )  # fmt: skip
+    segments = found.get("token_type_ids")
+    if not with_words:
+        return _Tokens(found["input_ids"], segments, None, None)
     assert found.encodings is not None, "a fast tokenizer gives its encodings"
     words = [[-1 if word is None else word for word in e.word_ids] for e in found.encodings]
-    segments = found.get("token_type_ids")
     return _Tokens(found["input_ids"], segments, found["special_tokens_mask"], words)
 
 
 def _collate(encoder: Encoder, tokens: _Tokens, rows: npt.NDArray[np.int64], start: int) -> Batch:
     """Pad the rows on the tokenizer's side and send them to the device."""
     tokenizer, device = encoder.tokenizer, encoder.device
-    width = max(1, *(len(tokens.ids[row]) for row in rows))
-    is_left = tokenizer.padding_side == "left"
+    lengths = np.array([len(tokens.ids[row]) for row in rows])
+    width = max(1, int(lengths.max()))
+    place = np.arange(width)[None, :]
+    is_token = place < lengths[:, None]
+    if tokenizer.padding_side == "left":
+        is_token = is_token[:, ::-1]
 
-    def pad(lists: list[list[int]], fill: int) -> Tensor:
-        padded = np.full((len(rows), width), fill, dtype=np.int64)
-        for place, row in enumerate(rows):
-            size = len(lists[row])
-            padded[place, width - size if is_left else 0 :][:size] = lists[row]
-        tensor = torch.from_numpy(padded)
-        return (
-            tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
-        )
+    def send(values: npt.NDArray[np.int64]) -> Tensor:
+        tensor = torch.from_numpy(values)
+        if device.type == "cuda":
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor
 
-    ones = [[1] * len(ids) for ids in tokens.ids]
-    segments = tokens.segments
+    def pad(lists: list[list[int]] | None, fill: int) -> Tensor | None:
+        if lists is None:
+            return None
+        padded = np.full(is_token.shape, fill, dtype=np.int64)
+        padded[is_token] = np.fromiter(chain.from_iterable(lists[row] for row in rows), np.int64)
+        return send(padded)
+
+    ids = pad(tokens.ids, tokenizer.pad_token_id)
+    assert ids is not None
     return Batch(
-        rows=rows + start,
-        input_ids=pad(tokens.ids, tokenizer.pad_token_id),
-        mask=pad(ones, 0),
-        segments=None if segments is None else pad(segments, tokenizer.pad_token_type_id),
-        special=pad(tokens.special, 1),
-        word_of=pad(tokens.words, -1),
-    )
+        rows=rows + start, input_ids=ids, mask=send(is_token.astype(np.int64)),
+        segments=pad(tokens.segments, tokenizer.pad_token_type_id),
+        special=pad(tokens.special, 1), word_of=pad(tokens.words, -1),
+    )  # fmt: skip
 
 
 @torch.inference_mode()
@@ -168,7 +180,7 @@ def forward(
     wanted: Sequence[int],
     with_mix: bool,
     precision: Precision,
-    keep: Callable[[Tensor, Tensor], Tensor],
+    keep: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
     """Run the encoder once; of each wanted layer, and of the mix, keep what `keep` makes of it."""
     inputs = make_inputs(encoder.backbone, batch.input_ids, batch.mask, batch.segments, None)
@@ -177,7 +189,7 @@ def forward(
 
     def see(index: int, hidden: Tensor) -> None:
         if index in wanted:
-            kept[index] = keep(hidden, batch.mask)
+            kept[index] = keep(hidden)
         if mixing is not None:
             mixing.add(index, hidden)
 
@@ -186,7 +198,7 @@ def forward(
     with torch.autocast(encoder.device.type, dtype=half, enabled=half is not None):
         visit(encoder.backbone, inputs, visited, see)
     layers = [kept[index] for index in wanted]
-    return layers if mixing is None else [*layers, keep(mixing.result(), batch.mask)]
+    return layers if mixing is None else [*layers, keep(mixing.result())]
 
 
 def _wanted(encoder: Encoder, layers: Sequence[int] | None, with_mix: bool) -> tuple[int, ...]:

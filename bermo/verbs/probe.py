@@ -86,7 +86,14 @@ def run(options: Namespace) -> int:
 def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
     from bermo.data.probing import read_probe
     from bermo.figures import write_findings
-    from bermo.methods.probe import ProbeSpec, claim_folder, probe_task, read_probed, write_probed
+    from bermo.methods.probe import (
+        ProbeSpec,
+        claim_folder,
+        data_digest,
+        probe_task,
+        read_probed,
+        write_probed,
+    )
     from bermo.report.probing import frozen_findings, frozen_table, print_table
     from bermo.spec import parse
     from bermo.vectors import load_encoder
@@ -110,17 +117,12 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
     }  # fmt: skip
     claim_folder(out, asked)
     found = []
+    folder = None if options.data is None else Path(options.data).expanduser()
     for task in tasks:
-        probed = read_probed(out / f"{task}.json")
+        data = read_probe(task, folder, options.limit)
+        probed = read_probed(out / f"{task}.json", data_digest(data))
         if probed is None:
-            data = read_probe(
-                task,
-                None if options.data is None else Path(options.data).expanduser(),
-                options.limit,
-            )
-            display.tell(
-                f"{task}: {', '.join(data.notes) or f'{len(data.train):,} training sentences'}"
-            )
+            display.tell(f"{task}: {', '.join(data.notes) or f'{len(data.train):,} sentences'}")
             probed = probe_task(encoder, untrained, data, spec, display)
             write_probed(out / f"{task}.json", probed)
         found.append(probed)
