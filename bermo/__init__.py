@@ -36,6 +36,9 @@ _PUBLIC = {
     "TrainSpec": "bermo.spec",
     "BermoError": "bermo.errors",
     "finetune": "bermo.methods.finetune",
+    "load_encoder": "bermo.vectors",
+    "stream_vectors": "bermo.vectors",
+    "text_vectors": "bermo.vectors",
 }
 
 __all__ = list(_PUBLIC)
