@@ -9,7 +9,6 @@ from bermo.errors import BermoError
 from bermo.recipes import RECIPES, find
 from bermo.runs import fixed_part
 
-
 # Its twenty arms are ten tasks twice, built in one loop: two of them go every way that there is.
 FEW_ARMS = {"paper/probing": ["tense-plain", "tense-mix"]}
 
