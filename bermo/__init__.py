@@ -40,6 +40,9 @@ _PUBLIC = {
     "PretrainSpec": "bermo.pretrain_spec",
     "InnerMix": "bermo.nn.inner",
     "box": "bermo.backbone",
+    "load_encoder": "bermo.vectors",
+    "stream_vectors": "bermo.vectors",
+    "text_vectors": "bermo.vectors",
 }
 
 __all__ = list(_PUBLIC)

@@ -69,6 +69,9 @@ class DataSpec:
     stride: int = option(128, "overlap in tokens of the pieces of a long passage")
     limit: int | None = option(None, "use only the first so many training rows")
     max_unknown: float = option(0.05, "largest share of unknown tokens that is accepted")
+    lowercase: Literal["off"] | None = option(
+        None, "off keeps capitals that an uncased vocabulary lacks, as the paper probably did"
+    )
     cache: str | None = option(None, "folder of the token cache; default: the user's cache folder")
 
 

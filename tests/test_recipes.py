@@ -9,14 +9,17 @@ from bermo.errors import BermoError
 from bermo.recipes import RECIPES, find
 from bermo.runs import fixed_part
 
+# Its twenty arms are ten tasks twice, built in one loop: two of them go every way that there is.
+FEW_ARMS = {"paper/probing": ["tense-plain", "tense-mix"]}
+
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_tiny_form_of_every_recipe_runs(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", name, "--tiny", "--out", str(tmp_path)]) == 0
+    arms = FEW_ARMS.get(name, list(RECIPES[name]().arms))
+    assert main(["run", name, "--tiny", "--arms", ",".join(arms), "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    arms = RECIPES[name]().arms
     for arm in arms:
         assert (tmp_path / arm / "result.json").exists()
         assert arm in printed

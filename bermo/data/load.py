@@ -12,6 +12,7 @@ from bermo.data.corpora import choice_rows, numbers, read_squad, text_rows
 from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
+from bermo.data.probing import read_probing_task
 from bermo.data.read import Table, read_table, read_text
 from bermo.data.rows import Rows, TaggedRows, TextRows, head
 from bermo.data.tasks import OWN, Kind, Task, TaskData, find_task
@@ -25,6 +26,8 @@ def load_task(spec: DataSpec) -> TaskData:
     """Read the task that `spec` names; whatever would spoil a training is an error here."""
     if spec.task.startswith("box/"):
         data = _generate(spec)
+    elif spec.task.startswith("probe/"):
+        data = read_probing_task(spec)
     elif spec.hub is not None:
         data = _from_hub(spec)
     elif spec.task in OWN:

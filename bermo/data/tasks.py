@@ -1,6 +1,6 @@
 """The named tasks: their columns, labels, official metrics, and the file names their data comes in.
 
-GLUE (Wang et al. 2019), SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), CoNLL-2003 (Tjong Kim Sang and
+GLUE (Wang et al. 2019), the probing tasks in the files of SentEval and X-Probe (`data/probing.py`), SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), CoNLL-2003 (Tjong Kim Sang and
 De Meulder 2003), SWAG (Zellers et al. 2018), and the generated sentences of `data/sentences.py`. The main
 metric is the one the best checkpoint is chosen by. Where GLUE names two metrics, it is their mean, as in
 GLUE's own score; the two stand beside it.
@@ -176,6 +176,10 @@ _GENERATED = tuple(
     for name, made in sentences.TASKS.items()
 )
 
+_PROBES = tuple(
+    Task(name=f"probe/{name}", kind="classification", metric="accuracy") for name in sentences.TASKS
+)
+
 _GENERATED_OTHERS = (
     Task(name="box/arguments", kind="tagging", metric="f1"),
     Task(name="box/answer", kind="span", metric="f1"),
@@ -183,7 +187,7 @@ _GENERATED_OTHERS = (
 )
 
 TASKS: Mapping[str, Task] = MappingProxyType(
-    {t.name: t for t in (*_FROM_FILES, *_GENERATED, *_GENERATED_OTHERS)}
+    {t.name: t for t in (*_FROM_FILES, *_PROBES, *_GENERATED, *_GENERATED_OTHERS)}
 )
 """Every named task; "own" (the user's files) is not here, since its kind is found in the files."""
 

@@ -43,7 +43,7 @@ def prepare(spec: RunSpec, display: Display) -> Prepared:
     """Read, check and tokenise the data; every error in the user's files is raised here."""
     data = load_task(spec.data)
     source = _source(spec)
-    tokenizer = load_tokenizer(source)
+    tokenizer = load_tokenizer(source, spec.data.lowercase)
     # A student without segments leaves them out by itself; its teacher may need them.
     has_segments = any(
         models.has_segments(name) for name in {source, _teacher_folder(spec) or source}

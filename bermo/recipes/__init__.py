@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bermo.errors import BermoError, nearest
-from bermo.recipes import core, paper
+from bermo.recipes import core, paper, probing
 from bermo.spec import Experiment, RunSpec, override, replace_in
 
 RECIPES: Mapping[str, Callable[[], Experiment]] = {
@@ -22,6 +22,7 @@ RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "paper/pruning-methods": paper.pruning_methods,
     "paper/convergence": paper.convergence,
     "paper/distillation": paper.distillation,
+    "paper/probing": probing.probing,
     **{f"glue/{name}": core.glue(name) for name in core.GLUE},
 }
 
@@ -42,7 +43,9 @@ def _tiny(spec: RunSpec) -> RunSpec:
     stand_in = {"squad": "box/answer", "conll2003": "box/arguments"}
     task = spec.data.task
     is_pruned = spec.prune.method != "none"
-    if not task.startswith("box/"):
+    if task.startswith("probe/"):
+        task = task.replace("probe/", "box/")
+    elif not task.startswith("box/"):
         task = stand_in.get(task, "box/tense")
     small = replace_in(
         spec,

@@ -13,14 +13,16 @@ from bermo.data.sentences import (
     TASKS,
     Sentence,
     SentenceTask,
+    contents,
     generate,
     lexicon,
     split,
     tasks,
     with_trees,
 )
+from bermo.data.sentences.drawn import Drawn
 from bermo.data.sentences.grammar import Tree, spell, tags, words
-from bermo.data.sentences.tasks import Drawn
+from bermo.data.sentences.lexicon import Frame
 from bermo.errors import BermoError
 
 EVERY_TASK = pytest.mark.parametrize("task", sorted(TASKS))
@@ -73,7 +75,62 @@ def read_order(tree: Tree, text: str) -> str:
     return "original" if has_pronoun[1] else "inverted"
 
 
+def read_length(tree: Tree, text: str) -> str:
+    """The range that holds the number of words and marks of the text."""
+    count = len(text.replace(",", " ,").replace(".", " .").split())
+    return next(name for name in TASKS["sentence-length"].labels if in_range(count, name))
+
+
+def in_range(count: int, name: str) -> bool:
+    low, high = map(int, name.split("-"))
+    return low <= count <= high
+
+
+def read_content(tree: Tree, text: str) -> str:
+    """The one word of the list that is in the text."""
+    listed = set(TASKS["word-content"].labels)
+    (found,) = [
+        word for word in text.lower().replace(",", "").rstrip(".").split() if word in listed
+    ]
+    return found
+
+
+def brackets(tree: Tree) -> str:
+    inner = (item if isinstance(item, str) else brackets(item) for item in tree.children)
+    return f"({tree.label} {' '.join(inner)})"
+
+
+def read_depth(tree: Tree, text: str) -> str:
+    """The deepest nesting of brackets when the tree is written out."""
+    depth = deepest = 0
+    for letter in brackets(tree):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        deepest = max(deepest, depth)
+    return str(deepest)
+
+
+def read_top(tree: Tree, text: str) -> str:
+    (clause,) = parts(tree, "S")
+    name = "_".join(item.label.replace("-SBJ", "") for item in clause.children)  # type: ignore[union-attr]
+    return name if name in TASKS["top-constituents"].labels else "other"
+
+
+def read_oddness(tree: Tree, text: str) -> str:
+    """Original if some use of the main verb takes the kind of its object."""
+    (phrase,) = parts(parts(tree, "S")[0], "VP")
+    form = str(parts(phrase, "V")[0].children[0])
+    head = str(parts(parts(phrase, "NP-OBJ")[0], "N")[0].children[0])
+    kind = next(k for k, nouns in lexicon.NOUNS.items() for noun in nouns if head in noun)
+    fits = any(form in frame.verb and kind in frame.objects for frame in lexicon.TRANSITIVE)
+    return "original" if fits else "odd"
+
+
 READERS: dict[str, Callable[[Tree, str], str]] = {
+    "sentence-length": read_length,
+    "word-content": read_content,
+    "tree-depth": read_depth,
+    "top-constituents": read_top,
+    "odd-man-out": read_oddness,
     "tense": read_tense,
     "subject-number": read_subject,
     "object-number": read_object,
@@ -92,7 +149,7 @@ def test_the_label_read_from_the_tree_is_the_label_given(task: str) -> None:
 def test_classes_are_balanced_and_no_sentence_comes_twice(task: str) -> None:
     items = generate(task, 2001, seed=1)
     counts = Counter(item.label for item in items)
-    assert sorted(counts.values()) == [1000, 1001]
+    assert max(counts.values()) - min(counts.values()) == 1
     assert set(counts) == set(TASKS[task].labels)
     assert len({item.text.lower() for item in items}) == 2001
 
@@ -156,7 +213,8 @@ def test_splits_share_no_sentence_and_are_balanced_each(task: str) -> None:
     train, valid = split(task, (1200, 301), seed=6)
     assert not {item.text for item in train} & {item.text for item in valid}
     assert (len(train), len(valid)) == (1200, 301)
-    assert sorted(Counter(item.label for item in valid).values()) == [150, 151]
+    counts = Counter(item.label for item in valid)
+    assert max(counts.values()) - min(counts.values()) == 1
     assert train == generate(task, 1200, seed=6)
 
 
@@ -202,11 +260,37 @@ def bag_of_words_accuracy(task: str) -> float:
         ("subject-number", 0.85),
         ("object-number", 0.85),
         ("bigram-shift", 0.56),
+        ("odd-man-out", 0.56),
         ("coordination-inversion", 0.56),
     ],
 )
 def test_a_bag_of_words_does_not_solve_the_task(task: str, most: float) -> None:
     assert bag_of_words_accuracy(task) <= most
+
+
+def test_an_odd_word_is_as_frequent_as_a_sound_one() -> None:
+    """Over verbs and over kinds of object, the odd table sums to what the sound one sums to."""
+    pairs, sums = contents._odd_pairs()
+    verbs: Counter[Frame] = Counter()
+    kinds: Counter[str] = Counter()
+    for (frame, kind), weight in zip(pairs, np.diff([0.0, *sums]), strict=True):
+        assert kind not in frame.objects
+        verbs[frame] += weight
+        kinds[kind] += weight
+    choosy = [f for f in lexicon.TRANSITIVE if len(f.objects) < len(lexicon.NOUNS)]
+    for kind in lexicon.NOUNS:
+        expected = sum(1 / len(f.objects) for f in choosy if kind in f.objects)
+        assert kinds[kind] == pytest.approx(expected, rel=1e-5)
+    assert set(verbs) == set(choosy)
+    assert np.allclose(list(verbs.values()), 1, rtol=1e-5)
+
+
+def test_length_hardly_tells_the_depth() -> None:
+    """The best guess of the depth from the number of words alone stays near chance (20 %)."""
+    by_length: dict[int, Counter[str]] = {}
+    for item, tree in with_trees("tree-depth", 3000, seed=2):
+        by_length.setdefault(len(words(tree)), Counter())[item.label] += 1
+    assert sum(max(counts.values()) for counts in by_length.values()) / 3000 < 0.31
 
 
 def test_an_unknown_task_is_answered_with_the_nearest_one() -> None:

@@ -19,6 +19,7 @@ from bermo.data.sentences.lexicon import Frame, Verb
 
 Tense = Literal["past", "present"]
 Number = Literal["singular", "plural"]
+Front = Literal["SBAR", "PP", "ADVP"]
 TENSES: tuple[Tense, ...] = ("past", "present")
 NUMBERS: tuple[Number, ...] = ("singular", "plural")
 T = TypeVar("T")
@@ -47,13 +48,14 @@ class Wish:
     phrase: float = 0.2  # chance that a noun has a prepositional phrase
     relative: float = 0.15  # chance that a noun has a relative clause
     fronted: float = 0.3  # chance that a phrase or clause stands before the subject
+    front: Front | None = None  # which of them
     adverb: float = 0.15
     place: float = 0.25  # chance that the verb has a prepositional phrase
     reason: float = 0.15  # chance of a clause of reason at the end
 
 
 _BARE: dict[str, Any] = dict.fromkeys(("phrase", "relative", "fronted", "reason", "clausal"), 0.0)
-_FREE: dict[str, Any] = dict.fromkeys(("subject", "object", "frame"))
+_FREE: dict[str, Any] = dict.fromkeys(("subject", "object", "frame", "front"))
 
 
 def _places(text: str) -> tuple[tuple[str, str], ...]:
@@ -198,8 +200,11 @@ def _frame(rng: Random, wish: Wish) -> Frame:
     return pick(rng, lexicon.TRANSITIVE if has_object else lexicon.INTRANSITIVE)
 
 
+_FRONTS: dict[Front, float] = {"SBAR": 0.0, "PP": 0.4, "ADVP": 0.8}
+
+
 def _front(rng: Random, wish: Wish) -> Iterator[Tree]:
-    chance = rng.random()
+    chance = _FRONTS[wish.front] if wish.front else rng.random()
     if chance < 0.4:
         yield _subordinate(rng, wish, pick(rng, lexicon.SUBORDINATORS))
     elif chance < 0.8:

@@ -1,21 +1,24 @@
 """The tasks of generated sentences: exact labels, balanced classes, no sentence twice, seeded.
 
-They follow the probing tasks of Conneau et al. 2018, "What you can cram into a single vector". A task
-names its labels and draws, for one of them, a tree and its words. In each, the words alone do not
-give the label: other clauses have other tenses, other nouns other numbers, and the last two change only
-the order of words.
+They are the ten probing tasks of Conneau et al. 2018, "What you can cram into a single vector". A task names its labels and
+draws, for one of them, a tree and its words. Below the surface the words alone do not give the label: other clauses
+have other tenses, other nouns other numbers; shifts and inversions change only the order of words; an odd word is as
+frequent elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
-from typing import NamedTuple, cast
+from typing import Literal, TypeAlias, cast
 
-from bermo.data.sentences import grammar, lexicon
+from bermo.data.sentences import contents, grammar, lexicon, shapes
+from bermo.data.sentences.drawn import Drawn, said
 from bermo.data.sentences.grammar import NUMBERS, TENSES, Number, Tense, Tree, Wish, leaf, pick
 from bermo.data.sentences.lexicon import Frame
 from bermo.errors import BermoError, nearest
+
+Group: TypeAlias = Literal["surface", "syntactic", "semantic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,6 @@ class Sentence:
     label: str
 
 
-class Drawn(NamedTuple):
-    """A tree, and the words as they are said; they differ where a task disturbs their order."""
-
-    tree: Tree
-    words: list[str]
-
-
 @dataclass(frozen=True)
 class SentenceTask:
     """What is asked of a sentence, the possible answers, and how to draw one for an answer."""
@@ -40,6 +36,7 @@ class SentenceTask:
     description: str
     labels: tuple[str, ...]
     draw: Callable[[Random, str], Drawn]
+    group: Group = "semantic"
 
 
 def generate(task: str, count: int, seed: int) -> list[Sentence]:
@@ -81,24 +78,20 @@ def _draw(
         yield Sentence(text, label), drawn.tree
 
 
-def _said(tree: Tree) -> Drawn:
-    return Drawn(tree, grammar.words(tree))
-
-
 def _tense(rng: Random, label: str) -> Drawn:
     wish = Wish(tense=cast(Tense, label), opposite=0.65, clausal=0.15, relative=0.25, reason=0.25)
-    return _said(grammar.sentence(rng, wish))
+    return said(grammar.sentence(rng, wish))
 
 
 def _subject_number(rng: Random, label: str) -> Drawn:
     # Subjects are mostly persons: other clauses bring persons that are not the subject.
     number = cast(Number, label)
     wish = Wish(subject=number, transitive=0.9, relative=0.3, fronted=0.5, reason=0.3)
-    return _said(grammar.sentence(rng, wish))
+    return said(grammar.sentence(rng, wish))
 
 
 def _object_number(rng: Random, label: str) -> Drawn:
-    return _said(grammar.sentence(rng, Wish(object=cast(Number, label))))
+    return said(grammar.sentence(rng, Wish(object=cast(Number, label))))
 
 
 # Neighbours that never stand in the other order: "the old" but not "old the".
@@ -135,7 +128,7 @@ def _coordination_inversion(rng: Random, label: str) -> Drawn:
         parts.reverse()
     joint = leaf("CC", pick(rng, ("and", "but", "so")))
     whole = Tree("S", (parts[0], leaf(",", ","), joint, parts[1]))
-    return _said(Tree("ROOT", (whole, leaf(".", "."))))
+    return said(Tree("ROOT", (whole, leaf(".", "."))))
 
 
 def _sequel(rng: Random, first: Tree, frame: Frame) -> Tree:
@@ -183,6 +176,23 @@ def _pronoun(rng: Random, phrase: Tree, kind: str, label: str) -> Tree:
 
 
 TASKS: Mapping[str, SentenceTask] = {
+    "sentence-length": SentenceTask(
+        "How many words are there, marks counted?", tuple(shapes.LENGTHS), shapes.draw_length, "surface"
+    ),
+    "word-content": SentenceTask(
+        f"Which one of {len(contents.CONTENT)} nouns is in the sentence?",
+        contents.CONTENT, contents.draw_content, "surface",
+    ),
+    "tree-depth": SentenceTask(
+        "How deep is the tree of the sentence?", tuple(shapes.DEPTHS), shapes.draw_depth, "syntactic"
+    ),
+    "top-constituents": SentenceTask(
+        "Which constituents is the sentence made of?", shapes.TOPS, shapes.draw_top, "syntactic"
+    ),
+    "bigram-shift": SentenceTask(
+        "Are all words in their places, or were two neighbours swapped?",
+        ("original", "shifted"), _bigram_shift, "syntactic",
+    ),
     "tense": SentenceTask(
         "Is the verb of the main clause in the past or in the present?", ("past", "present"), _tense
     ),
@@ -192,14 +202,13 @@ TASKS: Mapping[str, SentenceTask] = {
     "object-number": SentenceTask(
         "Is the object of the main clause singular or plural?", NUMBERS, _object_number
     ),
-    "bigram-shift": SentenceTask(
-        "Are all words in their places, or were two neighbours swapped?",
-        ("original", "shifted"),
-        _bigram_shift,
+    "odd-man-out": SentenceTask(
+        "Do verb and object go together, or was one of them replaced?",
+        ("original", "odd"), contents.draw_odd,
     ),
     "coordination-inversion": SentenceTask(
         "Do two joined clauses stand in their order, or were they turned round?",
-        ("original", "inverted"),
-        _coordination_inversion,
+        ("original", "inverted"), _coordination_inversion,
     ),
-}
+}  # fmt: skip
+"""SentEval's ten probing tasks in its own order: surface, syntactic, semantic."""

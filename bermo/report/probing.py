@@ -1,0 +1,206 @@
+"""What probing found, as figures: a table by group, task × layer, the learned mixes, plain beside mixed."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from bermo.data.probing import GROUPS
+from bermo.figures import Bars, Figure, Findings, Heat, Number, Section, Table
+from bermo.methods.paired import CLAIM, Comparison
+from bermo.methods.probe import Probed
+
+EXPECTED = (
+    "In Jawahar et al. 2019 surface tasks are read best from low layers of BERT, syntactic ones from the middle, semantic ones"
+    " from higher up."
+)
+
+
+def frozen_findings(found: Sequence[Probed], facts: Mapping[str, str]) -> Findings:
+    """Put the frozen probes of all tasks on a page."""
+    found = sorted(found, key=lambda item: GROUPS.index(item.group))
+    sections = [
+        Section(title="Every task", text=_summary(found), figures=(frozen_table(found),)),
+        Section(title="Where it is known", text=EXPECTED, figures=_heats(found)),
+        Section(
+            title="The learned mix of frozen layers",
+            text="One share a layer, learned with a linear probe; the centre of gravity is Σ j·s_j (Tenney et al. 2019).",
+            figures=(_mix_heat(found), _centres(found)),
+        ),
+    ]
+    return Findings(title="Probing frozen layers", facts=facts, sections=tuple(sections))
+
+
+def frozen_table(found: Sequence[Probed]) -> Table:
+    """One row a task: the best layer by dev, the last, the mix, and what stands against them."""
+    columns = (
+        "group", "task", "classes", "best layer", "its test", "last", "mix", "centre",
+        "bag of words", "largest class", "untrained", "control", "selectivity",
+    )  # fmt: skip
+    rows = [_row(item) for item in found]
+    note = (
+        "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained: the same layer with random"
+        " weights. control: random classes of word types, same layer. selectivity: test less control."
+    )
+    return Table(title="Probes by group", columns=columns, rows=tuple(rows), note=note)
+
+
+def _row(item: Probed) -> tuple[str | Number, ...]:
+    at = item.layers.index(item.best)
+    last = max(
+        (k for k, name in enumerate(item.layers) if name.isdigit()),
+        key=lambda k: int(item.layers[k]),
+    )
+    control = item.control[at] if item.control else None
+    return (
+        item.group, item.task, item.num_classes, item.best, _round(item.accuracy[at]),
+        _round(item.accuracy[last]), _round(item.mix_accuracy), _round(item.centre),
+        _round(item.bag_of_words), _round(item.largest_class),
+        _round(item.untrained[at] if item.untrained else None), _round(control),
+        _round(None if control is None else item.accuracy[at] - control),
+    )  # fmt: skip
+
+
+def _summary(found: Sequence[Probed]) -> str:
+    """Say where each group is known best, on average."""
+    parts = []
+    for group in GROUPS:
+        items = [item for item in found if item.group == group]
+        if items:
+            centre = sum(item.centre for item in items) / len(items)
+            best = [item.best for item in items]
+            parts.append(
+                f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre:.2f}"
+            )
+    return "; ".join(parts) + "."
+
+
+def _heats(found: Sequence[Probed]) -> tuple[Figure, ...]:
+    heats = [
+        _heat(found, "Test accuracy of each layer", [item.accuracy for item in found], "%"),
+        _heat(
+            found,
+            "Points under the task's best layer",
+            [tuple(a - max(item.accuracy) for a in item.accuracy) for item in found],
+            "points",
+        ),
+    ]
+    if all(item.control for item in found):
+        heats.append(
+            _heat(found, "Selectivity of each layer", [i.selectivity for i in found], "points", 0.0)
+        )
+    if all(item.untrained for item in found):
+        gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in found]
+        heats.append(_heat(found, "Gain over the untrained encoder", gains, "points", 0.0))
+    return tuple(heats)
+
+
+def _heat(
+    found: Sequence[Probed],
+    title: str,
+    values: Sequence[Sequence[float]],
+    unit: str,
+    center: float | None = None,
+) -> Heat:
+    return Heat(
+        title=title, x_label="layer", y_label="task", columns=found[0].layers,
+        rows=tuple(item.task for item in found),
+        values=tuple(tuple(_round(value) for value in row) for row in values),
+        unit=unit, center=center, digits=1,
+    )  # fmt: skip
+
+
+def _mix_heat(found: Sequence[Probed]) -> Heat:
+    layers = tuple(name for name in found[0].layers if name.isdigit())
+    return Heat(
+        title="Share of each layer in the learned mix", x_label="layer", y_label="task", columns=layers,
+        rows=tuple(item.task for item in found),
+        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in found), digits=2,
+        note=f"Even shares would be {1 / len(layers):.3f}.",
+    )  # fmt: skip
+
+
+def _centres(found: Sequence[Probed]) -> Bars:
+    return Bars(
+        title="Centre of gravity of each task", x_label="task", y_label="layer",
+        names=tuple(item.task for item in found),
+        series={"centre of gravity": tuple(_round(item.centre) for item in found)},
+    )  # fmt: skip
+
+
+def finetune_findings(
+    compared: Comparison, paper: Mapping[str, tuple[float, float]], facts: Mapping[str, str]
+) -> Findings:
+    """Put the fine-tuned arms of all tasks on a page, beside the paper's numbers."""
+    tasks = compared.tasks
+    bars = Bars(
+        title="What the mix gains", x_label="task", y_label="points",
+        names=tuple(pair.task for pair in tasks),
+        series={
+            "here": tuple(_round(pair.difference.mean) for pair in tasks),
+            "the paper": tuple(_round(paper[p.task][1] - paper[p.task][0]) for p in tasks),
+        },
+        errors={"here": tuple(p.difference.interval or (p.difference.mean,) * 2 for p in tasks)},
+        note=f"95 % intervals over seeds. The paper's mean over the semantic tasks is +{CLAIM}.",
+    )  # fmt: skip
+    section = Section(
+        title="Plain beside mixed", text=compared.verdict, figures=(finetune_table(compared, paper), bars)
+    )  # fmt: skip
+    return Findings(title="Probing by fine-tuning", facts=facts, sections=(section,))
+
+
+def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]]) -> Table:
+    """One row a task: both arms, their difference with its interval and p, and the paper's."""
+    columns = (
+        "group", "task", "plain", "mix", "difference", "from", "to", "p", "seeds", "diverged",
+        "paper plain", "paper mix",
+    )  # fmt: skip
+    rows: list[tuple[str | Number, ...]] = []
+    for pair in compared.tasks:
+        low, high = pair.difference.interval or (None, None)
+        rows.append(
+            (
+                pair.group, pair.task, _round(pair.plain), _round(pair.mix), _round(pair.difference.mean),
+                _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
+                "{} / {}".format(*pair.num_diverged), *paper[pair.task],
+            )
+        )  # fmt: skip
+    note = "Test accuracy in % after the last step; from, to: the 95 % interval of the difference."
+    return Table(title="Fine-tuned probes", columns=columns, rows=tuple(rows), note=note)
+
+
+SHORT: Mapping[str, str] = {
+    "task": "", "best layer": "layer", "its test": "test", "last": "last", "mix": "mix", "centre": "centre",
+    "bag of words": "words", "untrained": "untrained", "selectivity": "select.",
+    "plain": "plain", "difference": "±", "from": "from", "to": "to", "p": "p", "diverged": "diverged",
+}  # fmt: skip
+"""The columns that a terminal of 80 columns has room for, and what they are called there."""
+
+
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Print a table with its groups as headings; all its columns are in figures.json."""
+    console = console or Console(highlight=False)
+    shown = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    places = [at for at, name in enumerate(table.columns) if name in SHORT]
+    for at in places:
+        name = SHORT[table.columns[at]]
+        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
+    group = None
+    for row in table.rows:
+        if row[0] != group:
+            group = row[0]
+            shown.add_row(f"[bold]{str(group).capitalize()}[/]")
+        shown.add_row(*(_text(row[at]) for at in places))
+    console.print(shown)
+    console.print(f"\n{table.note}", markup=False)
+
+
+def _text(value: str | Number) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _round(value: float | None) -> Number:
+    return None if value is None or math.isnan(value) else round(value, 2)

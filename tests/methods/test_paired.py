@@ -1,0 +1,82 @@
+"""The paired test against the numbers of a slow count, and the verdict's words."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from bermo.errors import BermoError
+from bermo.methods.paired import compare, paired
+from bermo.runs import RunResult, SeedResult, summarise
+
+
+def make_result(scores: dict[int, float], diverged: tuple[int, ...] = ()) -> RunResult:
+    seeds = [
+        SeedResult(
+            seed=seed, metric="accuracy", score=score + 1, values={}, last_score=score,
+            diverged="collapsed" if seed in diverged else None, best_step=1, steps=1, loss=0.0,
+            seconds=0.0, rows_per_second=0.0, peak_memory_mib=0.0, mix_layers=[], mix_weights=[],
+            num_parameters=0, encoder_density=1.0, unknown_share=0.0, truncated_share=0.0,
+            device="cpu", versions={},
+        )
+        for seed, score in scores.items()
+    ]  # fmt: skip
+    return summarise(seeds)
+
+
+def test_the_interval_and_p_are_those_of_a_slow_count() -> None:
+    differences = [0.4, 1.0, -0.2, 0.7, 0.3]
+    found = paired(differences)
+    larger = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True))) >= sum(differences) - 1e-9
+        for signs in product((1, -1), repeat=5)
+    ]
+    assert found.p == sum(larger) / 32 == 4 / 32
+    assert found.mean == pytest.approx(0.44)
+    assert found.interval is not None
+    # 2.776445 is Student's t for 4 degrees of freedom.
+    deviation = math.sqrt(sum((d - 0.44) ** 2 for d in differences) / 4)
+    assert found.interval[1] == pytest.approx(0.44 + 2.776445 * deviation / math.sqrt(5), abs=1e-5)
+    assert paired([1.0, 1.1, 0.9, 1.0, 1.2]).p == 2 / 32
+    assert paired([1.0]).interval is None
+    with pytest.raises(BermoError, match="1 to 16 pairs, but got 0"):
+        paired([])
+
+
+def test_arms_are_compared_seed_by_seed_at_their_last_step() -> None:
+    results = {
+        "tense-plain": make_result({1: 80.0, 2: 81.0, 3: 50.0}, diverged=(3,)),
+        "tense-mix": make_result({1: 83.0, 2: 83.5, 3: 84.0}),
+        "bigram-shift-plain": make_result({1: 90.0, 2: 91.0}),
+        "bigram-shift-mix": make_result({1: 80.0, 2: 81.0}),
+    }
+    found = compare(results)
+    shift, tense = found.tasks
+    assert (shift.task, tense.task) == ("bigram-shift", "tense")
+    assert (tense.plain, tense.mix, tense.difference.count) == (80.5, 83.25, 2)
+    assert tense.num_diverged == (1, 0)
+    assert found.semantic is not None
+    assert found.semantic.mean == pytest.approx(2.75)
+
+
+@pytest.mark.parametrize(
+    ("gains", "words"),
+    [
+        ([2.6, 2.7, 2.8], "the mix is better. The paper's +2.67 lies inside"),
+        ([0.1, -0.1, 0.2], "no difference is shown. The paper's +2.67 lies outside"),
+        ([-1.0, -1.1, -0.9], "the plain encoder is better"),
+        ([1.0], "One seed has no interval"),
+    ],
+)
+def test_the_verdict_says_what_the_interval_shows(gains: list[float], words: str) -> None:
+    plain = make_result(dict.fromkeys(range(len(gains)), 80.0))
+    mix = make_result({k: 80.0 + gain for k, gain in enumerate(gains)})
+    verdict = compare({"tense-plain": plain, "tense-mix": mix}).verdict
+    assert words in verdict
+
+
+def test_without_a_semantic_task_nothing_is_said() -> None:
+    plain = make_result({1: 80.0})
+    alone = compare({"bigram-shift-plain": plain, "bigram-shift-mix": replace(plain)})
+    assert "nothing can be said" in alone.verdict

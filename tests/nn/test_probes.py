@@ -1,0 +1,136 @@
+"""Probes: together or alone they are the same, they learn what is there, and keep their best."""
+
+import pytest
+import torch
+
+from bermo.nn.probes import (
+    HiddenProbes,
+    LinearProbes,
+    MixProbes,
+    Part,
+    Probes,
+    Settings,
+    fit_probes,
+    standardise_,
+)
+
+LAYERS, UNITS, CLASSES = 3, 8, 2
+Parts = tuple[Part, Part, Part]
+
+
+def make_parts(only_layer: int | None = None) -> Parts:
+    """Random vectors; the class is the sign of a unit of layer 1, and noise in the other layers."""
+    generator = torch.Generator().manual_seed(0)
+    parts = []
+    for rows in (300, 100, 100):
+        x = torch.randn(LAYERS, rows, UNITS, generator=generator)
+        labels = (x[1, :, 2] > 0).long()
+        parts.append(Part(x_LND=x if only_layer is None else x[[only_layer]], labels_N=labels))
+    return parts[0], parts[1], parts[2]
+
+
+SETTINGS = Settings(penalties=(1e-4, 1e-2), looks=4, batch_size=64, rate=1e-2)
+
+
+def test_linear_probes_follow_their_formula() -> None:
+    probes = LinearProbes(LAYERS, UNITS, 2, CLASSES)
+    torch.nn.init.normal_(probes.weight)
+    torch.nn.init.normal_(probes.bias)
+    x = torch.randn(LAYERS, 5, UNITS)
+    logits = probes(x)
+    for layer in range(LAYERS):
+        for penalty in range(2):
+            expected = x[layer] @ probes.weight[layer, :, penalty] + probes.bias[layer, 0, penalty]
+            torch.testing.assert_close(logits[layer, penalty], expected)
+
+
+def test_hidden_probes_follow_their_formula() -> None:
+    probes = HiddenProbes(LAYERS, UNITS, 2, CLASSES, hidden=4)
+    torch.nn.init.normal_(probes.first_bias)
+    torch.nn.init.normal_(probes.second_bias)
+    x = torch.randn(LAYERS, 5, UNITS)
+    logits = probes(x)
+    for layer in range(LAYERS):
+        inner = torch.relu(x[layer] @ probes.first[layer, :, 1] + probes.first_bias[layer, 0, 1])
+        expected = inner @ probes.second[layer, :, 1] + probes.second_bias[layer, 0, 1]
+        torch.testing.assert_close(logits[layer, 1], expected)
+
+
+def test_a_mix_probe_follows_its_formula() -> None:
+    probes = MixProbes(LAYERS, UNITS, 2, CLASSES)
+    for parameter in probes.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(LAYERS, 5, UNITS)
+    for penalty in range(2):
+        shares = torch.softmax(probes.logits[0, :, penalty, 0], 0) * probes.scale[0, 0, penalty, 0]
+        mixed = sum(share * layer for share, layer in zip(shares, x, strict=True))
+        expected = mixed @ probes.linear.weight[0, :, penalty] + probes.linear.bias[0, 0, penalty]
+        torch.testing.assert_close(probes(x)[0, penalty], expected)
+
+
+@pytest.mark.parametrize("kind", [LinearProbes, HiddenProbes])
+def test_probes_trained_together_are_those_trained_alone(
+    kind: type[LinearProbes] | type[HiddenProbes],
+) -> None:
+    together = kind(LAYERS, UNITS, 2, CLASSES)
+    start = [parameter.detach().clone() for parameter in together.parameters()]
+    fit_probes(together, make_parts(), SETTINGS)
+    for layer in range(LAYERS):
+        for place, penalty in enumerate(SETTINGS.penalties):
+            alone = kind(1, UNITS, 1, CLASSES)
+            with torch.no_grad():
+                for parameter, value in zip(alone.parameters(), start, strict=True):
+                    parameter.copy_(value[layer : layer + 1, :, place : place + 1])
+            settings = Settings(penalties=(penalty,), looks=4, batch_size=64, rate=1e-2)
+            fit_probes(alone, make_parts(layer), settings)
+            for one, all_ in zip(alone.parameters(), together.parameters(), strict=True):
+                expected = all_[layer : layer + 1, :, place : place + 1]
+                torch.testing.assert_close(one, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_a_probe_finds_the_layer_that_knows_and_the_mix_reads_it() -> None:
+    parts = make_parts()
+    fit = fit_probes(LinearProbes(LAYERS, UNITS, 2, CLASSES), parts, SETTINGS)
+    assert fit.test_L[1] > 0.9
+    assert max(fit.test_L[0], fit.test_L[2]) < 0.65
+    mix = MixProbes(LAYERS, UNITS, 2, CLASSES)
+    found = fit_probes(mix, parts, Settings(penalties=(1e-4, 1e-2), looks=12, rate=2e-2))
+    assert found.test_L[0] > 0.85
+    assert mix.weights[:, found.penalty_L[0]].argmax() == 1
+
+
+def test_a_probe_ends_at_its_best_on_dev_and_not_at_its_last() -> None:
+    parts = make_parts()
+    # A rate that overshoots: dev goes up and down, so the last look is not the best.
+    settings = Settings(penalties=(0.0,), looks=6, batch_size=32, rate=3.0)
+    probes = LinearProbes(LAYERS, UNITS, 1, CLASSES)
+    fit = fit_probes(probes, parts, settings)
+    dev = parts[1]
+    right = (probes(dev.x_LND).argmax(-1) == dev.labels_N).float().mean(-1)
+    torch.testing.assert_close(right[:, 0], fit.dev_L)
+
+
+def test_a_large_penalty_keeps_weights_small() -> None:
+    probes = LinearProbes(LAYERS, UNITS, 2, CLASSES)
+    fit_probes(probes, make_parts(), Settings(penalties=(0.0, 1.0), looks=4, rate=1e-2))
+    squares = probes.squares()
+    assert (squares[1, 1] < 0.2 * squares[1, 0]).all()
+
+
+def test_vectors_are_standardised_by_the_training_part() -> None:
+    train, test = torch.randn(2, 500, 4) * 3 + 5, torch.randn(2, 50, 4) * 3 + 5
+    mean, deviation = train.mean(1, keepdim=True), train.std(1, correction=0, keepdim=True)
+    expected = (test - mean) / deviation
+    train[:, :, 3] = 1.0  # a unit that never moves
+    parts = [train.half(), test.half()]
+    standardise_(parts)
+    torch.testing.assert_close(parts[1][..., :3].float(), expected[..., :3], atol=2e-2, rtol=1e-2)
+    assert all(bool(part.isfinite().all()) for part in parts)
+
+
+def test_training_stops_when_nothing_gets_better() -> None:
+    parts = make_parts()
+    still = Part(x_LND=torch.zeros_like(parts[0].x_LND), labels_N=parts[0].labels_N)
+    probes: Probes = LinearProbes(LAYERS, UNITS, 1, CLASSES)
+    settings = Settings(penalties=(0.0,), looks=20, patience=2, rate=0.0)
+    assert fit_probes(probes, (still, parts[1], parts[2]), settings).looks == 3
