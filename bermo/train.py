@@ -177,7 +177,10 @@ class _Loop:
     ) -> tuple[bool, bool]:
         """One optimiser step; returns whether any process wants to stop, and to save."""
         job = self.job
-        self.model.train()
+        if (
+            not self.model.training
+        ):  # walking through all modules takes as long as replaying a small step
+            self.model.train()
         factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
             set_rate_(group, group["peak_lr"] * factor)

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
 from bermo.job import Batch, Objective
+from bermo.nn.masks import TopMask
 from bermo.prune import (
     L0,
     Magnitude,
@@ -123,12 +124,17 @@ class PruneHook:
         return {"density": self.pruner.density} | kept | self._scores() | gradients
 
     def _scores(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for site, mask in zip(self.pruner.sites, self.pruner.masks, strict=True):
-            if (scores := getattr(mask, "scores", None)) is not None:
-                found[f"score_mean/{site.name}"] = float(scores.detach().mean())
-                found[f"score_std/{site.name}"] = float(scores.detach().std())
-        return found
+        sites = zip(self.pruner.sites, self.pruner.masks, strict=True)
+        found = [(site.name, mask.scores.detach()) for site, mask in sites if not isinstance(mask, TopMask)]  # fmt: skip
+        if not found:
+            return {}
+        # One transfer for all, since each one makes the host wait for the device.
+        means = torch.stack([scores.mean() for _, scores in found]).tolist()
+        deviations = torch.stack([scores.std() for _, scores in found]).tolist()
+        names = [name for name, _ in found]
+        return {f"score_mean/{name}": value for name, value in zip(names, means, strict=True)} | {
+            f"score_std/{name}": value for name, value in zip(names, deviations, strict=True)
+        }
 
 
 def _density(spec: PruneSpec) -> float:
