@@ -8,6 +8,7 @@ norm: exactly the `hidden_states` of transformers. `visit` reads them with hooks
 """
 
 import copy
+import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import (
@@ -116,8 +118,11 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
     return Loaded(encoder=encoder, pooler=pooler if has_pooler else None, head=head)
 
 
-def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer beside the encoder, and refuse one that holds nothing but special tokens."""
+def load_tokenizer(name: str | Path, lowercase: str = "auto") -> PreTrainedTokenizerBase:
+    """Load the tokenizer beside the encoder, and refuse one that holds nothing but special tokens.
+
+    With lowercase "off" it keeps the case of letters, whatever case its vocabulary was made for.
+    """
     folder = resolve(name)
     with _told_plainly(str(name), "tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -133,7 +138,22 @@ def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
                 f'The tokenizer of "{name}" has no padding token. Set pad_token in it.'
             )
         tokenizer.pad_token = tokenizer.eos_token
+    if lowercase == "off":
+        _keep_case_(tokenizer)
     return tokenizer
+
+
+def _keep_case_(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Take the lower-casing out of a fast tokenizer; accents, which go with it, stay too."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    parts = content["normalizer"] or {}
+    kept = [p for p in parts.get("normalizers", [parts]) if p and p["type"] != "Lowercase"]
+    for part in kept:
+        if part["type"] == "BertNormalizer":
+            part.update(lowercase=False, strip_accents=False)
+    content["normalizer"] = {"type": "Sequence", "normalizers": kept}
+    changed = Tokenizer.from_str(json.dumps(content)).normalizer
+    tokenizer.backend_tokenizer.normalizer = changed
 
 
 def make_inputs(

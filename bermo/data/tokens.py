@@ -127,7 +127,7 @@ def _label_ids(encoder: Encoder, labels: Sequence[str]) -> npt.NDArray[np.int64]
 
 def _encode_tagged(encoder: Encoder, rows: TaggedRows) -> Chunk:
     words = rows.words
-    if _drops_spaces(encoder.tokenizer):
+    if drops_spaces(encoder.tokenizer):
         words = [[f" {word}" for word in row] for row in words]
     batch = _call(encoder, [list(row) for row in words], is_split_into_words=True, truncation=True)
     arrays, lengths = _tokens(encoder, batch)
@@ -147,7 +147,7 @@ def _encode_tagged(encoder: Encoder, rows: TaggedRows) -> Chunk:
     return Chunk(arrays, lengths, int(np.sum(kept < counts)), int(np.sum(counts - kept)))
 
 
-def _drops_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
+def drops_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Tell whether a word given alone would lose the space before it, as in byte-level vocabularies."""
     found = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
     parts = found.get("pretokenizers", [found])

@@ -1,0 +1,124 @@
+"""An encoder to be read: the box, a backbone, a saved model of bermo's, or the model of a run."""
+
+import copy
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from bermo import backbone
+from bermo.data.features import fingerprint
+from bermo.errors import BermoError
+from bermo.families import family_of, num_layers
+from bermo.model import BermoModel
+from bermo.nn.mix import Mix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """An encoder to be read: its layers, its trained mix where it has one, its tokenizer; in eval mode."""
+
+    name: str
+    backbone: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    mix: Mix | None = None
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are to read: h_0 … h_L."""
+        return num_layers(self.backbone.config)
+
+    @property
+    def hidden_size(self) -> int:
+        """Units of a layer's vectors."""
+        return int(self.backbone.config.hidden_size)
+
+    @property
+    def pooling(self) -> Literal["first", "last"]:
+        """The token that speaks for a text in this family."""
+        return family_of(self.backbone.config).pooling
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.backbone.parameters()).device
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name of everything that decides its vectors: config, weights, mix and tokenizer."""
+        config = self.backbone.config.to_dict()
+        for machine in ("_name_or_path", "transformers_version"):
+            config.pop(machine, None)
+        total = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
+        total.update(fingerprint(self.tokenizer).encode())
+        modules = (self.backbone,) if self.mix is None else (self.backbone, self.mix)
+        for module in modules:
+            for name, value in sorted(module.state_dict().items()):
+                total.update(name.encode())
+                total.update(value.detach().cpu().contiguous().numpy().data)
+        return total.hexdigest()
+
+
+def load_encoder(
+    name: str | Path,
+    *,
+    device: str | None = None,
+    untrained_seed: int | None = None,
+    lowercase: Literal["auto", "off"] = "auto",
+) -> Encoder:
+    """Load a backbone by name or folder, the box, a saved model of bermo's, or the model of a run.
+
+    With `untrained_seed`, the same shape with random weights. The box comes without weights: its are drawn from seed 0.
+    """
+    folder = _model_folder(name)
+    tokenizer = backbone.load_tokenizer(folder, lowercase)
+    if not tokenizer.is_fast:
+        raise BermoError(f'The tokenizer of "{name}" is slow. Put a tokenizer.json beside it.')
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(untrained_seed or 0)
+        encoder, mix = _load(folder)
+        if untrained_seed is not None:
+            encoder, mix = backbone.create_encoder(copy.deepcopy(encoder.config)), None
+    target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    for module in (encoder,) if mix is None else (encoder, mix):
+        module.eval().requires_grad_(False).to(target)
+    return Encoder(name=Path(str(name)).name, backbone=encoder, tokenizer=tokenizer, mix=mix)
+
+
+def _load(folder: str) -> tuple[PreTrainedModel, Mix | None]:
+    if not _is_bermo(folder):
+        return backbone.load_encoder(folder).encoder, None
+    model = _load_bermo(folder)
+    return model.backbone, None if model.config.mix["kind"] == "none" else model.layer_mix
+
+
+def _model_folder(name: str | Path) -> str:
+    """Return what is to be loaded: the model of a run's folder, else what the name means."""
+    path = Path(name).expanduser()
+    if (path / "spec.json").exists() and not (path / "config.json").exists():
+        if not (path / "model").is_dir():
+            raise BermoError(f"The run in {path} is not finished: it has no model yet.")
+        return str(path / "model")
+    return backbone.resolve(name)
+
+
+def _is_bermo(folder: str) -> bool:
+    path = Path(folder) / "config.json"
+    if not path.exists():
+        return False
+    return bool(json.loads(path.read_text(encoding="utf-8")).get("model_type") == "bermo")
+
+
+def _load_bermo(folder: str) -> BermoModel:
+    loaded: Any = BermoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    model, report = loaded
+    if report["missing_keys"]:
+        raise BermoError(
+            f"{folder} lacks {len(report['missing_keys'])} of the encoder's weights. Pass a whole model."
+        )
+    return cast(BermoModel, model)

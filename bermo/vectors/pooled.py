@@ -1,0 +1,180 @@
+"""One vector a text for every layer, pooled on the device while the encoder runs, and kept on disk.
+
+The cache is named by content: the encoder's weights and tokenizer, the pooling, the texts. It is cut into shards, so that a
+stopped extraction goes on where it was.
+
+Axes: N texts, D hidden units.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bermo.data.cache import Writer, cache_root, open_cache, read_cache
+from bermo.errors import BermoError, nearest
+from bermo.job import Display, Quiet
+from bermo.nn.heads import masked_mean, pooled_rows, take_rows
+from bermo.spec import Pooling, Precision
+from bermo.vectors.encoder import Encoder
+from bermo.vectors.stream import Text, batches, forward
+
+FORMAT = 1
+SHARD = 8192
+"""Texts a file; what is done of a stopped extraction is kept in whole shards."""
+MIXED = "mix"
+
+Dtype: TypeAlias = Literal["float16", "float32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextVectors:
+    """One vector a text, for each layer and the mix, memory-mapped in shards."""
+
+    names: tuple[str, ...]
+    """"0" … "12" for the layers, then "mix" where the encoder has one."""
+    num_texts: int
+    shards: tuple[tuple[npt.NDArray[Any], ...], ...]
+
+    def __len__(self) -> int:
+        return self.num_texts
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """Return (N, D): the vectors of one layer, or of the mix, in the order of the texts."""
+        if name not in self.names:
+            raise BermoError(f'There are no vectors of layer "{name}".{nearest(name, self.names)}')
+        place = self.names.index(name)
+        return np.concatenate([shard[place] for shard in self.shards])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """How texts are read."""
+
+    pooling: Pooling
+    max_length: int
+    batch_size: int
+    precision: Precision
+    dtype: Dtype
+
+
+def text_vectors(
+    encoder: Encoder,
+    texts: Sequence[Text],
+    *,
+    pooling: Pooling | None = None,
+    max_length: int = 128,
+    batch_size: int = 64,
+    precision: Precision = "fp32",
+    dtype: Dtype = "float16",
+    cache: str | None = None,
+    display: Display | None = None,
+) -> TextVectors:
+    """Return one vector a text for each layer and the mix, computing the shards that the cache has not."""
+    if not len(texts):
+        raise BermoError("There are no texts to read vectors from.")
+    names = tuple(map(str, range(encoder.num_layers))) + ((MIXED,) if encoder.mix else ())
+    reading = _Reading(
+        pooling=pooling or encoder.pooling, max_length=max_length, batch_size=batch_size,
+        precision=precision, dtype=dtype,
+    )  # fmt: skip
+    _pool(reading.pooling)  # an unknown one is told before any work
+    root, display = cache_root(cache) / "vectors", display or Quiet()
+    starts = range(0, len(texts), SHARD)
+    folders = [root / _key(encoder, reading, texts[begin : begin + SHARD]) for begin in starts]
+    if any(read_cache(folder) is None for folder in folders):
+        display.start("reading layers", len(texts), 0)
+        try:
+            _fill(encoder, texts, reading, dict(zip(starts, folders, strict=True)), names, display)
+        finally:
+            display.close()
+    found = [read_cache(folder) for folder in folders]
+    shards = [tuple(item.arrays[_file(n)] for n in names) for item in found if item is not None]
+    return TextVectors(names=names, num_texts=len(texts), shards=tuple(shards))
+
+
+def _fill(
+    encoder: Encoder,
+    texts: Sequence[Text],
+    reading: _Reading,
+    folders: Mapping[int, Path],
+    names: Sequence[str],
+    display: Display,
+) -> None:
+    """Compute the shards that are missing; one is written while the next is computed."""
+    writing: Future[None] | None = None
+    with ThreadPoolExecutor(1) as writer:
+        for begin, folder in folders.items():
+            shard = texts[begin : begin + SHARD]
+            if read_cache(folder) is None:
+                arrays = _read_shard(encoder, shard, reading, begin, display)
+                _join(writing)
+                writing = writer.submit(_write, folder, names, arrays)
+            display.step(begin + len(shard), None)
+        _join(writing)
+
+
+def _read_shard(
+    encoder: Encoder, texts: Sequence[Text], reading: _Reading, begin: int, display: Display
+) -> list[npt.NDArray[Any]]:
+    """Return the pooled vectors of one shard, (N, D) a layer; they leave the device once, at the end."""
+    wanted, with_mix, done = tuple(range(encoder.num_layers)), encoder.mix is not None, begin
+    pool, dtype = _pool(reading.pooling), getattr(torch, reading.dtype)
+    found: list[Tensor] = []
+    for batch in batches(encoder, texts, reading.max_length, reading.batch_size):
+        vectors = forward(encoder, batch, wanted, with_mix, reading.precision, pool)
+        if not found:
+            shapes = [(len(texts), item.shape[-1]) for item in vectors]
+            found = [torch.empty(shape, dtype=dtype, device=encoder.device) for shape in shapes]
+        rows = torch.from_numpy(batch.rows).to(encoder.device, non_blocking=True)
+        for whole, part in zip(found, vectors, strict=True):
+            whole[rows] = part.to(dtype)
+        done += len(batch.rows)
+        display.step(done, None)
+    if not all(bool(torch.isfinite(item).all()) for item in found):
+        raise BermoError(
+            f'Some vectors of "{encoder.name}" are not finite numbers of {reading.dtype}. Ask for'
+            ' dtype="float32", or precision="fp32" where another was asked for.'
+        )
+    return [item.cpu().numpy() for item in found]
+
+
+def _pool(pooling: Pooling) -> Callable[[Tensor, Tensor], Tensor]:
+    if pooling == "mean":
+        return lambda hidden, mask: masked_mean(hidden.float(), mask)
+    if pooling not in ("first", "last"):
+        known = ("first", "last", "mean")
+        raise BermoError(f'There is no pooling "{pooling}".{nearest(pooling, known)}')
+    return lambda hidden, mask: take_rows(hidden, pooled_rows(pooling, mask))[:, 0]
+
+
+def _write(folder: Path, names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:
+    def build(writer: Writer) -> dict[str, Any]:
+        writer.append({_file(name): array for name, array in zip(names, arrays, strict=True)})
+        return {"layers": list(names)}
+
+    open_cache(folder, build)
+
+
+def _file(name: str) -> str:
+    return f"layer_{name}"
+
+
+def _join(writing: "Future[None] | None") -> None:
+    if writing is not None:
+        writing.result()
+
+
+def _key(encoder: Encoder, reading: _Reading, texts: Sequence[Text]) -> str:
+    # Batches of another size give the same vectors but for rounding, so they are not part of the name.
+    parts = [reading.pooling, reading.max_length, reading.precision, reading.dtype]
+    content = json.dumps([FORMAT, encoder.fingerprint, parts, list(texts)])
+    return hashlib.sha256(content.encode()).hexdigest()[:32]

@@ -1,0 +1,200 @@
+"""The vectors of every token in every layer, a batch at a time, in bounded memory.
+
+Texts of like length share a batch, within a window; `rows` says which text stands where. Nothing is held but the current
+batch, and the tokens of the next window, which are made while this one is read.
+
+Axes: B texts of a batch, T tokens, D hidden units; the embeddings' output is layer 0.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bermo.backbone import make_inputs, visit
+from bermo.data.tokens import drops_spaces
+from bermo.errors import BermoError
+from bermo.families import has_segments
+from bermo.spec import Precision
+from bermo.vectors.encoder import Encoder
+
+WINDOW_BATCHES = 32
+"""Batches that are tokenised and sorted by length together: long enough that a batch has little padding."""
+
+Text: TypeAlias = str | Sequence[str]
+"""A text, or its words; then `word_of` counts these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenVectors:
+    """A batch: `vectors` holds (B, T, D) for each of `layers`, then the mix if it was asked for.
+
+    Tensors stay on the encoder's device: take to the CPU only what is kept.
+    """
+
+    rows: npt.NDArray[np.int64]
+    """Which text each row of the batch is, counted over the whole stream."""
+    layers: tuple[int, ...]
+    input_ids: Tensor
+    is_token: Tensor
+    """No padding."""
+    is_special: Tensor
+    """Tokens that the tokenizer added, and padding."""
+    word_of: Tensor
+    """The word that a token is a piece of, counted in its text; −1 where it is special."""
+    vectors: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Token lists of a window of texts, and what each token is."""
+
+    ids: list[list[int]]
+    segments: list[list[int]] | None
+    special: list[list[int]]
+    words: list[list[int]]
+
+
+def stream_vectors(
+    encoder: Encoder,
+    texts: Iterable[Text],
+    *,
+    layers: Sequence[int] | None = None,
+    with_mix: bool = False,
+    max_length: int = 128,
+    batch_size: int = 32,
+    precision: Precision = "fp32",
+) -> Iterator[TokenVectors]:
+    """Yield the vectors of every token of the texts, a batch at a time, on the encoder's device."""
+    wanted = _wanted(encoder, layers, with_mix)
+    for batch in batches(encoder, texts, max_length, batch_size):
+        vectors = forward(encoder, batch, wanted, with_mix, precision, lambda hidden, mask: hidden)
+        is_token = batch.mask.bool()
+        yield TokenVectors(
+            rows=batch.rows, layers=wanted, input_ids=batch.input_ids, is_token=is_token,
+            is_special=batch.special.bool() | ~is_token, word_of=batch.word_of, vectors=tuple(vectors),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids on the encoder's device, and what each token is."""
+
+    rows: npt.NDArray[np.int64]
+    input_ids: Tensor
+    mask: Tensor
+    segments: Tensor | None
+    special: Tensor
+    word_of: Tensor
+
+
+def batches(
+    encoder: Encoder, texts: Iterable[Text], max_length: int, batch_size: int
+) -> Iterator[Batch]:
+    """Cut the texts into batches of like length; the next window is tokenised while this one is read."""
+    source, start = iter(texts), 0
+    limit = min(max_length, encoder.tokenizer.model_max_length)
+
+    def take() -> _Tokens | None:
+        window = list(islice(source, batch_size * WINDOW_BATCHES))
+        return _tokenise(encoder, window, limit) if window else None
+
+    with ThreadPoolExecutor(1) as ahead:
+        coming = ahead.submit(take)
+        while (tokens := coming.result()) is not None:
+            coming = ahead.submit(take)
+            lengths = np.array([len(ids) for ids in tokens.ids])
+            order = np.argsort(-lengths, kind="stable")
+            for begin in range(0, len(order), batch_size):
+                rows = order[begin : begin + batch_size]
+                yield _collate(encoder, tokens, rows, start)
+            start += len(order)
+
+
+def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int) -> _Tokens:
+    tokenizer, is_split = encoder.tokenizer, not isinstance(window[0], str)
+    given: list[Any] = list(window)
+    if is_split and drops_spaces(tokenizer):
+        given = [[f" {word}" for word in text] for text in given]
+    found = tokenizer(
+        given, is_split_into_words=is_split, truncation=True, max_length=limit, verbose=False,
+        return_attention_mask=False, return_special_tokens_mask=True,
+        return_token_type_ids=has_segments(encoder.backbone.config),
+    )  # fmt: skip
+    assert found.encodings is not None, "a fast tokenizer gives its encodings"
+    words = [[-1 if word is None else word for word in e.word_ids] for e in found.encodings]
+    segments = found.get("token_type_ids")
+    return _Tokens(found["input_ids"], segments, found["special_tokens_mask"], words)
+
+
+def _collate(encoder: Encoder, tokens: _Tokens, rows: npt.NDArray[np.int64], start: int) -> Batch:
+    """Pad the rows on the tokenizer's side and send them to the device."""
+    tokenizer, device = encoder.tokenizer, encoder.device
+    width = max(1, *(len(tokens.ids[row]) for row in rows))
+    is_left = tokenizer.padding_side == "left"
+
+    def pad(lists: list[list[int]], fill: int) -> Tensor:
+        padded = np.full((len(rows), width), fill, dtype=np.int64)
+        for place, row in enumerate(rows):
+            size = len(lists[row])
+            padded[place, width - size if is_left else 0 :][:size] = lists[row]
+        tensor = torch.from_numpy(padded)
+        return (
+            tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+        )
+
+    ones = [[1] * len(ids) for ids in tokens.ids]
+    segments = tokens.segments
+    return Batch(
+        rows=rows + start,
+        input_ids=pad(tokens.ids, tokenizer.pad_token_id),
+        mask=pad(ones, 0),
+        segments=None if segments is None else pad(segments, tokenizer.pad_token_type_id),
+        special=pad(tokens.special, 1),
+        word_of=pad(tokens.words, -1),
+    )
+
+
+@torch.inference_mode()
+def forward(
+    encoder: Encoder,
+    batch: Batch,
+    wanted: Sequence[int],
+    with_mix: bool,
+    precision: Precision,
+    keep: Callable[[Tensor, Tensor], Tensor],
+) -> list[Tensor]:
+    """Run the encoder once; of each wanted layer, and of the mix, keep what `keep` makes of it."""
+    inputs = make_inputs(encoder.backbone, batch.input_ids, batch.mask, batch.segments, None)
+    kept: dict[int, Tensor] = {}
+    mixing = encoder.mix.stream(batch.mask) if with_mix and encoder.mix is not None else None
+
+    def see(index: int, hidden: Tensor) -> None:
+        if index in wanted:
+            kept[index] = keep(hidden, batch.mask)
+        if mixing is not None:
+            mixing.add(index, hidden)
+
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    visited = set(wanted) | set(encoder.mix.layers if with_mix and encoder.mix is not None else ())
+    with torch.autocast(encoder.device.type, dtype=half, enabled=half is not None):
+        visit(encoder.backbone, inputs, visited, see)
+    layers = [kept[index] for index in wanted]
+    return layers if mixing is None else [*layers, keep(mixing.result(), batch.mask)]
+
+
+def _wanted(encoder: Encoder, layers: Sequence[int] | None, with_mix: bool) -> tuple[int, ...]:
+    count = encoder.num_layers
+    if with_mix and encoder.mix is None:
+        raise BermoError(f'"{encoder.name}" has no mix. Leave with_mix out, or load a mixed model.')
+    wanted = tuple(range(count)) if layers is None else tuple(layers)
+    for layer in wanted:
+        if not -count <= layer < count:
+            raise BermoError(f"Layer {layer} was asked for, but there are 0 to {count - 1}.")
+    return tuple(layer % count for layer in wanted)
