@@ -1,109 +1,76 @@
-"""Texts as padded batches of tokens, with what each token is: special, separator, punctuation, which sentence.
-
-Attention is read per token, so it needs no layer vectors; those come from `bermo.vectors`.
-"""
+"""Batches of tokens with what each token is: first, separator, punctuation, and the sentence it stands in."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bermo.backbone import make_inputs
+from bermo.vectors import Encoder
+from bermo.vectors.stream import Batch, Text, batches
 
-BATCH_SIZE = 16
 ENDS = (".", "!", "?")
 
 
 @dataclass(frozen=True, eq=False)
-class TokenBatch:
-    """B texts of up to T tokens; all masks are (B, T)."""
+class Tokens:
+    """A batch of B texts of up to T tokens; all masks are (B, T)."""
 
-    rows: tuple[int, ...]
-    input_ids: Tensor
+    batch: Batch
     is_token: Tensor
-    is_special: Tensor
+    is_first: Tensor
+    is_separator: Tensor
+    """Special tokens but the first of each text."""
     is_punctuation: Tensor
-    block: Tensor
-    """The number of the sentence that a token stands in."""
-
-    @cached_property
-    def is_separator(self) -> Tensor:
-        """Special tokens but the first of each text."""
-        return self.is_special & ~self.is_first
-
-    @cached_property
-    def is_first(self) -> Tensor:
-        """The first token of each text, after any padding on the left."""
-        return self.is_token & (self.is_token.long().cumsum(1) == 1)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def to(self, device: torch.device | str) -> "TokenBatch":
-        """Return the batch on a device."""
-        tensors = (self.input_ids, self.is_token, self.is_special, self.is_punctuation, self.block)
-        return TokenBatch(self.rows, *(item.to(device) for item in tensors))
+    sentence: Tensor
+    """The number of the sentence that a token stands in; a full stop belongs to the one it ends."""
 
 
-class TokenReader:
-    """Tokenises texts; remembers of each id whether it is punctuation or ends a sentence."""
+class TokenKinds:
+    """Remembers of each id of a vocabulary whether it is punctuation and whether it ends a sentence."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int = 128) -> None:
-        self.tokenizer, self.max_length = tokenizer, max_length
-        self._kinds: dict[int, tuple[bool, bool]] = {}
+    def __init__(self, encoder: Encoder) -> None:
+        self.tokenizer = encoder.tokenizer
+        self.special = set(self.tokenizer.all_special_ids)
+        self._known: dict[int, tuple[bool, bool]] = {}
 
-    def batches(
-        self, texts: Sequence[str], batch_size: int = BATCH_SIZE, max_length: int | None = None
-    ) -> Iterator[TokenBatch]:
-        """Yield the texts, like lengths together; `rows` says which they are."""
-        order = sorted(range(len(texts)), key=lambda row: (-len(texts[row]), row))
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            yield self.batch([texts[row] for row in rows], rows, max_length)
+    def of(self, token: int) -> tuple[bool, bool]:
+        """Return whether an id is punctuation, and whether it ends a sentence."""
+        if token not in self._known:
+            text = "" if token in self.special else self.tokenizer.decode([token]).strip()
+            kinds = {unicodedata.category(character)[0] for character in text}
+            self._known[token] = (bool(kinds) and kinds <= {"P", "S"}, text in ENDS)
+        return self._known[token]
 
-    def batch(
-        self, texts: Sequence[str], rows: Sequence[int] | None = None, max_length: int | None = None
-    ) -> TokenBatch:
-        """Tokenise some texts as one batch."""
-        found = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=max_length or self.max_length,
-            padding=True,
-            return_tensors="pt",
-            return_special_tokens_mask=True,
-        )
-        ids, is_token = found["input_ids"], found["attention_mask"].bool()
-        kinds = [[self._kind(token) for token in row] for row in ids.tolist()]
-        is_punctuation = torch.tensor([[kind[0] for kind in row] for row in kinds]).reshape(ids.shape)
-        ends = torch.tensor([[kind[1] for kind in row] for row in kinds]).reshape(ids.shape)
-        ends = ends & is_token
-        return TokenBatch(
-            rows=tuple(range(len(texts)) if rows is None else rows),
-            input_ids=ids,
+    def read(self, batch: Batch) -> Tokens:
+        """Say of each token of a batch what it is."""
+        is_token = batch.mask.bool()
+        is_first = is_token & (is_token.long().cumsum(1) == 1)
+        kinds = torch.tensor([[self.of(token) for token in row] for row in batch.input_ids.tolist()])
+        is_punctuation, ends = (kinds.to(is_token.device) & is_token[..., None]).unbind(-1)
+        return Tokens(
+            batch=batch,
             is_token=is_token,
-            is_special=found["special_tokens_mask"].bool() & is_token,
-            is_punctuation=is_punctuation & is_token,
-            block=ends.long().cumsum(1) - ends.long(),
+            is_first=is_first,
+            is_separator=batch.special.bool() & is_token & ~is_first,
+            is_punctuation=is_punctuation,
+            sentence=ends.long().cumsum(1) - ends.long(),
         )
 
-    def _kind(self, token: int) -> tuple[bool, bool]:
-        if token not in self._kinds:
-            special = token in self.tokenizer.all_special_ids
-            text = "" if special else self.tokenizer.decode([token]).strip()
-            is_punctuation = bool(text) and all(
-                unicodedata.category(character)[0] in "PS" for character in text
-            )
-            self._kinds[token] = (is_punctuation, text in ENDS)
-        return self._kinds[token]
+
+def token_batches(
+    encoder: Encoder, texts: Iterable[Text], max_length: int, batch_size: int = 16
+) -> Iterator[Tokens]:
+    """Yield the texts as batches of tokens."""
+    kinds = TokenKinds(encoder)
+    for batch in batches(encoder, texts, max_length, batch_size):
+        yield kinds.read(batch)
 
 
-def run_encoder(encoder: PreTrainedModel, batch: TokenBatch) -> Tensor:
-    """Run a bare encoder on a batch and return its last layer."""
-    inputs = make_inputs(encoder, batch.input_ids, batch.is_token, None, None)
-    hidden: Tensor = encoder(**inputs).last_hidden_state
+def run_encoder(encoder: Encoder, batch: Batch) -> Tensor:
+    """Run the bare encoder on a batch and return its last layer."""
+    inputs = make_inputs(encoder.backbone, batch.input_ids, batch.mask, batch.segments, None)
+    hidden: Tensor = encoder.backbone(**inputs).last_hidden_state
     return hidden
