@@ -21,7 +21,7 @@ from bermo.vectors import Encoder
 
 WINDOWS = 4
 """Texts of each length."""
-LENGTHS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True, kw_only=True)
