@@ -71,7 +71,8 @@ def attending(
 ) -> Iterator[None]:
     """Show every layer's attention to `visitor`, and scale head h of layer l by `gates[l − 1, h]`, while this holds.
 
-    Works with gradients; dropout of the probabilities is left out, so call it in eval mode.
+    Gates are (layers, heads), or (layers, B, heads) for gates of each text. Works with gradients; dropout of the
+    probabilities is left out, so call it in eval mode.
     """
     check_attention(encoder)
     hold = _Hold(visitor, gates)
@@ -119,7 +120,7 @@ def _attend(
         probabilities = probabilities if other is None else other
     output = probabilities.to(value.dtype) @ value
     if hold.gates is not None:
-        output = output * hold.gates[hold.calls - 1][None, :, None, None].to(output.dtype)
+        output = output * hold.gates[hold.calls - 1][..., None, None].to(output.dtype)
     return output.transpose(1, 2).contiguous(), probabilities
 
 

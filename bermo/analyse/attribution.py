@@ -24,7 +24,7 @@ from bermo.backbone import hidden_states, make_inputs
 from bermo.figures import Figure, Lines, Section
 from bermo.vectors import Encoder
 
-TEXTS, TOKENS, TANGENTS = 12, 24, 2
+TEXTS, TOKENS, TANGENTS = 10, 20, 2
 DISTANCES = 10
 
 
