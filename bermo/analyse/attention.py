@@ -68,7 +68,9 @@ def target_shares(probabilities: Tensor, tokens: Tokens) -> dict[str, Tensor]:
 def even_shares(tokens: Tokens) -> dict[str, Tensor]:
     """Return for each text (B) what each target would get from a head that looks everywhere alike."""
     mask = tokens.is_token.float()
-    even = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) / mask.sum(1)[:, None, None, None]
+    even = (
+        mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) / mask.sum(1)[:, None, None, None]
+    )
     return {name: value[:, 0] for name, value in target_shares(even, tokens).items()}
 
 

@@ -60,7 +60,9 @@ def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Te
                 primal = embeddings.clone().expand(length, -1, -1).contiguous()
                 dual = forward_ad.make_dual(primal, moved)
                 inputs = make_inputs(encoder.backbone, None, mask, None, dual)
-                layers = cast(tuple[Tensor, ...], hidden_states(encoder.backbone, inputs).hidden_states)
+                layers = cast(
+                    tuple[Tensor, ...], hidden_states(encoder.backbone, inputs).hidden_states
+                )
                 total = total + torch.stack([_tangent(hidden) for hidden in layers])
     return cast(Tensor, total / len(tangents)).sqrt()
 

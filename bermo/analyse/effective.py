@@ -54,7 +54,9 @@ def windows(encoder: Encoder, texts: Sequence[str], length: int) -> Iterator[str
     tokens = made = 0
     for text in texts:
         parts.append(text)
-        tokens += len(encoder.tokenizer(text, verbose=False, truncation=True, max_length=length)["input_ids"])
+        tokens += len(
+            encoder.tokenizer(text, verbose=False, truncation=True, max_length=length)["input_ids"]
+        )
         if tokens >= length + 2 * len(parts):
             yield " ".join(parts)
             made, parts, tokens = made + 1, [], 0
@@ -98,7 +100,7 @@ def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
     for name, item in models.items():
         rest = (None,) * (len(lengths) - len(item.lengths))
         for label, reduce in (("mean", _mean), ("lowest layer", min), ("highest layer", max)):
-            values = tuple(float(reduce(row)) for row in item.correlations)  # type: ignore[operator]
+            values = tuple(float(reduce(row)) for row in item.correlations)
             series[f"{name}: {label}"] = values + rest
     figure = Lines(
         title="Raw and effective attention part as texts grow", x_label="tokens",

@@ -7,7 +7,9 @@ from bermo.analyse.heads import Effects, Importance, Pruning, Scan
 from bermo.figures import Bars, Figure, Heat, Lines, Section, Table
 
 
-def head_grid(title: str, grid: Grid, unit: str, note: str = "", center: float | None = None) -> Heat:
+def head_grid(
+    title: str, grid: Grid, unit: str, note: str = "", center: float | None = None
+) -> Heat:
     """Draw layers × heads."""
     return Heat(
         title=title, x_label="head", y_label="layer", unit=unit, values=grid, note=note, center=center,
@@ -31,7 +33,9 @@ def effects_section(models: Mapping[str, Effects]) -> Section:
         lines.append(
             f"{name}: the median head moves the output by {flat[len(flat) // 2]:.1%}, the strongest by {flat[-1]:.1%}."
         )
-    return Section(title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures))
+    return Section(
+        title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures)
+    )
 
 
 def importance_section(models: Mapping[str, Importance]) -> Section:

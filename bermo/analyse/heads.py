@@ -106,7 +106,9 @@ def head_importance(labelled: Labelled, gates: Tensor | None = None) -> Tensor:
 def measure_importance(labelled: Labelled, advance: Advance = lambda done: None) -> Importance:
     """Measure the importance of all heads."""
     full = labelled.score()
-    return Importance(metric=labelled.metric, full=full, importance=_grid(head_importance(labelled)))
+    return Importance(
+        metric=labelled.metric, full=full, importance=_grid(head_importance(labelled))
+    )
 
 
 def measure_one_off(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
@@ -211,7 +213,9 @@ def nearest_patterns(labelled: Labelled) -> list[list[str]]:
     for number, batch in enumerate(labelled.batches(batch_size=16)):
         mask = batch["attention_mask"]
         is_token = mask.flatten(0, -2).float()
-        inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "token_type_ids")}
+        inputs = {
+            k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "token_type_ids")
+        }
         with attending(encoder_of(labelled.model), see):
             labelled.model(**inputs)
         if number == 1:  # two batches are enough to see a head's habit

@@ -96,5 +96,3 @@ def load_labelled(run: str | Path, data: str, limit: int, cpu: bool) -> Labelled
     )  # fmt: skip
     accelerator = Accelerator(cpu=cpu)
     return Labelled(teacher.model.to(accelerator.device), features, accelerator)
-
-

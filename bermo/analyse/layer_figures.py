@@ -193,11 +193,15 @@ def _verdict(name: str, item: LayerFacts, cut: Cut | None) -> str:
     depth = len(item.change)
     if cut is not None:
         k = enough(cut)
-        rest = f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
+        rest = (
+            f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
+        )
         lost = f"the {depth - k} layers above add at most {TOLERANCE} points{rest}" if k < depth else (
             "every layer is needed")  # fmt: skip
         return f"{name}: with its first {k} of {depth} layers it scores as the whole; {lost}."
-    almost = [k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST]
+    almost = [
+        k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST
+    ]
     if not almost:
         return f"{name}: no cut leaves the output as it is."
     if almost[0] == depth:

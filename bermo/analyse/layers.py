@@ -18,7 +18,7 @@ from torch.nn.functional import cosine_similarity
 
 from bermo.analyse.attention import Advance, Grid
 from bermo.analyse.labelled import Labelled
-from bermo.analyse.words import Key, pool_words
+from bermo.analyse.words import Key, has_mix, layer_names, pool_words
 from bermo.errors import BermoError
 from bermo.methods.student import student_from_teacher
 from bermo.nn.mix import LayerMix, Mix
@@ -148,13 +148,9 @@ def take_sample(encoder: Encoder, texts: Sequence[str], max_length: int) -> Samp
     a_text = -(-SAMPLE // len(chosen))
     keys: list[tuple[int, int, Key]] = []
     parts: list[Tensor] = []
-    stream = stream_vectors(
-        encoder, chosen, with_mix=encoder.mix is not None, max_length=max_length
-    )
+    stream = stream_vectors(encoder, chosen, with_mix=has_mix(encoder), max_length=max_length)
     for batch in stream:
         words = pool_words(batch)
-        if encoder.mix is not None and words.vectors[-1].shape != words.vectors[0].shape:
-            words = type(words)(words.rows, words.places, words.keys, words.vectors[:-1])
         kept = [k for k, place in enumerate(words.places) if place < a_text]
         keys += [(words.rows[k], words.places[k], words.keys[k]) for k in kept]
         parts.append(torch.stack(words.vectors)[:, kept].cpu())
@@ -175,9 +171,8 @@ def measure_layers(
     ]  # fmt: skip
     advance(1)
     weights = mix_shares(encoder)
-    names = [str(layer) for layer in range(depth)]
     return LayerFacts(
-        names=(*names, "mix") if len(sample.vectors) > depth else tuple(names),
+        names=layer_names(encoder),
         alike=grid_of_alikeness(sample.vectors, sample.vectors),
         change=tuple(change),
         cut=_cut_likeness(encoder, texts, max_length),
@@ -256,7 +251,9 @@ def measure_kept(encoder: Encoder) -> Kept:
     layers = tuple(_ratio(list(row.values())) for row in rows)
     return Kept(
         matrices=matrices,
-        shares=tuple(tuple(_ratio([row[m]]) if m in row else None for m in matrices) for row in rows),
+        shares=tuple(
+            tuple(_ratio([row[m]]) if m in row else None for m in matrices) for row in rows
+        ),
         layers=layers,
         heads=_kept_heads(encoder, sites),
         total=_ratio([pair for row in rows for pair in row.values()]),
@@ -281,7 +278,9 @@ def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
         weight = site.weight.detach()
         weight = weight.T if site.is_transposed else weight
         if len(weight) % heads:
-            raise BermoError(f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads.")
+            raise BermoError(
+                f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads."
+            )
         # One matrix for all three holds them side by side, each with all heads.
         parts = weight.chunk(3) if len(places) == 1 else (weight,)
         for part in parts:

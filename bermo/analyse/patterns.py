@@ -109,7 +109,9 @@ def draw_map(kind: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     num_blocks = _integer(2 if kind == "block" else 1, 3, generator)
     cuts = torch.sort(torch.randperm(length - 1, generator=generator)[: num_blocks - 1] + 1).values
     block = torch.bucketize(torch.arange(length), cuts, right=True)
-    noise = torch.softmax(torch.randn(length, length, generator=generator) * _share(0.3, 2.5, generator), -1)
+    noise = torch.softmax(
+        torch.randn(length, length, generator=generator) * _share(0.3, 2.5, generator), -1
+    )
     parts: Sequence[Tensor]
     match kind:
         case "vertical":
@@ -130,7 +132,11 @@ def draw_map(kind: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def _columns(length: int, generator: torch.Generator) -> Tensor:
     chosen = torch.randperm(length, generator=generator)[: _integer(1, 3, generator)]
-    weights = torch.rand(length, len(chosen), generator=generator) + 0.5 + 3 * torch.rand(len(chosen), generator=generator)
+    weights = (
+        torch.rand(length, len(chosen), generator=generator)
+        + 0.5
+        + 3 * torch.rand(len(chosen), generator=generator)
+    )
     found = torch.zeros(length, length)
     found[:, chosen] = weights / weights.sum(-1, keepdim=True)
     return found

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance
-from bermo.analyse.words import pool_words
+from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.senses import SenseSentence, Tagged
 from bermo.figures import Figure, Lines, Points, Section, Table
 from bermo.vectors import Encoder, stream_vectors
@@ -71,13 +71,16 @@ def read_uses(
     """Yield the tagged words of the sentences, a batch at a time; a word of several is their mean, a cut one is left out."""
     stream = stream_vectors(
         encoder, [list(item.words) for item in sentences],
-        with_mix=_has_mix(encoder), max_length=max_length,
+        with_mix=has_mix(encoder), max_length=max_length,
     )  # fmt: skip
     for batch in stream:
         words = pool_words(batch)
         spots = zip(words.rows, words.places, strict=True)
         known = {spot: k for k, spot in enumerate(spots)}
-        places, tagged, pieces, owners = [], [], [], []
+        places: list[tuple[int, int]] = []
+        tagged: list[Tagged] = []
+        pieces: list[int | None] = []
+        owners: list[int] = []
         for row in dict.fromkeys(words.rows):
             for number, item in enumerate(sentences[row].tagged):
                 span = [known.get((row, place)) for place in range(item.start, item.end)]
@@ -100,15 +103,9 @@ def _means(
     return sums / torch.bincount(owner, minlength=count).clamp(min=1)[:, None]
 
 
-def _has_mix(encoder: Encoder) -> bool:
-    """Tell whether there is a mix as wide as a layer; one that sets layers side by side is no other way to compare."""
-    return encoder.mix is not None and encoder.mix.output_size(encoder.hidden_size) == encoder.hidden_size
-
-
 def names_of(encoder: Encoder) -> tuple[str, ...]:
     """Return what is compared: every layer, the mix if there is one, the last four side by side."""
-    layers = tuple(str(layer) for layer in range(encoder.num_layers))
-    return (*layers, *(("mix",) if _has_mix(encoder) else ()), LAST_FOUR)
+    return (*layer_names(encoder), LAST_FOUR)
 
 
 def cosines(one: Tensor, other: Tensor, num_layers: int) -> Tensor:
@@ -143,7 +140,9 @@ class NearestSense:
                 groups[tagged.word].append(place)
         for word, found in groups.items():
             places = self.groups[word]
-            top, which = cosines(self.vectors[word], uses.vectors[:, found], self.num_layers).cpu().max(-1)
+            top, which = (
+                cosines(self.vectors[word], uses.vectors[:, found], self.num_layers).cpu().max(-1)
+            )
             is_nearer = top > self.best[:, places]
             numbers = len(self.keys) + which
             self.best[:, places] = torch.where(is_nearer, top, self.best[:, places])

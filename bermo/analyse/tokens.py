@@ -39,7 +39,7 @@ class TokenKinds:
     def of(self, token: int) -> tuple[bool, bool]:
         """Return whether an id is punctuation, and whether it ends a sentence."""
         if token not in self._known:
-            text = "" if token in self.special else self.tokenizer.decode([token]).strip()
+            text = "" if token in self.special else str(self.tokenizer.decode([token])).strip()
             kinds = {unicodedata.category(character)[0] for character in text}
             self._known[token] = (bool(kinds) and kinds <= {"P", "S"}, text in ENDS)
         return self._known[token]
@@ -48,7 +48,9 @@ class TokenKinds:
         """Say of each token of a batch what it is."""
         is_token = batch.mask.bool()
         is_first = is_token & (is_token.long().cumsum(1) == 1)
-        kinds = torch.tensor([[self.of(token) for token in row] for row in batch.input_ids.tolist()])
+        kinds = torch.tensor(
+            [[self.of(token) for token in row] for row in batch.input_ids.tolist()]
+        )
         is_punctuation, ends = (kinds.to(is_token.device) & is_token[..., None]).unbind(-1)
         return Tokens(
             batch=batch,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from bermo.vectors import TokenVectors
+from bermo.vectors import Encoder, TokenVectors
 
 Key = tuple[int, ...]
 CHUNK = 256
@@ -25,6 +25,18 @@ class Words:
     places: tuple[int, ...]
     keys: tuple[Key, ...]
     vectors: tuple[Tensor, ...]
+
+
+def has_mix(encoder: Encoder) -> bool:
+    """Tell whether there is a mix as wide as a layer, to stand beside the layers; layers side by side are no such."""
+    size = encoder.hidden_size
+    return encoder.mix is not None and encoder.mix.output_size(size) == size
+
+
+def layer_names(encoder: Encoder) -> tuple[str, ...]:
+    """Return the names of what is measured: every layer from 0 on, then the mix if there is one."""
+    layers = tuple(str(layer) for layer in range(encoder.num_layers))
+    return (*layers, "mix") if has_mix(encoder) else layers
 
 
 def pool_words(batch: TokenVectors) -> Words:
@@ -79,11 +91,9 @@ def frequent_words(
         (key for key, count in counts.items() if count >= min_texts),
         key=lambda key: (-counts[key], key),
     )
-    named = {key: tokenizer.decode(list(key)).strip() for key in known}
+    named = {key: str(tokenizer.decode(list(key))).strip() for key in known}
     unknown = tokenizer.unk_token_id
-    usable = [
-        key for key in known if unknown not in key and any(map(str.isalpha, named[key]))
-    ]
+    usable = [key for key in known if unknown not in key and any(map(str.isalpha, named[key]))]
     # Every k-th word keeps rare and frequent ones in their proportion.
     step = max(1, -(-len(usable) // max_words))
     return {key: named[key] for key in usable[::step]}
