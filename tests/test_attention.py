@@ -97,7 +97,10 @@ def test_given_probabilities_are_used() -> None:
 
 @pytest.mark.parametrize("family", BYPASSING)
 def test_a_family_out_of_reach_is_told_in_a_sentence(family: str) -> None:
-    with pytest.raises(BermoError, match="does not go through transformers' registry"), attending(build(family)):
+    with (
+        pytest.raises(BermoError, match="does not go through transformers' registry"),
+        attending(build(family)),
+    ):
         pass
 
 

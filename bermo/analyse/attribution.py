@@ -8,6 +8,7 @@ Given the D unit vectors in place of random u, the norms are exact.
 Axes: U tangents, T tokens, D units, L + 1 layers.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -52,7 +53,9 @@ def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Te
         if encoder.backbone.config.model_type in BYPASSING
         else attending(encoder.backbone)
     )
-    with torch.inference_mode(False), torch.no_grad(), held:
+    with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad(), held:
+        # torch compiles its forward derivatives when first asked, in a way that it calls deprecated itself.
+        warnings.simplefilter("ignore", DeprecationWarning)
         for tangent in tangents:
             with forward_ad.dual_level():
                 moved = torch.zeros(length, length, embeddings.shape[1], device=embeddings.device)

@@ -62,7 +62,7 @@ def one_off_section(models: Mapping[str, Scan]) -> Section:
         harmless = sum(change >= 0 for change in flat)
         lines.append(
             f"{name}: {harmless} of {len(flat)} heads can be turned off alone at no loss;"
-            f" the worst costs {-min(flat):.2f} points of {item.metric}."
+            f" the worst costs {max(0.0, -min(flat)):.2f} points of {item.metric}."
         )
     return Section(title="Heads: one off", text=" ".join(lines), figures=tuple(figures))
 

@@ -6,6 +6,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from transformers.utils import logging
+
 from bermo.analyse import head_figures, heads, layer_figures, layers
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
 from bermo.analyse.attribution import (
@@ -68,7 +70,12 @@ class Subject:
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder, its mix and its tokenizer."""
-        return load_encoder(self.source, device=self.request.device)
+        level = logging.get_verbosity()
+        logging.set_verbosity_error()  # the head of a trained model is left aside on purpose
+        try:
+            return load_encoder(self.source, device=self.request.device)
+        finally:
+            logging.set_verbosity(level)
 
     @cached_property
     def labelled(self) -> Labelled:

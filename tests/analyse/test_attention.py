@@ -21,12 +21,17 @@ def maps(heads: int, length: int, seed: int = 0) -> Tensor:
 
 def test_shares_equal_a_loop_over_texts_and_tokens(encoder: Encoder) -> None:
     found = measure_attention(encoder, TEXTS, 60)
-    expected = {name: torch.zeros(3, 2) for name in ("first token", "separators", "punctuation", "itself")}
+    expected = {
+        name: torch.zeros(3, 2) for name in ("first token", "separators", "punctuation", "itself")
+    }
     for text in TEXTS:
         tokens = ["<cls>", *text.split(), "<sep>"]
         seen: list[Tensor] = []
         batch = encoder.tokenizer(text, return_tensors="pt", return_token_type_ids=False)
-        with torch.no_grad(), attending(encoder.backbone, lambda call, seen=seen: seen.append(call.probabilities[0])):
+        with (
+            torch.no_grad(),
+            attending(encoder.backbone, lambda call, seen=seen: seen.append(call.probabilities[0])),
+        ):
             encoder.backbone(**batch)
         for layer in range(3):
             for head in range(2):
@@ -36,12 +41,18 @@ def test_shares_equal_a_loop_over_texts_and_tokens(encoder: Encoder) -> None:
                         "first token": [0], "separators": [len(tokens) - 1], "itself": [i],
                         "punctuation": [k for k, token in enumerate(tokens) if token == "."],
                     }.items():  # fmt: skip
-                        expected[name][layer, head] += float(p[i, places].sum()) / len(tokens) / len(TEXTS)
+                        expected[name][layer, head] += (
+                            float(p[i, places].sum()) / len(tokens) / len(TEXTS)
+                        )
     for name, values in expected.items():
         torch.testing.assert_close(torch.tensor(found.shares[name]), values, atol=1e-5, rtol=1e-4)
-    assert all(sum(shares[k] for shares in found.class_shares.values()) == pytest.approx(1) for k in range(3))
+    assert all(
+        sum(shares[k] for shares in found.class_shares.values()) == pytest.approx(1)
+        for k in range(3)
+    )
     section = attention_section({"tiny": found})
-    assert "of 6 heads" in section.text and len(section.figures) == 6
+    assert "of 6 heads" in section.text
+    assert len(section.figures) == 6
 
 
 def test_distances_equal_a_loop_over_pairs_of_heads() -> None:
@@ -66,7 +77,9 @@ def test_the_plane_keeps_distances_of_points_that_lie_in_one() -> None:
 
 
 @pytest.mark.parametrize(("length", "size"), [(12, 4), (5, 8)])
-def test_effective_attention_gives_the_same_output_and_has_no_part_in_the_null_space(length: int, size: int) -> None:
+def test_effective_attention_gives_the_same_output_and_has_no_part_in_the_null_space(
+    length: int, size: int
+) -> None:
     generator = torch.Generator().manual_seed(1)
     attention, value = maps(3, length), torch.randn(3, length, size, generator=generator)
     effective = effective_attention(attention, value)
@@ -86,9 +99,11 @@ def test_effective_attention_of_equal_values_keeps_one_direction() -> None:
 
 def test_correlation_is_one_on_short_texts_and_falls(encoder: Encoder) -> None:
     found = measure_effective(encoder, TEXTS * 4, 32)
-    assert found.lengths == (8, 16, 32) and found.head_size == 8
+    assert found.lengths == (8, 16, 32)
+    assert found.head_size == 8
     means = [sum(row) / len(row) for row in found.correlations]
-    assert means[0] == pytest.approx(1, abs=1e-5) and means[0] > means[1] > means[2]
+    assert means[0] == pytest.approx(1, abs=1e-5)
+    assert means[0] > means[1] > means[2]
     assert "falls from 1.000" in effective_section({"tiny": found}).text
     nothing = measure_effective(encoder, ["the"], 32)
     assert "too short" in effective_section({"tiny": nothing}).text

@@ -33,7 +33,9 @@ def test_anisotropy_of_isotropic_noise_is_zero() -> None:
     assert mean_cosine(noise) == pytest.approx(0, abs=1e-3)
 
 
-def test_explained_variance_is_one_for_a_static_word_and_the_first_share_of_the_gram_matrix() -> None:
+def test_explained_variance_is_one_for_a_static_word_and_the_first_share_of_the_gram_matrix() -> (
+    None
+):
     static = torch.ones(6, 1) * torch.randn(8, generator=torch.Generator().manual_seed(0))
     assert explained_variance(static) == pytest.approx(1)
     vectors = torch.randn(7, 4, generator=torch.Generator().manual_seed(1)).double()
@@ -44,7 +46,8 @@ def test_explained_variance_is_one_for_a_static_word_and_the_first_share_of_the_
 def test_the_whole_measure_equals_loops_over_texts_and_words(mixed: Encoder) -> None:
     keys = word_keys(mixed.tokenizer, TEXTS, 60)
     chosen = frequent_words(mixed.tokenizer, keys, min_texts=5, max_words=100)
-    assert "cat" in chosen.values() and "." not in chosen.values()
+    assert "cat" in chosen.values()
+    assert "." not in chosen.values()
     found = measure_geometry(
         stream_vectors(mixed, TEXTS, with_mix=True, max_length=60), layer_names(mixed), chosen
     )
@@ -57,7 +60,9 @@ def test_the_whole_measure_equals_loops_over_texts_and_words(mixed: Encoder) -> 
         inner = [torch.cosine_similarity(t, t.mean(0), dim=-1).mean() for t in texts]
         expected = float(torch.stack(inner).mean()) - base
         assert found.intra_sentence[layer] == pytest.approx(expected, abs=1e-5)
-        uses = torch.stack([_first_use(mixed, text, "cat", layer) for text in TEXTS if "cat" in text.split()])
+        uses = torch.stack(
+            [_first_use(mixed, text, "cat", layer) for text in TEXTS if "cat" in text.split()]
+        )
         cat = next(word for word in found.words if word.word == "cat")
         assert cat.uses == len(uses)
         assert cat.self_similarity[layer] == pytest.approx(slow_mean_cosine(uses) - base, abs=1e-5)
@@ -79,7 +84,8 @@ def test_a_word_is_the_mean_of_its_pieces(encoder: Encoder) -> None:
     first = [k for k, row in enumerate(words.rows) if row == 0]
     row = batch.rows.tolist().index(0)
     torch.testing.assert_close(words.vectors[2][first[0]], batch.vectors[2][row, 1:3].mean(0))
-    assert len(words.keys[first[0]]) == 2 and words.places == (0, 1, 0)
+    assert len(words.keys[first[0]]) == 2
+    assert words.places == (0, 1, 0)
 
 
 def test_one_word_gets_a_sentence_and_no_number(encoder: Encoder) -> None:

@@ -21,7 +21,8 @@ from tests.tiny import make_config, make_tokenizer, save_backbone
 
 def test_drawn_pairs_differ_in_one_point_and_come_again() -> None:
     pairs = draw_pairs(20)
-    assert pairs == draw_pairs(20) and len(set(pairs)) == 80
+    assert pairs == draw_pairs(20)
+    assert len(set(pairs)) == 80
     assert {pair.kind for pair in pairs} == set(KINDS)
     for pair in pairs:
         good, bad = (text.lower().rstrip(".").split() for text in (pair.good, pair.bad))
@@ -39,7 +40,7 @@ def test_pairs_in_the_form_of_blimp_are_read(tmp_path: Path) -> None:
     with pytest.raises(BermoError, match="line 1: a pair in BLiMP's form has sentence_good"):
         read_pairs(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(BermoError, match="no .jsonl file"):
+    with pytest.raises(BermoError, match=r"no \.jsonl file"):
         read_pairs(tmp_path)
 
 
@@ -62,11 +63,14 @@ def test_pseudo_likelihood_equals_a_loop_over_masked_tokens(family: str) -> None
         assert value == pytest.approx(total, abs=1e-3)
 
 
-def test_a_saved_masked_model_is_weighed_and_others_say_why_not(tmp_path: Path, encoder: Encoder) -> None:
+def test_a_saved_masked_model_is_weighed_and_others_say_why_not(
+    tmp_path: Path, encoder: Encoder
+) -> None:
     BermoForMaskedLM.from_backbone(make_config("bert")).save_pretrained(tmp_path / "masked")
     make_tokenizer().save_pretrained(tmp_path / "masked")
     found = measure_knowledge(encoder, str(tmp_path / "masked"), draw_pairs(4))
-    assert found.kinds == tuple(KINDS) and found.counts == (4, 4, 4, 4)
+    assert found.kinds == tuple(KINDS)
+    assert found.counts == (4, 4, 4, 4)
     assert "of 16 pairs right" in knowledge_section({"tiny": found}).text
     save_backbone("bert", tmp_path / "bare")
     bare = measure_knowledge(encoder, str(tmp_path / "bare"), draw_pairs(1))

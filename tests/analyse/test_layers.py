@@ -46,11 +46,14 @@ def test_alikeness_is_one_for_a_rotation_and_near_zero_for_noise() -> None:
     assert alikeness(x, noise) == pytest.approx(0, abs=0.05)
     assert alikeness(x[:3], x[:3]) is None
     grid = grid_of_alikeness(torch.stack([x, noise]), x[None])
-    assert grid[0][0] == pytest.approx(1, abs=1e-5) and abs(grid[1][0] or 0) < 0.05
+    assert grid[0][0] == pytest.approx(1, abs=1e-5)
+    assert abs(grid[1][0] or 0) < 0.05
 
 
 @pytest.mark.parametrize("norm", ["within", "across", None])
-def test_a_mix_cut_after_its_last_layer_is_the_mix_and_earlier_shares_are_renormalised(norm: str | None) -> None:
+def test_a_mix_cut_after_its_last_layer_is_the_mix_and_earlier_shares_are_renormalised(
+    norm: str | None,
+) -> None:
     torch.manual_seed(0)
     mix = LayerMix(num_layers=4, norm=norm).eval()  # type: ignore[arg-type]
     layers = [torch.randn(2, 3, 8) for _ in range(4)]
@@ -69,9 +72,12 @@ def test_layers_of_a_mixed_model_are_measured(mixed: Encoder) -> None:
     assert mixed.mix is not None
     assert found.weights == pytest.approx(mixed.mix.weights.tolist())
     assert found.centre == pytest.approx(sum(k * w for k, w in enumerate(found.weights)))
-    assert found.cut[-1] == pytest.approx(1, abs=1e-6) and (found.cut[0] or 1) < 0.999
+    assert found.cut[-1] == pytest.approx(1, abs=1e-6)
+    assert (found.cut[0] or 1) < 0.999
     assert all(found.alike[k][k] == pytest.approx(1, abs=1e-4) for k in range(5))
-    section = alive_section({"tiny": found}, {}, {"tiny": Cut(metric="f1", scores=(50.0, 80.0, 80.2))}, {})
+    section = alive_section(
+        {"tiny": found}, {}, {"tiny": Cut(metric="f1", scores=(50.0, 80.0, 80.2))}, {}
+    )
     assert "first 2 of 3 layers" in section.text
     assert "centre of gravity" in layers_section({"tiny": found}).text
 
@@ -106,10 +112,13 @@ def test_kept_shares_are_counted_by_matrix_and_head(family: str) -> None:
         if family == "gpt2":
             weight[:, 24:32] = 0
         else:
-            weight[(24 if family == "modernbert" else 8) : (32 if family == "modernbert" else 16)] = 0
+            weight[
+                (24 if family == "modernbert" else 8) : (32 if family == "modernbert" else 16)
+            ] = 0
     found = measure_kept(encoder)
     row = 0 if family == "albert" else 1
-    assert min(share for share in found.shares[row] if share is not None) < 1 and found.total < 1
+    assert min(share for share in found.shares[row] if share is not None) < 1
+    assert found.total < 1
     if family != "deberta":
         assert found.heads[row] == pytest.approx((1, 2 / 3), abs=1e-6)
     else:

@@ -35,7 +35,9 @@ def folder(tmp_path: Path) -> Path:
         )  # fmt: skip
         sentences += f'<sentence id="{number}">{words}</sentence>'
         keys += f"s{number} {key}\n"
-    sentences += '<sentence id="9"><instance id="s9" lemma="dog" pos="NOUN">dog</instance></sentence>'
+    sentences += (
+        '<sentence id="9"><instance id="s9" lemma="dog" pos="NOUN">dog</instance></sentence>'
+    )
     (tmp_path / "tests" / "mine.data.xml").write_text(f"<corpus><text>{sentences}</text></corpus>")
     (tmp_path / "tests" / "mine.gold.key.txt").write_text(keys + "s9 dog%1:01:00::\n")
     return tmp_path
@@ -44,10 +46,13 @@ def folder(tmp_path: Path) -> Path:
 def test_the_files_are_read_as_they_come(folder: Path) -> None:
     found = find_senses(folder)
     memory, test = list(read_semcor(found.memory)), read_test(choose_test(found, "mine"))
-    assert len(memory) == 6 and memory[0].tagged[0].keys == ("cat%1:01:00::",)
-    assert memory[5].words == ("good", "dog") and memory[5].tagged[0].end == 2
+    assert len(memory) == 6
+    assert memory[0].tagged[0].keys == ("cat%1:01:00::",)
+    assert memory[5].words == ("good", "dog")
+    assert memory[5].tagged[0].end == 2
     assert test[1].tagged[0].keys == ("cat%1:02:00::", "cat%1:09:00::")
-    assert test[0].tagged[0].word == ("cat", "noun") and test[0].tagged[0].start == 1
+    assert test[0].tagged[0].word == ("cat", "noun")
+    assert test[0].tagged[0].start == 1
 
 
 def test_the_nearest_use_equals_a_loop_over_the_memory(folder: Path, mixed: Encoder) -> None:
@@ -68,7 +73,9 @@ def test_the_nearest_use_equals_a_loop_over_the_memory(folder: Path, mixed: Enco
     # The most frequent sense of cat is the second: one of two answers is right, of three words.
     assert most_frequent(memory)["cat", "noun"] == "cat%1:02:00::"
     assert result.baseline == pytest.approx(100 * 2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3))
-    assert result.map is not None and result.map.word == "cat" and len(result.map.points) == 5
+    assert result.map is not None
+    assert result.map.word == "cat"
+    assert len(result.map.points) == 5
     assert "SemCor holds 2 of 3" in senses_section({"tiny": result}).text
 
 
@@ -81,11 +88,18 @@ def _vector(encoder: Encoder, text: str, kind: int) -> torch.Tensor:
 
 def test_cosines_of_four_layers_are_those_of_the_layers_side_by_side() -> None:
     generator = torch.Generator().manual_seed(0)
-    one, other = torch.randn(7, 2, 5, generator=generator), torch.randn(7, 3, 5, generator=generator)
+    one, other = (
+        torch.randn(7, 2, 5, generator=generator),
+        torch.randn(7, 3, 5, generator=generator),
+    )
     found = cosines(one, other, num_layers=6)
     side = [torch.cat(list(item[2:6]), dim=-1) for item in (one, other)]
-    torch.testing.assert_close(found[7], torch.cosine_similarity(side[0][:, None], side[1][None], dim=-1))
-    torch.testing.assert_close(found[6], torch.cosine_similarity(one[6][:, None], other[6][None], dim=-1))
+    torch.testing.assert_close(
+        found[7], torch.cosine_similarity(side[0][:, None], side[1][None], dim=-1)
+    )
+    torch.testing.assert_close(
+        found[6], torch.cosine_similarity(one[6][:, None], other[6][None], dim=-1)
+    )
 
 
 def test_wrong_folders_and_files_are_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:
