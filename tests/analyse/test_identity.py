@@ -102,10 +102,10 @@ def test_random_tangents_come_near_the_whole_jacobian(encoder: Encoder) -> None:
     generator = torch.Generator().manual_seed(0)
     embeddings = torch.randn(4, 16, generator=generator)
     found = contributions(
-        jacobian_norms(encoder, embeddings, torch.randn(200, 16, generator=generator))
+        jacobian_norms(encoder, embeddings, torch.randn(40, 16, generator=generator))
     )
     torch.testing.assert_close(
-        found.float(), contributions(whole_jacobian(encoder, embeddings)), atol=0.03, rtol=0
+        found.float(), contributions(whole_jacobian(encoder, embeddings)), atol=0.08, rtol=0
     )
 
 
