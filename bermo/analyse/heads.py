@@ -25,7 +25,7 @@ from bermo.families import num_layers
 from bermo.sites import encoder_of
 from bermo.vectors import Encoder, stream_vectors
 
-EFFECT_TEXTS = 16
+EFFECT_TEXTS = 8
 STEPS = 10
 PATTERNS = ("itself", "previous", "next", "first", "last", "all before", "all after", "all")
 

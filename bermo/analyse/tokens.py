@@ -46,7 +46,8 @@ class TokenKinds:
 
     def read(self, batch: Batch) -> Tokens:
         """Say of each token of a batch what it is."""
-        is_token = batch.mask.bool()
+        is_token, special = batch.mask.bool(), batch.special
+        assert special is not None, "batches say which tokens are special"
         is_first = is_token & (is_token.long().cumsum(1) == 1)
         kinds = torch.tensor(
             [[self.of(token) for token in row] for row in batch.input_ids.tolist()]
@@ -56,7 +57,7 @@ class TokenKinds:
             batch=batch,
             is_token=is_token,
             is_first=is_first,
-            is_separator=batch.special.bool() & is_token & ~is_first,
+            is_separator=special.bool() & is_token & ~is_first,
             is_punctuation=is_punctuation,
             sentence=ends.long().cumsum(1) - ends.long(),
         )
