@@ -1,5 +1,6 @@
 """What heads are worth, as figures."""
 
+import math
 from collections.abc import Mapping
 
 from bermo.analyse.attention import Grid
@@ -10,11 +11,13 @@ from bermo.figures import Bars, Figure, Heat, Lines, Section, Table
 def head_grid(
     title: str, grid: Grid, unit: str, note: str = "", center: float | None = None
 ) -> Heat:
-    """Draw layers × heads."""
+    """Draw layers × heads, with as many digits as small numbers need."""
+    largest = max(abs(value) for row in grid for value in row)
     return Heat(
         title=title, x_label="head", y_label="layer", unit=unit, values=grid, note=note, center=center,
         columns=tuple(str(head) for head in range(1, len(grid[0]) + 1)),
         rows=tuple(str(layer) for layer in range(1, len(grid) + 1)),
+        digits=2 if largest == 0 or largest >= 1 else min(6, 2 - math.floor(math.log10(largest))),
     )  # fmt: skip
 
 

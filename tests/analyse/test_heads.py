@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from bermo.analyse.heads import (
     PATTERNS,
@@ -259,3 +260,18 @@ def test_rows_of_a_folder_without_a_task_are_refused(tmp_path: Path, runs: Path)
     (tmp_path / "bare").mkdir()
     with pytest.raises(BermoError, match=r"no task\.json"):
         load_labelled(tmp_path / "bare", str(runs / "dev.tsv"), 10, cpu=True)
+
+
+def test_a_model_of_one_layer_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = make_config("bert")
+    config.num_hidden_layers = 1
+    AutoModel.from_config(config).save_pretrained(tmp_path / "one")
+    make_tokenizer().save_pretrained(tmp_path / "one")
+    (tmp_path / "some.txt").write_text("\n".join(TEXTS))
+    command = ["analyse", "--model", str(tmp_path / "one"), "--text", str(tmp_path / "some.txt")]
+    assert main([*command, "--out", str(tmp_path / "look")]) == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert "of 2 heads" in printed
+    assert "no trained masked-LM head" in printed
