@@ -8,6 +8,8 @@ from bermo.figures import Bars, Figure, Heat, Lines, Section, Table
 
 TOLERANCE = 0.5
 """Points of score that a cut may cost and still count as no loss."""
+ALMOST_ALL = 0.999
+"""Kept share above which a model counts as whole: half-precision files hold a few exact zeros."""
 ALMOST = 0.99
 """Cosine from which a cut output counts as the whole one, where there is no score."""
 
@@ -103,7 +105,7 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
     """Draw where the pruned weights went."""
     figures: list[Figure] = []
     for name, item in models.items():
-        if item.total == 1:
+        if item.total > ALMOST_ALL:
             continue
         figures.append(
             Heat(
@@ -122,7 +124,7 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
     text = " ".join(
         f"{name} keeps {item.total:.1%} of its layers' weights"
         + (f", least in layer {1 + item.layers.index(min(item.layers))} ({min(item.layers):.1%})."
-           if item.total < 1 else ": nothing is pruned.")
+           if item.total <= ALMOST_ALL else ": nothing is pruned.")
         for name, item in models.items()
     )  # fmt: skip
     return Section(title="Where pruned weights went", text=text, figures=tuple(figures))

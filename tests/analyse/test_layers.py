@@ -124,6 +124,7 @@ def test_kept_shares_are_counted_by_matrix_and_head(family: str) -> None:
     else:
         assert found.heads == ()
     assert "keeps" in kept_section({"tiny": found}).text
+    assert len(kept_section({"tiny": found}).figures) >= 1
 
 
 def test_enough_layers_are_those_after_which_no_cut_costs_much() -> None:
