@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 from bermo.verbs import (
+    analyse,
     catalogue,
     demo,
     predict,
@@ -38,6 +39,7 @@ VERBS: Mapping[str, Verb] = {
         "predict": predict,
         "pretrain": pretrain,
         "probe": probe,
+        "analyse": analyse,
         "list": catalogue,
         "show": show,
         "run": recipe,

@@ -1,0 +1,260 @@
+"""The geometry of contextual vectors (Ethayarajh 2019, "How contextual are contextualized word representations?").
+
+    anisotropy A_l        mean cosine of two words from different texts: 0 if directions are uniform
+    self-similarity(w)    mean cosine of w with itself in other texts                          − A_l
+    intra-sentence(s)     mean cosine of a word with the mean of its sentence                  − A_l
+    max. explained(w)     σ₁² / Σ σ_i² of the vectors of w, uncentred: 1 if one static vector would do
+                          − the same of as many random words
+
+All sums run over unit vectors û: the mean cosine of N vectors is (‖Σ û‖² − N) / (N (N − 1)), so that no pair is
+formed. Kept in memory: the uses of at most `MAX_WORDS` words and a sample of random words.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from bermo.analyse.words import Key, Words, pool_words
+from bermo.figures import Bars, Figure, Lines, Section, Table
+from bermo.vectors import TokenVectors
+
+MIN_USES, MAX_USES, MAX_WORDS, SAMPLE = 5, 20, 300, 500
+SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordUse:
+    """A word, in how many texts it was read, and its self-similarity at each layer, adjusted."""
+
+    word: str
+    uses: int
+    self_similarity: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """One number a layer (and the mix, if there is one); None where there were too few words."""
+
+    layers: tuple[str, ...]
+    anisotropy: tuple[float | None, ...]
+    self_similarity: tuple[float | None, ...]
+    intra_sentence: tuple[float | None, ...]
+    explained: tuple[float | None, ...]
+    words: tuple[WordUse, ...]
+    num_words: int
+
+
+def mean_cosine(vectors: Tensor) -> float | None:
+    """Return the mean cosine over all pairs of N vectors, from the sum of their directions."""
+    return mean_cosine_of_sum(normalize(vectors.double(), dim=-1).sum(0), len(vectors))
+
+
+def mean_cosine_of_sum(total: Tensor, count: int) -> float | None:
+    """Return the mean cosine over all pairs of `count` unit vectors whose sum is `total`."""
+    if count < 2:
+        return None
+    return (float(total @ total) - count) / (count * (count - 1))
+
+
+def explained_variance(vectors: Tensor) -> float:
+    """Return σ₁² / Σ σ_i²: the share of the vectors' squared length along one direction."""
+    squares = torch.linalg.svdvals(vectors.double()) ** 2
+    return float(squares[0] / squares.sum().clamp(min=1e-30))
+
+
+def sentence_similarity(words: Words, layer: int) -> tuple[float, int]:
+    """Return the sum over a batch's texts of the mean cosine to the text's mean vector, and the number of texts."""
+    vectors = words.vectors[layer].double()
+    texts, text = torch.unique(torch.tensor(words.rows), return_inverse=True)
+    text = text.to(vectors.device)
+    counts = torch.bincount(text, minlength=len(texts)).double()
+    means = torch.zeros(len(texts), vectors.shape[1], dtype=torch.double, device=vectors.device)
+    means.index_add_(0, text, vectors)
+    cosines = torch.cosine_similarity(vectors, means[text] / counts[text, None], dim=-1)
+    return float((cosines / counts[text]).sum()), len(texts)
+
+
+class _Sums:
+    """What is gathered over the batches: sums of directions, uses of chosen words, a random sample."""
+
+    def __init__(self, num_layers: int, chosen: Mapping[Key, str]) -> None:
+        self.directions: list[Tensor | None] = [None] * num_layers
+        self.similarity = [0.0] * num_layers
+        self.num_texts = self.num_words = 0
+        self.uses: dict[Key, list[Tensor]] = {key: [] for key in chosen}
+        self.seen: set[tuple[Key, int]] = set()
+        self.sample: list[Tensor] = []
+        self.generator = torch.Generator().manual_seed(0)
+
+    def add(self, words: Words) -> None:
+        if not words.rows:
+            return
+        for layer, vectors in enumerate(words.vectors):
+            total = normalize(vectors.double(), dim=-1).sum(0).cpu()
+            before = self.directions[layer]
+            self.directions[layer] = total if before is None else before + total
+            similarity, count = sentence_similarity(words, layer)
+            self.similarity[layer] += similarity
+        self.num_texts += count
+        stacked = torch.stack(words.vectors, dim=1).cpu()  # (W, layers, D)
+        for index, (row, key) in enumerate(zip(words.rows, words.keys, strict=True)):
+            self._keep_use(key, row, stacked[index])
+            self._keep_sample(stacked[index])
+
+    def _keep_use(self, key: Key, row: int, vectors: Tensor) -> None:
+        uses = self.uses.get(key)
+        if uses is not None and len(uses) < MAX_USES and (key, row) not in self.seen:
+            self.seen.add((key, row))
+            uses.append(vectors.clone())
+
+    def _keep_sample(self, vectors: Tensor) -> None:
+        """Reservoir sampling: after n words each is kept with the chance SAMPLE / n."""
+        self.num_words += 1
+        if len(self.sample) < SAMPLE:
+            self.sample.append(vectors.clone())
+            return
+        place = int(torch.randint(self.num_words, (), generator=self.generator))
+        if place < SAMPLE:
+            self.sample[place] = vectors.clone()
+
+
+def measure_geometry(
+    batches: Iterable[TokenVectors], layers: Sequence[str], chosen: Mapping[Key, str]
+) -> Geometry:
+    """Measure all layers over a stream of vectors; `chosen` are the words whose uses are compared."""
+    sums = _Sums(len(layers), chosen)
+    for batch in batches:
+        sums.add(pool_words(batch))
+    anisotropy = [
+        None if total is None else mean_cosine_of_sum(total, sums.num_words)
+        for total in sums.directions
+    ]
+    uses = {key: torch.stack(found) for key, found in sums.uses.items() if len(found) >= MIN_USES}
+    words = [
+        WordUse(word=chosen[key], uses=len(found), self_similarity=_similarity(found, anisotropy))
+        for key, found in uses.items()
+    ]
+    places = range(len(layers))
+    return Geometry(
+        layers=tuple(layers),
+        anisotropy=tuple(anisotropy),
+        self_similarity=tuple(_mean([word.self_similarity[k] for word in words]) for k in places),
+        intra_sentence=tuple(
+            None if base is None else sums.similarity[k] / sums.num_texts - base
+            for k, base in enumerate(anisotropy)
+        ),
+        explained=tuple(_explained(list(uses.values()), sums.sample, k) for k in places),
+        words=tuple(words),
+        num_words=sums.num_words,
+    )
+
+
+def _similarity(uses: Tensor, anisotropy: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(
+        (mean_cosine(uses[:, layer]) or 0.0) - (base or 0.0)
+        for layer, base in enumerate(anisotropy)
+    )
+
+
+def _explained(uses: Sequence[Tensor], sample: Sequence[Tensor], layer: int) -> float | None:
+    """Return the mean explained variance of the words, less that of random groups of the same sizes."""
+    if not uses:
+        return None
+    generator = torch.Generator().manual_seed(layer)
+    vectors = torch.stack([item[layer] for item in sample])
+    own, random = [], []
+    for found in uses:
+        own.append(explained_variance(found[:, layer]))
+        group = torch.randperm(len(vectors), generator=generator)[: len(found)]
+        random.append(explained_variance(vectors[group]))
+    return math.fsum(own) / len(own) - math.fsum(random) / len(random)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def geometry_section(models: Mapping[str, Geometry]) -> Section:
+    """Draw the four curves over the layers, every model in each, and the words at the ends."""
+    curves = {
+        "Anisotropy: mean cosine of two random words": ("anisotropy", "0: all directions are used"),
+        "Self-similarity: a word in different texts": ("self_similarity", "less the anisotropy"),
+        "Intra-sentence similarity: a word and its sentence": ("intra_sentence", "less the anisotropy"),
+        "Maximum explained variance: how static a word is": ("explained", "less that of random words"),
+    }  # fmt: skip
+    figures: list[Figure] = [
+        _curve(models, title, name, note) for title, (name, note) in curves.items()
+    ]
+    mixed = {name: item for name, item in models.items() if item.layers[-1] == "mix"}
+    if mixed:
+        figures.append(_mix_bars(mixed))
+    for name, item in models.items():
+        if item.words:
+            figures.append(_word_table(name, item))
+    return Section(title="Geometry", text=_sentences(models), figures=tuple(figures))
+
+
+def _curve(models: Mapping[str, Geometry], title: str, field: str, note: str) -> Lines:
+    depth = max(len(_plain(item)) for item in models.values())
+    series = {
+        name: tuple((list(getattr(item, field)[: len(_plain(item))]) + [None] * depth)[:depth])
+        for name, item in models.items()
+    }
+    return Lines(
+        title=title, x_label="layer (0: embeddings)", y_label="cosine" if field != "explained" else "share",
+        x=tuple(map(float, range(depth))), series=series, note=note,
+    )  # fmt: skip
+
+
+def _plain(item: Geometry) -> tuple[str, ...]:
+    return tuple(name for name in item.layers if name != "mix")
+
+
+def _mix_bars(models: Mapping[str, Geometry]) -> Bars:
+    """Anisotropy of the mix beside the last layer and the mean of all layers."""
+    series: dict[str, tuple[float | None, ...]] = {}
+    for name, item in models.items():
+        values = [value for value in item.anisotropy[:-1] if value is not None]
+        series[name] = (_mean(values), item.anisotropy[-2], item.anisotropy[-1])
+    return Bars(
+        title="Anisotropy of the mix beside its layers", x_label="vectors", y_label="mean cosine",
+        names=("mean of the layers", "last layer", "mix"), series=series,
+        note="0: all directions are used alike",
+    )  # fmt: skip
+
+
+def _word_table(name: str, item: Geometry) -> Table:
+    last = len(_plain(item)) - 1
+    order = sorted(item.words, key=lambda word: word.self_similarity[last])
+    ends = [("most", word) for word in order[:SHOWN]]
+    ends += [("least", word) for word in reversed(order[SHOWN:][-SHOWN:])]
+    return Table(
+        title=f"{name}: the words most and least bound to their context",
+        columns=("context-bound", "word", "texts", "self-similarity, last layer"),
+        rows=tuple(
+            (side, word.word, word.uses, round(word.self_similarity[last], 4))
+            for side, word in ends
+        ),
+        note="Self-similarity less the anisotropy; low means that the word's vector follows its context.",
+    )
+
+
+def _sentences(models: Mapping[str, Geometry]) -> str:
+    lines = []
+    for name, item in models.items():
+        last = len(_plain(item)) - 1
+        first, end = item.anisotropy[0], item.anisotropy[last]
+        if first is None or end is None:
+            lines.append(f"{name}: fewer than two words were read, so no angle can be measured.")
+            continue
+        text = f"{name}: anisotropy goes from {first:.3f} (embeddings) to {end:.3f} (layer {last})"
+        if item.self_similarity[last] is not None:
+            text += f"; adjusted self-similarity at the end is {item.self_similarity[last]:.3f}"
+            lines.append(text + f" over {len(item.words)} words.")
+        else:
+            lines.append(f"{text}. No word stands in {MIN_USES} texts, so none can be compared.")
+    return " ".join(lines)

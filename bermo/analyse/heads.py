@@ -1,0 +1,295 @@
+"""What heads are worth (Michel et al. 2019, "Are sixteen heads really better than one?"; Voita et al. 2019).
+
+    importance   I_h = E_x |∂L(x) / ∂ξ_h| at ξ = 1, ξ_h the gate of head h; for an order over layers, each layer's
+                 I is divided by its length
+    one off      the score with ξ_h = 0
+    one left     the score with all other heads of the layer off
+    pruning      the score as heads go by importance, a tenth at a time, importance measured anew each time
+    fixed        the score with the head's attention replaced by the position pattern nearest to it
+                 (Raganato et al. 2020, "Fixed encoder self-attention patterns")
+
+Without labels: the effect ‖o − o′‖ / ‖o‖ of turning a head off on the output vectors. Axes: L layers, B texts, H heads.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bermo.analyse.attention import Advance, Grid
+from bermo.analyse.labelled import Labelled
+from bermo.analyse.tokens import run_encoder, token_batches
+from bermo.attention import AttentionCall, attending, num_heads
+from bermo.families import num_layers
+from bermo.sites import encoder_of
+from bermo.vectors import Encoder, stream_vectors
+
+EFFECT_TEXTS = 8
+STEPS = 10
+PATTERNS = ("itself", "previous", "next", "first", "last", "all before", "all after", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """Relative change of the output when one head is off, layers × heads."""
+
+    effects: Grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importance:
+    """Importance by gradient, layers × heads, and the score with all heads on."""
+
+    metric: str
+    full: float
+    importance: Grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """The score with something done to each head alone, layers × heads; `patterns` where one replaced it."""
+
+    metric: str
+    full: float
+    scores: Grid
+    patterns: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """The score with ever fewer heads, by importance and by a random order."""
+
+    metric: str
+    kept: tuple[float, ...]
+    by_importance: tuple[float, ...]
+    at_random: tuple[float, ...]
+
+
+def all_on(labelled: Labelled) -> Tensor:
+    """Return gates that change nothing (L, H)."""
+    encoder = encoder_of(labelled.model)
+    return torch.ones(num_layers(encoder.config) - 1, num_heads(encoder))
+
+
+def score_with(labelled: Labelled, gates: Tensor) -> float:
+    """Return the score under the gates."""
+    with attending(encoder_of(labelled.model), gates=gates.to(labelled.accelerator.device)):
+        return labelled.score()
+
+
+def gate_gradients(labelled: Labelled, gates: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """Return |∂L(x)/∂ξ| for each row x of a batch, as (L, B, H)."""
+    rows = len(batch["input_ids"])
+    choices = batch["input_ids"].shape[1] if batch["input_ids"].dim() == 3 else 1
+    device = batch["input_ids"].device
+    own = gates.to(device)[:, None].repeat(1, rows, 1).requires_grad_()
+    spread = own[:, :, None].expand(-1, -1, choices, -1).flatten(1, 2)
+    with torch.enable_grad(), attending(encoder_of(labelled.model), gates=spread):
+        # The loss is a mean over the rows, and each row's gate moves its own part only.
+        loss = labelled.model(**batch).loss * rows
+        (gradient,) = torch.autograd.grad(loss, own)
+    return gradient.abs()
+
+
+def head_importance(labelled: Labelled, gates: Tensor | None = None) -> Tensor:
+    """Return I_h (L, H) over all rows, at the given gates."""
+    gates = all_on(labelled) if gates is None else gates
+    total, rows = torch.zeros(gates.shape, dtype=torch.double), 0
+    for batch in labelled.batches(batch_size=16):
+        found = gate_gradients(labelled, gates, batch)
+        total += found.sum(1).double().cpu()
+        rows += found.shape[1]
+    return total / rows
+
+
+def measure_importance(labelled: Labelled, advance: Advance = lambda done: None) -> Importance:
+    """Measure the importance of all heads."""
+    full = labelled.score()
+    return Importance(
+        metric=labelled.metric, full=full, importance=_grid(head_importance(labelled))
+    )
+
+
+def measure_one_off(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
+    """Score the model with each head off alone."""
+
+    def gates(layer: int, head: int) -> Tensor:
+        found = all_on(labelled)
+        found[layer, head] = 0
+        return found
+
+    return _scan(labelled, gates, advance)
+
+
+def measure_one_left(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
+    """Score the model with each head as the only one of its layer."""
+
+    def gates(layer: int, head: int) -> Tensor:
+        found = all_on(labelled)
+        found[layer] = 0
+        found[layer, head] = 1
+        return found
+
+    return _scan(labelled, gates, advance)
+
+
+def _scan(labelled: Labelled, gates: Callable[[int, int], Tensor], advance: Advance) -> Scan:
+    depth, heads = all_on(labelled).shape
+    rows = []
+    for layer in range(depth):
+        scores = []
+        for head in range(heads):
+            scores.append(score_with(labelled, gates(layer, head)))
+            advance(1)
+        rows.append(tuple(scores))
+    return Scan(metric=labelled.metric, full=labelled.score(), scores=tuple(rows))
+
+
+def prune_order(importance: Tensor) -> list[int]:
+    """Return all heads, least important first; importance is made comparable between layers."""
+    scaled = importance / importance.norm(dim=1, keepdim=True).clamp(min=1e-20)
+    return [int(place) for place in scaled.flatten().argsort(stable=True)]
+
+
+def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) -> Pruning:
+    """Take heads away in tenths until none is left, by importance and at random."""
+    total = all_on(labelled).numel()
+    counts = sorted({round(total * step / STEPS) for step in range(STEPS + 1)})
+    random = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for is_random in (False, True):
+        gates = all_on(labelled)
+        for count in counts:
+            if is_random:
+                gates.view(-1)[random[:count]] = 0
+            elif count:
+                off = [place for place in range(total) if gates.view(-1)[place] == 0]
+                order = [p for p in prune_order(head_importance(labelled, gates)) if p not in off]
+                gates.view(-1)[order[: count - len(off)]] = 0
+            found[is_random].append(score_with(labelled, gates))
+            advance(1)
+    return Pruning(
+        metric=labelled.metric,
+        kept=tuple(1 - count / total for count in counts),
+        by_importance=tuple(found[False]),
+        at_random=tuple(found[True]),
+    )
+
+
+def pattern_map(name: str, probabilities: Tensor) -> Tensor:
+    """Return a fixed pattern (B, 1, T, T) as wide as the attention; where a row may look nowhere there, its own stays.
+
+    What may be looked at is read from the attention itself: where a mask hides a token, its probability is exactly 0.
+    """
+    allowed = (probabilities > 0).any(1, keepdim=True)
+    place = torch.arange(probabilities.shape[-1], device=probabilities.device)
+    looks, seen = place[:, None], place
+    first = allowed.any(-2).float().argmax(-1)[..., None, None]
+    last = place[-1] - allowed.any(-2).flip(-1).float().argmax(-1)[..., None, None]
+    wanted = {
+        "itself": seen == looks, "previous": seen == looks - 1, "next": seen == looks + 1,
+        "first": seen == first, "last": seen == last, "all before": seen < looks,
+        "all after": seen > looks, "all": seen == seen,
+    }[name]  # fmt: skip
+    kept = (wanted & allowed).to(probabilities.dtype)
+    total = kept.sum(-1, keepdim=True)
+    return torch.where(total > 0, kept / total.clamp(min=1), probabilities.mean(1, keepdim=True))
+
+
+@torch.inference_mode()
+def nearest_patterns(labelled: Labelled) -> list[list[str]]:
+    """Return for each head the pattern that shares most with its attention: the mean of Σ_j min(p_ij, f_ij)."""
+    overlap = torch.zeros(*all_on(labelled).shape, len(PATTERNS), dtype=torch.double)
+    is_token: Tensor
+
+    def see(call: AttentionCall) -> None:
+        p = call.probabilities
+        for place, name in enumerate(PATTERNS):
+            shared = torch.minimum(p, pattern_map(name, p)).sum(-1)
+            mean = (shared * is_token[:, None]).sum((0, -1)).double().cpu()
+            overlap[call.layer - 1, :, place] += mean
+
+    for number, batch in enumerate(labelled.batches(batch_size=16)):
+        mask = batch["attention_mask"]
+        is_token = mask.flatten(0, -2).float()
+        inputs = {
+            k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "token_type_ids")
+        }
+        with attending(encoder_of(labelled.model), see):
+            labelled.model(**inputs)
+        if number == 1:  # two batches are enough to see a head's habit
+            break
+    return [[PATTERNS[k] for k in row] for row in overlap.argmax(-1).tolist()]
+
+
+def measure_fixed(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
+    """Score the model with each head's attention replaced by its nearest fixed pattern, alone."""
+    nearest = nearest_patterns(labelled)
+    rows = []
+    for layer, names in enumerate(nearest):
+        scores = []
+        for head, name in enumerate(names):
+            with attending(encoder_of(labelled.model), _replacing(layer + 1, {head: name})):
+                scores.append(labelled.score())
+            advance(1)
+        rows.append(tuple(scores))
+    return Scan(
+        metric=labelled.metric, full=labelled.score(), scores=tuple(rows),
+        patterns=tuple(map(tuple, nearest)),
+    )  # fmt: skip
+
+
+def _replacing(layer: int, heads: dict[int, str]) -> Callable[[AttentionCall], Tensor | None]:
+    def replace(call: AttentionCall) -> Tensor | None:
+        if call.layer != layer:
+            return None
+        changed = call.probabilities.clone()
+        for head, name in heads.items():
+            changed[:, head] = pattern_map(name, call.probabilities)[:, 0]
+        return changed
+
+    return replace
+
+
+@torch.inference_mode()
+def measure_effects(
+    encoder: Encoder, texts: Sequence[str], max_length: int, advance: Advance = lambda done: None
+) -> Effects:
+    """Turn each head off alone and see how far the output moves, on a few texts; needs no labels."""
+    step = max(1, len(texts) // EFFECT_TEXTS)
+    chosen = texts[::step][:EFFECT_TEXTS]
+    depth, heads = encoder.num_layers - 1, num_heads(encoder.backbone)
+    with attending(encoder.backbone):
+        before = _outputs(encoder, chosen, max_length)
+    rows = []
+    for layer in range(depth):
+        moved = []
+        for head in range(heads):
+            gates = torch.ones(depth, heads, device=encoder.device)
+            gates[layer, head] = 0
+            with attending(encoder.backbone, gates=gates):
+                after = _outputs(encoder, chosen, max_length)
+            moved.append(float(((after - before).norm(dim=-1) / before.norm(dim=-1)).mean()))
+            advance(1)
+        rows.append(tuple(moved))
+    return Effects(effects=tuple(rows))
+
+
+def _outputs(encoder: Encoder, texts: Sequence[str], max_length: int) -> Tensor:
+    """Return the output vectors of all tokens (N, D): the mix where there is one, else the last layer."""
+    if encoder.mix is None:
+        found = [
+            run_encoder(encoder, tokens.batch)[tokens.is_token]
+            for tokens in token_batches(encoder, texts, max_length)
+        ]
+    else:
+        stream = stream_vectors(
+            encoder, texts, layers=(), with_mix=True, max_length=max_length, batch_size=16
+        )
+        found = [batch.vectors[-1][batch.is_token] for batch in stream]
+    return torch.cat(found).float()
+
+
+def _grid(values: Tensor) -> Grid:
+    return tuple(map(tuple, values.tolist()))

@@ -1,0 +1,174 @@
+"""What a masked language model knows of grammar: minimal pairs by pseudo-likelihood (Salazar et al. 2020; BLiMP).
+
+    PLL(s) = Σ_t log P(s_t | s with token t masked)        a pair is right if PLL(good) > PLL(bad)
+
+Only the masked token's logits are computed, so memory is (texts in a batch) × (words in the vocabulary).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from bermo import backbone
+from bermo.analyse.attention import Advance
+from bermo.data.pairs import Pair
+from bermo.encoder import BermoConfig
+from bermo.errors import BermoError
+from bermo.figures import Bars, Section, Table
+from bermo.model import BermoForMaskedLM
+from bermo.vectors import Encoder
+
+BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """Share of pairs right, by kind; or why nothing was measured."""
+
+    kinds: tuple[str, ...]
+    accuracy: tuple[float, ...]
+    counts: tuple[int, ...]
+    wrong: tuple[tuple[str, str, str], ...]
+    """The pairs that it has most wrong: kind, right sentence, wrong sentence."""
+    reason: str = ""
+
+
+def load_masked(name: str | Path) -> BermoForMaskedLM:
+    """Load a model with a trained masked-LM head: a saved BermoForMaskedLM, or an encoder that brings one."""
+    path = Path(name).expanduser()
+    folder = path / "model" if (path / "model").is_dir() else path
+    source = str(folder) if folder.is_dir() else backbone.resolve(name)
+    config = AutoConfig.from_pretrained(source)
+    if isinstance(config, BermoConfig):
+        kind = (config.architectures or ["nothing"])[0]
+        if kind != "BermoForMaskedLM":
+            raise BermoError(
+                f"{name} is a {kind} and has no masked-LM head, so it cannot weigh sentences."
+            )
+        return cast(BermoForMaskedLM, BermoForMaskedLM.from_pretrained(source).eval())
+    if backbone.load_encoder(source, with_head=True).head is None:
+        raise BermoError(f"{name} has no trained masked-LM head, so it cannot weigh sentences.")
+    return BermoForMaskedLM.from_backbone(source, mix=None)
+
+
+@torch.inference_mode()
+def pseudo_likelihoods(
+    model: BermoForMaskedLM, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> list[float]:
+    """Return PLL of each text; special tokens are never masked."""
+    copies: list[tuple[int, list[int], int]] = []
+    limit = min(512, tokenizer.model_max_length)
+    batch = tokenizer(
+        list(texts),
+        truncation=True,
+        max_length=limit,
+        return_special_tokens_mask=True,
+        verbose=False,
+    )
+    for row, (ids, special) in enumerate(
+        zip(batch["input_ids"], batch["special_tokens_mask"], strict=True)
+    ):
+        copies += [(row, ids, place) for place, is_special in enumerate(special) if not is_special]
+    copies.sort(key=lambda copy: len(copy[1]))
+    totals: list[list[float]] = [[] for _ in texts]
+    for start in range(0, len(copies), BATCH):
+        part = copies[start : start + BATCH]
+        for (row, _, _), value in zip(part, _log_chances(model, tokenizer, part), strict=True):
+            totals[row].append(value)
+    return [math.fsum(values) for values in totals]
+
+
+def _log_chances(
+    model: BermoForMaskedLM,
+    tokenizer: PreTrainedTokenizerBase,
+    copies: Sequence[tuple[int, list[int], int]],
+) -> list[float]:
+    """Return log P of each copy's masked token."""
+    width, device = max(len(ids) for _, ids, _ in copies), next(model.parameters()).device
+    is_left = tokenizer.padding_side == "left"
+    input_ids = torch.full((len(copies), width), int(tokenizer.pad_token_id))
+    mask = torch.zeros(len(copies), width, dtype=torch.long)
+    places = torch.zeros(len(copies), 1, dtype=torch.long)
+    for k, (_, ids, place) in enumerate(copies):
+        shift = width - len(ids) if is_left else 0
+        input_ids[k, shift : shift + len(ids)] = torch.tensor(ids)
+        mask[k, shift : shift + len(ids)] = 1
+        places[k, 0] = shift + place
+    truth = input_ids.gather(1, places)
+    input_ids.scatter_(1, places, int(tokenizer.mask_token_id))
+    outputs = model.bermo(input_ids.to(device), mask.to(device), rows=places.to(device))
+    logits: Tensor = model.head(outputs.last_hidden_state)[:, 0]
+    chances = torch.log_softmax(logits.float(), dim=-1).gather(1, truth.to(device))
+    return [float(value) for value in chances[:, 0].cpu()]
+
+
+def measure_knowledge(
+    encoder: Encoder,
+    source: str,
+    pairs: Sequence[Pair],
+    advance: Advance = lambda done: None,
+) -> Knowledge:
+    """Weigh both sentences of each pair; a model without a masked-LM head gives the reason instead."""
+    try:
+        model = load_masked(source)
+    except BermoError as error:
+        return Knowledge(kinds=(), accuracy=(), counts=(), wrong=(), reason=str(error))
+    if encoder.tokenizer.mask_token_id is None:
+        reason = f"The tokenizer of {encoder.name} has no mask token."
+        return Knowledge(kinds=(), accuracy=(), counts=(), wrong=(), reason=reason)
+    model.to(encoder.device)  # type: ignore[arg-type]
+    margins: list[float] = []
+    for start in range(0, len(pairs), BATCH):
+        part = pairs[start : start + BATCH]
+        found = pseudo_likelihoods(
+            model, encoder.tokenizer, [text for pair in part for text in (pair.good, pair.bad)]
+        )
+        margins += [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+        advance(len(part))
+    kinds = tuple(dict.fromkeys(pair.kind for pair in pairs))
+    hits = {kind: [] for kind in kinds}  # type: dict[str, list[bool]]
+    for pair, margin in zip(pairs, margins, strict=True):
+        hits[pair.kind].append(margin > 0)
+    worst = sorted(range(len(pairs)), key=lambda k: margins[k])[:10]
+    return Knowledge(
+        kinds=kinds,
+        accuracy=tuple(sum(hits[kind]) / len(hits[kind]) for kind in kinds),
+        counts=tuple(len(hits[kind]) for kind in kinds),
+        wrong=tuple((pairs[k].kind, pairs[k].good, pairs[k].bad) for k in worst if margins[k] <= 0),
+    )
+
+
+def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
+    """Draw the share of pairs right, and list the worst mistakes."""
+    able = {name: item for name, item in models.items() if not item.reason}
+    lines = [item.reason for item in models.values() if item.reason]
+    if not able:
+        return Section(title="Knowledge of grammar", text=" ".join(lines), figures=())
+    kinds = tuple(dict.fromkeys(kind for item in able.values() for kind in item.kinds))
+    series = {
+        name: tuple(dict(zip(item.kinds, item.accuracy, strict=True)).get(kind) for kind in kinds)
+        for name, item in able.items()
+    }
+    bars = Bars(
+        title="Share of minimal pairs where the right sentence is likelier", x_label="what differs",
+        y_label="share of pairs", names=kinds, series=series, note="Guessing is right in half of them.",
+    )  # fmt: skip
+    tables = [
+        Table(
+            title=f"{name}: its worst mistakes",
+            columns=("what differs", "right", "wrong, but likelier"),
+            rows=item.wrong,
+        )
+        for name, item in able.items()
+        if item.wrong
+    ]
+    for name, item in able.items():
+        right = sum(a * n for a, n in zip(item.accuracy, item.counts, strict=True))
+        lines.append(f"{name}: {right / sum(item.counts):.1%} of {sum(item.counts)} pairs right.")
+    return Section(title="Knowledge of grammar", text=" ".join(lines), figures=(bars, *tables))

@@ -1,0 +1,98 @@
+"""A trained model with rows that have answers: its score, with whatever is done to it meanwhile, and its loss."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from accelerate import Accelerator
+from torch import Tensor
+
+from bermo.backbone import load_tokenizer
+from bermo.data.batches import collate, in_order
+from bermo.data.features import Features, make_features
+from bermo.data.load import load_task
+from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, pick
+from bermo.data.scoring import score
+from bermo.data.tasks import TASKS
+from bermo.errors import BermoError
+from bermo.methods.evaluate import predict
+from bermo.methods.predict import Trained
+from bermo.methods.teacher import load_teacher
+from bermo.model import BermoPreTrainedModel, has_segments
+from bermo.spec import DataSpec
+
+BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """A trained model, the tokens of rows with answers, and where it runs."""
+
+    model: BermoPreTrainedModel
+    features: Features
+    accelerator: Accelerator
+
+    @property
+    def metric(self) -> str:
+        """The name of the score."""
+        return self.features.task.metric
+
+    def score(self, model: BermoPreTrainedModel | None = None) -> float:
+        """Return the task's own score in percent, of this model or of another that stands in for it."""
+        chosen = self.model if model is None else model
+        found = predict(chosen, self.features, BATCH_SIZE, self.accelerator)
+        return score(self.features, found).score
+
+    def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[dict[str, Tensor]]:
+        """Yield the rows with their answers, on the model's device."""
+        for rows in in_order(self.features, batch_size):
+            batch = collate(self.features, rows)
+            yield {name: value.to(self.accelerator.device) for name, value in batch.items()}
+
+
+def read_labelled(data: str, trained: Trained) -> Rows:
+    """Read the rows of a file, of a named task's folder, or of a generated task, for the task of a model."""
+    name = trained.task.name if trained.task.name in TASKS else f"own/{trained.task.kind}"
+    if data.startswith("box/"):
+        return load_task(DataSpec(task=data)).valid
+    path = Path(data).expanduser()
+    if path.is_dir():
+        return load_task(DataSpec(task=name, folder=str(path))).valid
+    columns = trained.text if name.startswith("own/") and trained.text else None
+    spec = DataSpec(task=name, train=str(path), valid=str(path), text=columns)
+    return load_task(spec).valid
+
+
+def texts_of(rows: Rows) -> list[str]:
+    """Return the texts of any rows; a pair is joined."""
+    match rows:
+        case TextRows():
+            pairs = zip(rows.first, rows.second or [""] * len(rows.first), strict=True)
+            return [f"{a} {b}".strip() for a, b in pairs]
+        case TaggedRows():
+            return [" ".join(words) for words in rows.words]
+        case SpanRows():
+            return [f"{q} {c}" for q, c in zip(rows.questions, rows.contexts, strict=True)]
+        case ChoiceRows():
+            return [f"{a} {b[0]}" for a, b in zip(rows.first, rows.endings, strict=True)]
+
+
+def load_labelled(run: str | Path, data: str, limit: int, cpu: bool) -> Labelled:
+    """Load the model of a run and at most `limit` rows of `data`, evenly chosen."""
+    teacher = load_teacher(run)
+    rows = read_labelled(data, teacher.trained)
+    step = max(1, len(rows) // limit)
+    rows = pick(rows, range(0, len(rows), step)[:limit])
+    unknown = set(map(str, getattr(rows, "labels", None) or ())) - set(teacher.trained.labels)
+    if teacher.trained.task.kind == "classification" and unknown:
+        raise BermoError(
+            f'{data} has the label "{sorted(unknown)[0]}", but {run} answers'
+            f" {', '.join(teacher.trained.labels)}. Give rows of the task it was trained for."
+        )
+    spec = DataSpec(max_length=teacher.trained.max_length, stride=teacher.trained.stride)
+    features = make_features(
+        rows, teacher.trained.task, teacher.trained.labels, load_tokenizer(teacher.folder),
+        replace(spec, max_unknown=1.0), has_segments(teacher.folder),
+    )  # fmt: skip
+    accelerator = Accelerator(cpu=cpu)
+    return Labelled(teacher.model.to(accelerator.device), features, accelerator)

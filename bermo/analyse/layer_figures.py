@@ -1,0 +1,211 @@
+"""What layers do, as figures; and which of them are alive."""
+
+from collections.abc import Mapping, Sequence
+
+from bermo.analyse.head_figures import head_grid
+from bermo.analyse.layers import Between, Cut, Kept, LayerFacts
+from bermo.figures import Bars, Figure, Heat, Lines, Section, Table
+
+TOLERANCE = 0.5
+"""Points of score that a cut may cost and still count as no loss."""
+ALMOST_ALL = 0.999
+"""Kept share above which a model counts as whole: half-precision files hold a few exact zeros."""
+ALMOST = 0.99
+"""Cosine from which a cut output counts as the whole one, where there is no score."""
+
+
+def layers_section(models: Mapping[str, LayerFacts]) -> Section:
+    """Draw the alikeness of layers, the change of each, the mix, and what a cut leaves."""
+    figures: list[Figure] = [_alike(name, item) for name, item in models.items()]
+    depth = max(len(item.change) for item in models.values())
+    axis = tuple(float(k) for k in range(1, depth + 1))
+    figures += [
+        Lines(
+            title="How much each layer changes a word's vector", x_label="layer",
+            y_label="change, as a share of its length", x=axis,
+            series={n: _padded(item.change, depth) for n, item in models.items()},
+            note="Mean of ‖h_k − h_(k−1)‖ / ‖h_(k−1)‖ over words.",
+        ),
+        Lines(
+            title="Likeness of the output cut after a layer to the whole", x_label="cut after layer",
+            y_label="mean cosine", x=axis,
+            series={n: _padded(item.cut, depth) for n, item in models.items()},
+            note="A mix is cut by giving its later shares to the earlier layers in proportion.",
+        ),
+    ]  # fmt: skip
+    mixed = {name: item for name, item in models.items() if "mix" in item.names and item.weights}
+    if mixed:
+        width = max(len(item.weights) for item in mixed.values())
+        figures.append(
+            Bars(
+                title="Share of each layer in the mix", x_label="layer (0: embeddings)", y_label="share",
+                names=tuple(map(str, range(width))),
+                series={name: _padded(item.weights, width) for name, item in mixed.items()},
+            )
+        )  # fmt: skip
+    return Section(title="Layers", text=_sentences(models), figures=tuple(figures))
+
+
+def _alike(name: str, item: LayerFacts) -> Heat:
+    return Heat(
+        title=f"{name}: how alike its layers are", x_label="layer", y_label="layer", unit="CKA",
+        columns=item.names, rows=item.names, values=item.alike,
+        note="Unbiased linear centred kernel alignment; 1: the same up to rotation and scale.",
+    )  # fmt: skip
+
+
+def _padded(values: Sequence[float | None], width: int) -> tuple[float | None, ...]:
+    return (*values, *(None,) * (width - len(values)))
+
+
+def _sentences(models: Mapping[str, LayerFacts]) -> str:
+    lines = []
+    for name, item in models.items():
+        strongest = max(range(len(item.change)), key=lambda k: item.change[k])
+        text = (
+            f"{name}: layer {strongest + 1} changes vectors most ({item.change[strongest]:.1%} of their length),"
+            f" the last by {item.change[-1]:.1%}."
+        )
+        if "mix" in item.names and item.centre is not None:
+            text += f" Its mix has its centre of gravity at layer {item.centre:.2f}."
+        lines.append(text)
+    return " ".join(lines)
+
+
+def between_section(models: Mapping[str, Between]) -> Section:
+    """Draw the alikeness of each model's layers with the first model's."""
+    figures, lines = [], []
+    for name, item in models.items():
+        if not item.alike:
+            lines.append(f"{name} is not compared: {item.reason}.")
+            continue
+        rows, columns = (_names(item.alike), _names(tuple(zip(*item.alike, strict=True))))
+        figures.append(
+            Heat(
+                title=f"{name} against {item.first}: how alike their layers are",
+                x_label=f"layer of {item.first}", y_label=f"layer of {name}", unit="CKA",
+                columns=columns, rows=rows, values=item.alike,
+            )
+        )  # fmt: skip
+        diagonal = [row[k] for k, row in enumerate(item.alike) if k < len(row)]
+        known = [value for value in diagonal if value is not None]
+        if known:
+            lines.append(
+                f"{name} against {item.first}: same layers are alike by {sum(known) / len(known):.3f}"
+                f" on average, least {min(known):.3f}."
+            )
+    return Section(title="Layers of two models", text=" ".join(lines), figures=tuple(figures))
+
+
+def _names(rows: Sequence[object]) -> tuple[str, ...]:
+    return tuple(map(str, range(len(rows))))
+
+
+def kept_section(models: Mapping[str, Kept]) -> Section:
+    """Draw where the pruned weights went."""
+    figures: list[Figure] = []
+    for name, item in models.items():
+        if item.total > ALMOST_ALL:
+            continue
+        figures.append(
+            Heat(
+                title=f"{name}: share of weights kept, by layer and matrix", x_label="matrix",
+                y_label="layer", unit="share kept", columns=item.matrices,
+                rows=tuple(str(k + 1) for k in range(len(item.shares))), values=item.shares,
+            )
+        )  # fmt: skip
+        if item.heads:
+            figures.append(
+                head_grid(
+                    f"{name}: share of weights kept, by head", item.heads, "share kept",
+                    "Rows of query, key and value that belong to the head.",
+                )
+            )  # fmt: skip
+    text = " ".join(
+        f"{name} keeps {item.total:.1%} of its layers' weights"
+        + (f", least in layer {1 + item.layers.index(min(item.layers))} ({min(item.layers):.1%})."
+           if item.total <= ALMOST_ALL else ": nothing is pruned.")
+        for name, item in models.items()
+    )  # fmt: skip
+    return Section(title="Where pruned weights went", text=text, figures=tuple(figures))
+
+
+def cut_section(models: Mapping[str, Cut]) -> Section:
+    """Draw the score of the cut models."""
+    depth = max(len(item.scores) for item in models.values())
+    metric = next(iter(models.values())).metric
+    figure = Lines(
+        title="Score of the model cut after a layer", x_label="cut after layer", y_label=f"{metric} (%)",
+        x=tuple(float(k) for k in range(1, depth + 1)),
+        series={name: _padded(item.scores, depth) for name, item in models.items()},
+        note="Nothing is trained again.",
+    )  # fmt: skip
+    text = " ".join(
+        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f} with its first {enough(item)} layers."
+        for name, item in models.items()
+    )
+    return Section(title="Layers: cut", text=text, figures=(figure,))
+
+
+def enough(item: Cut) -> int:
+    """Return the fewest first layers from which on no cut costs more than the tolerance."""
+    fine = len(item.scores)
+    for k in range(len(item.scores), 0, -1):
+        if item.scores[k - 1] < item.scores[-1] - TOLERANCE:
+            break
+        fine = k
+    return fine
+
+
+def alive_section(
+    layers: Mapping[str, LayerFacts],
+    kept: Mapping[str, Kept],
+    cut: Mapping[str, Cut],
+    between: Mapping[str, Between],
+) -> Section:
+    """Put all that is known of each layer into one table a model: which layers are alive?"""
+    tables, lines = [], []
+    for name, item in layers.items():
+        tables.append(_alive_table(name, item, kept.get(name), cut.get(name), between.get(name)))
+        lines.append(_verdict(name, item, cut.get(name)))
+    return Section(title="Which layers are alive?", text=" ".join(lines), figures=tuple(tables))
+
+
+def _alive_table(
+    name: str, item: LayerFacts, kept: Kept | None, cut: Cut | None, between: Between | None
+) -> Table:
+    columns = ["layer", "share in the output", "change", "cosine if cut here"]
+    columns += [f"{cut.metric} if cut here"] if cut else []
+    columns += ["kept"] if kept else []
+    columns += [f"CKA to {between.first}"] if between and between.alike else []
+    rows = []
+    for k in range(1, len(item.change) + 1):
+        row: list[str | float | None] = [
+            float(k), item.weights[k] if item.weights else None, item.change[k - 1], item.cut[k - 1],
+        ]  # fmt: skip
+        row += [cut.scores[k - 1]] if cut else []
+        row += [kept.layers[min(k, len(kept.layers)) - 1]] if kept else []
+        if between and between.alike:
+            row.append(between.alike[k][k] if k < len(between.alike[0]) else None)
+        rows.append(tuple(round(v, 4) if isinstance(v, float) else v for v in row))
+    return Table(title=f"{name}: its layers one by one", columns=tuple(columns), rows=tuple(rows))
+
+
+def _verdict(name: str, item: LayerFacts, cut: Cut | None) -> str:
+    depth = len(item.change)
+    if cut is not None:
+        k = enough(cut)
+        rest = (
+            f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
+        )
+        lost = f"the {depth - k} layers above add at most {TOLERANCE} points{rest}" if k < depth else (
+            "every layer is needed")  # fmt: skip
+        return f"{name}: with its first {k} of {depth} layers it scores as the whole; {lost}."
+    almost = [
+        k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST
+    ]
+    if not almost:
+        return f"{name}: no cut leaves the output as it is."
+    if almost[0] == depth:
+        return f"{name}: every layer moves the output (no cut keeps a cosine of {ALMOST}); give --data for scores."
+    return f"{name}: cut after layer {almost[0]}, the output keeps a cosine of {ALMOST}; give --data for scores."

@@ -1,0 +1,289 @@
+"""What layers do: how alike they are, how much each changes, what the mix takes, what a cut loses.
+
+    CKA(X, Y) = HSIC(K, L) / √(HSIC(K, K) HSIC(L, L)),  K = X Xᵀ, L = Y Yᵀ      (Kornblith et al. 2019)
+    change of layer k = mean ‖h_k − h_{k−1}‖ / ‖h_{k−1}‖
+    centre of gravity of a mix = Σ_k k w_k                                       (Tenney et al. 2019)
+    cut after k = the output made of h_0 … h_k alone: the mix with its shares renormalised, or h_k
+
+HSIC is Song et al.'s unbiased estimator: the usual one calls any two layers alike when there are fewer words than units.
+Memory: the vectors of at most `SAMPLE` words at all layers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from bermo.analyse.attention import Advance, Grid
+from bermo.analyse.labelled import Labelled
+from bermo.analyse.words import Key, has_mix, layer_names, pool_words
+from bermo.errors import BermoError
+from bermo.methods.student import student_from_teacher
+from bermo.nn.mix import LayerMix, Mix
+from bermo.relations import PLACES
+from bermo.sites import Site, encoder_of, prunable_sites
+from bermo.vectors import Encoder, stream_vectors
+
+SAMPLE_TEXTS, SAMPLE = 200, 1000
+LEAST = 4
+"""Words that the unbiased estimator needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerFacts:
+    """Alikeness of all layers, the change of each, the mix, and the likeness of a cut model's output to the whole's."""
+
+    names: tuple[str, ...]
+    alike: tuple[tuple[float | None, ...], ...]
+    change: tuple[float, ...]
+    """Of layers 1 … L."""
+    cut: tuple[float | None, ...]
+    """Mean cosine of the output cut after layer 1 … L with the whole output."""
+    weights: tuple[float, ...]
+    """Share of layers 0 … L in the mix; all on the last without a mix, none for a mix that has no shares."""
+    centre: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """Alikeness of each layer of a model with each of the first model's, or why there is none."""
+
+    first: str
+    alike: tuple[tuple[float | None, ...], ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Share of weights that are not zero: layers × matrices, and layers × heads where heads can be told apart."""
+
+    matrices: tuple[str, ...]
+    shares: tuple[tuple[float | None, ...], ...]
+    layers: tuple[float, ...]
+    heads: Grid
+    total: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """The score of the model cut after layer 1 … L; nothing is trained again."""
+
+    metric: str
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Words and their vectors at every layer, and the mix last if there is one: (layers, N, D)."""
+
+    keys: tuple[tuple[int, int, Key], ...]
+    vectors: Tensor
+
+
+def unbiased_hsic(one: Tensor, other: Tensor) -> float:
+    """Return Song et al.'s estimator for two kernel matrices (N, N), N ≥ 4."""
+    count = len(one)
+    k, l = (matrix - torch.diag(matrix.diagonal()) for matrix in (one, other))  # noqa: E741
+    both = (k.T * l).sum() + k.sum() * l.sum() / ((count - 1) * (count - 2))
+    return float((both - 2 / (count - 2) * (k.sum(0) @ l.sum(1))) / (count * (count - 3)))
+
+
+def alikeness(one: Tensor, other: Tensor) -> float | None:
+    """Return the unbiased linear CKA of two layers' vectors (N, D) of the same words; None below four words."""
+    if len(one) < LEAST:
+        return None
+    return _normalised(_kernel(one), _kernel(other))
+
+
+def _kernel(vectors: Tensor) -> Tensor:
+    centred = vectors.double() - vectors.double().mean(0)
+    return centred @ centred.T
+
+
+def _normalised(one: Tensor, other: Tensor) -> float | None:
+    scale = unbiased_hsic(one, one) * unbiased_hsic(other, other)
+    return None if scale <= 0 else unbiased_hsic(one, other) / scale**0.5
+
+
+def grid_of_alikeness(one: Tensor, other: Tensor) -> tuple[tuple[float | None, ...], ...]:
+    """Return the alikeness of each layer of one sample (layers, N, D) with each of the other's."""
+    if one.shape[1] < LEAST:
+        return tuple((None,) * len(other) for _ in one)
+    kernels = [_kernel(vectors).float() for vectors in other]
+    own = [unbiased_hsic(kernel, kernel) for kernel in kernels]
+    rows = []
+    for vectors in one:
+        kernel = _kernel(vectors).float()
+        size = unbiased_hsic(kernel, kernel)
+        rows.append(
+            tuple(
+                None if size * self <= 0 else unbiased_hsic(kernel, item) / (size * self) ** 0.5
+                for item, self in zip(kernels, own, strict=True)
+            )
+        )
+    return tuple(rows)
+
+
+def cut_mix(mix: Mix | None, layers: Sequence[Tensor], depth: int) -> Tensor | None:
+    """Return the output made of h_0 … h_depth (each (B, T, D)) alone, or None for a mix that cannot be cut."""
+    if mix is None:
+        return layers[depth]
+    if not isinstance(mix, LayerMix):
+        return None
+    chosen = [layer for layer in mix.layers if layer <= depth]
+    if not chosen or (mix.norm == "across" and len(chosen) < 2):
+        return None
+    short = LayerMix(depth + 1, norm=mix.norm, dropout=0.0, layers=chosen, eps=mix.eps)
+    with torch.no_grad():
+        short.logits.copy_(mix.logits[:, [mix.layers.index(layer) for layer in chosen]])
+        short.scale.copy_(mix.scale)
+    return short.eval().to(layers[0].device)(layers[: depth + 1])
+
+
+def take_sample(encoder: Encoder, texts: Sequence[str], max_length: int) -> Sample:
+    """Read a few texts, evenly chosen, and keep the same words of them for any model that cuts them alike."""
+    chosen = texts[:: max(1, len(texts) // SAMPLE_TEXTS)][:SAMPLE_TEXTS]
+    a_text = -(-SAMPLE // len(chosen))
+    keys: list[tuple[int, int, Key]] = []
+    parts: list[Tensor] = []
+    stream = stream_vectors(encoder, chosen, with_mix=has_mix(encoder), max_length=max_length)
+    for batch in stream:
+        words = pool_words(batch)
+        kept = [k for k, place in enumerate(words.places) if place < a_text]
+        keys += [(words.rows[k], words.places[k], words.keys[k]) for k in kept]
+        parts.append(torch.stack(words.vectors)[:, kept].cpu())
+    order = sorted(range(len(keys)), key=lambda k: keys[k])[:SAMPLE]
+    return Sample(tuple(keys[k] for k in order), torch.cat(parts, dim=1)[:, order])
+
+
+def measure_layers(
+    encoder: Encoder, texts: Sequence[str], max_length: int, advance: Advance = lambda done: None
+) -> LayerFacts:
+    """Measure the layers of one model on a sample of words."""
+    sample = take_sample(encoder, texts, max_length)
+    depth = encoder.num_layers
+    plain = sample.vectors[:depth]
+    change = [
+        float(((plain[k] - plain[k - 1]).norm(dim=-1) / plain[k - 1].norm(dim=-1).clamp(min=1e-12)).mean())
+        for k in range(1, depth)
+    ]  # fmt: skip
+    advance(1)
+    weights = mix_shares(encoder)
+    return LayerFacts(
+        names=layer_names(encoder),
+        alike=grid_of_alikeness(sample.vectors, sample.vectors),
+        change=tuple(change),
+        cut=_cut_likeness(encoder, texts, max_length),
+        weights=weights,
+        centre=sum(k * w for k, w in enumerate(weights)) if weights else None,
+    )
+
+
+@torch.inference_mode()
+def _cut_likeness(
+    encoder: Encoder, texts: Sequence[str], max_length: int
+) -> tuple[float | None, ...]:
+    """Return the mean cosine of the output cut after each layer with the whole output."""
+    depth = encoder.num_layers - 1
+    chosen = texts[:: max(1, len(texts) // SAMPLE_TEXTS)][: SAMPLE_TEXTS // 4]
+    totals: list[float | None] = [0.0] * depth
+    count = 0
+    for batch in stream_vectors(encoder, chosen, max_length=max_length, batch_size=8):
+        whole = cut_mix(encoder.mix, batch.vectors, depth)
+        if whole is None:
+            return (None,) * depth
+        for k in range(1, depth + 1):
+            part, before = cut_mix(encoder.mix, batch.vectors, k), totals[k - 1]
+            if part is None or before is None:
+                totals[k - 1] = None
+                continue
+            cosine = cosine_similarity(part.float(), whole.float(), dim=-1)[batch.is_token]
+            totals[k - 1] = before + float(cosine.double().sum())
+        count += int(batch.is_token.sum())
+    return tuple(None if total is None else total / count for total in totals)
+
+
+def mix_shares(encoder: Encoder) -> tuple[float, ...]:
+    """Return the share of h_0 … h_L in the output; nothing for a mix that gives each text its own."""
+    if encoder.mix is None:
+        return (*(0.0,) * (encoder.num_layers - 1), 1.0)
+    if not isinstance(encoder.mix, LayerMix):
+        return ()
+    known = dict(zip(encoder.mix.layers, encoder.mix.weights.tolist(), strict=True))
+    return tuple(known.get(layer, 0.0) for layer in range(encoder.num_layers))
+
+
+def measure_between(
+    first: Encoder, other: Encoder, texts: Sequence[str], max_length: int
+) -> Between:
+    """Compare the layers of two models on the same words."""
+    one, two = (take_sample(encoder, texts, max_length) for encoder in (first, other))
+    if one.keys != two.keys:
+        reason = f"{first.name} and {other.name} cut the texts into different tokens"
+        return Between(first=first.name, alike=(), reason=reason)
+    return Between(first=first.name, alike=grid_of_alikeness(two.vectors, one.vectors))
+
+
+def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> Cut:
+    """Score the model cut after each layer."""
+    depth = labelled.model.config.num_hidden_layers
+    scores = []
+    for k in range(1, depth + 1):
+        with torch.random.fork_rng(devices=[]):
+            short = student_from_teacher(labelled.model, tuple(range(1, k + 1)))
+        scores.append(labelled.score(short.to(labelled.accelerator.device)))
+        advance(1)
+    return Cut(metric=labelled.metric, scores=tuple(scores))
+
+
+def measure_kept(encoder: Encoder) -> Kept:
+    """Count the weights that are not zero, by layer, matrix and head."""
+    sites = prunable_sites(encoder.backbone)
+    shares: dict[int, dict[str, tuple[int, int]]] = {}
+    for site in sites:
+        name = site.name.split(".", 2)[2]
+        weight = site.weight.detach()
+        shares.setdefault(site.layer, {})[name] = (int(weight.count_nonzero()), weight.numel())
+    matrices = tuple(dict.fromkeys(name for row in shares.values() for name in row))
+    rows = list(shares.values())
+    layers = tuple(_ratio(list(row.values())) for row in rows)
+    return Kept(
+        matrices=matrices,
+        shares=tuple(
+            tuple(_ratio([row[m]]) if m in row else None for m in matrices) for row in rows
+        ),
+        layers=layers,
+        heads=_kept_heads(encoder, sites),
+        total=_ratio([pair for row in rows for pair in row.values()]),
+    )
+
+
+def _ratio(pairs: Sequence[tuple[int, int]]) -> float:
+    return sum(kept for kept, _ in pairs) / sum(size for _, size in pairs)
+
+
+def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
+    """Return the kept share of each head's rows in query, key and value; nothing where they are not matrices apart."""
+    config = encoder_of(encoder.backbone).config
+    places = PLACES.get(config.model_type)
+    if places is None:
+        return ()
+    heads = int(config.num_attention_heads)
+    rows: dict[int, Tensor] = {}
+    for site in sites:
+        if site.name.split(".", 2)[2] not in places:
+            continue
+        weight = site.weight.detach()
+        weight = weight.T if site.is_transposed else weight
+        if len(weight) % heads:
+            raise BermoError(
+                f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads."
+            )
+        # One matrix for all three holds them side by side, each with all heads.
+        parts = weight.chunk(3) if len(places) == 1 else (weight,)
+        for part in parts:
+            share = (part != 0).float().reshape(heads, -1).mean(1)
+            rows[site.layer] = rows.get(site.layer, torch.zeros(heads)) + share.cpu() / 3
+    return tuple(tuple(row.tolist()) for row in rows.values())

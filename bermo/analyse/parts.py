@@ -1,0 +1,256 @@
+"""The parts of an analysis: what each needs, how it is measured, what it draws. Groups are what a user names."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+
+from transformers.utils import logging
+
+from bermo.analyse import head_figures, heads, layer_figures, layers
+from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
+from bermo.analyse.attribution import (
+    TEXTS,
+    Attribution,
+    attribution_section,
+    measure_attribution,
+)
+from bermo.analyse.effective import (
+    LENGTHS,
+    EffectiveFacts,
+    effective_section,
+    measure_effective,
+)
+from bermo.analyse.geometry import (
+    MAX_WORDS,
+    MIN_USES,
+    Geometry,
+    geometry_section,
+    measure_geometry,
+)
+from bermo.analyse.identity import Identity, identity_section, measure_identity
+from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge
+from bermo.analyse.labelled import Labelled, load_labelled
+from bermo.analyse.senses import Senses, measure_senses, senses_section
+from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
+from bermo.attention import num_heads
+from bermo.data.pairs import draw_pairs, read_pairs
+from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
+from bermo.figures import Section
+from bermo.vectors import Encoder, load_encoder, stream_vectors
+
+Need = Literal["texts", "labels", "senses", "attention", "two"]
+PAIRS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked: models, texts, and where labels, senses and pairs are."""
+
+    models: tuple[str, ...]
+    texts: tuple[str, ...]
+    measures: tuple[str, ...]
+    data: str | None = None
+    rows: int = 128
+    senses: str | None = None
+    test: str = "senseval2"
+    pairs: str | None = None
+    max_length: int = 128
+    max_unknown: float = 0.05
+    device: str | None = None
+
+
+class Subject:
+    """One model under analysis; what it needs is loaded when first asked for."""
+
+    def __init__(self, source: str, name: str, request: Request, first: "Subject | None") -> None:
+        self.source, self.name, self.request, self.first = source, name, request, first
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder, its mix and its tokenizer."""
+        level = logging.get_verbosity()
+        logging.set_verbosity_error()  # the head of a trained model is left aside on purpose
+        try:
+            return load_encoder(self.source, device=self.request.device)
+        finally:
+            logging.set_verbosity(level)
+
+    @cached_property
+    def labelled(self) -> Labelled:
+        """The trained model with rows that have answers."""
+        assert self.request.data is not None, "parts that need labels are only chosen with --data"
+        is_cpu = self.encoder.device.type == "cpu"
+        return load_labelled(self.source, self.request.data, self.request.rows, is_cpu)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a text may have: what was asked for, and what the model has places for."""
+        return min(self.request.max_length, num_places(self.encoder))
+
+    def let_go(self) -> None:
+        """Free the weights; what is needed again is loaded again."""
+        for name in ("encoder", "labelled"):
+            self.__dict__.pop(name, None)
+
+
+def num_places(encoder: Encoder) -> int:
+    """Return how many tokens the encoder has positions for."""
+    config = encoder.backbone.config
+    places = int(getattr(config, "max_position_embeddings", 0) or 0) or 10**6
+    # RoBERTa's positions start behind the padding token's.
+    shift = (
+        config.pad_token_id + 1
+        if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
+        else 0
+    )
+    return min(places - shift, encoder.tokenizer.model_max_length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One measure: its group, the facts it gives, what it needs, how long it is, and how it is drawn."""
+
+    group: str
+    kind: type
+    measure: Callable[[Subject, Advance], Any]
+    draw: Callable[[Mapping[str, Any]], Section]
+    total: Callable[[Subject], int] = lambda subject: 1
+    needs: tuple[Need, ...] = ("texts",)
+
+
+def _geometry(subject: Subject, advance: Advance) -> Geometry:
+    encoder, texts, longest = subject.encoder, subject.request.texts, subject.longest
+    keys = word_keys(encoder.tokenizer, texts, longest)
+    chosen = frequent_words(encoder.tokenizer, keys, MIN_USES, MAX_WORDS)
+
+    def counted() -> Any:
+        for batch in stream_vectors(encoder, texts, with_mix=has_mix(encoder), max_length=longest):
+            yield batch
+            advance(len(batch.rows))
+
+    return measure_geometry(counted(), layer_names(encoder), chosen)
+
+
+def _senses(subject: Subject, advance: Advance) -> Senses:
+    request = subject.request
+    found = find_senses(Path(str(request.senses)))
+    test = read_test(choose_test(found, request.test))
+    memory = list(read_semcor(found.memory))
+    return measure_senses(subject.encoder, memory, test, request.test, subject.longest, advance)
+
+
+def _knowledge(subject: Subject, advance: Advance) -> Knowledge:
+    given = subject.request.pairs
+    pairs = draw_pairs(PAIRS) if given is None else read_pairs(Path(given))
+    return measure_knowledge(subject.encoder, subject.source, pairs, advance)
+
+
+def _between(subject: Subject, advance: Advance) -> layers.Between:
+    assert subject.first is not None, "only models after the first are compared with it"
+    texts = subject.request.texts
+    return layers.measure_between(subject.first.encoder, subject.encoder, texts, subject.longest)
+
+
+def _on_texts(
+    measure: Callable[[Encoder, Sequence[str], int, Advance], Any],
+) -> Callable[[Subject, Advance], Any]:
+    def run(subject: Subject, advance: Advance) -> Any:
+        return measure(subject.encoder, subject.request.texts, subject.longest, advance)
+
+    return run
+
+
+def _on_labels(measure: Callable[[Labelled, Advance], Any]) -> Callable[[Subject, Advance], Any]:
+    def run(subject: Subject, advance: Advance) -> Any:
+        return measure(subject.labelled, advance)
+
+    return run
+
+
+def _num_texts(subject: Subject) -> int:
+    return len(subject.request.texts)
+
+
+def _all_heads(subject: Subject) -> int:
+    return (subject.encoder.num_layers - 1) * num_heads(subject.encoder.backbone)
+
+
+def _depth(subject: Subject) -> int:
+    return subject.encoder.num_layers - 1
+
+
+_labelled_heads = partial(Part, group="heads", needs=("labels", "attention"))
+PARTS: Mapping[str, Part] = {
+    "geometry": Part(
+        group="geometry", kind=Geometry, measure=_geometry, draw=geometry_section, total=_num_texts,
+    ),
+    "senses": Part(
+        group="senses", kind=Senses, measure=_senses, draw=senses_section, needs=("senses",),
+        total=lambda subject: sum(1 for _ in read_semcor(find_senses(Path(str(subject.request.senses))).memory)),
+    ),
+    "identity": Part(
+        group="identity", kind=Identity, measure=_on_texts(measure_identity), draw=identity_section,
+        total=_num_texts,
+    ),
+    "attribution": Part(
+        group="identity", kind=Attribution, draw=attribution_section,
+        measure=lambda subject, advance: measure_attribution(subject.encoder, subject.request.texts, advance),
+        total=lambda subject: min(TEXTS, len(subject.request.texts)),
+    ),
+    "attention": Part(
+        group="attention", kind=AttentionFacts, measure=_on_texts(measure_attention),
+        draw=attention_section, total=_num_texts, needs=("texts", "attention"),
+    ),
+    "effective": Part(
+        group="attention", kind=EffectiveFacts, draw=effective_section, needs=("texts", "attention"),
+        measure=lambda subject, advance: measure_effective(
+            subject.encoder, subject.request.texts, min(256, num_places(subject.encoder)), advance),
+        total=lambda subject: sum(size <= min(256, num_places(subject.encoder)) for size in LENGTHS),
+    ),
+    "effects": Part(
+        group="heads", kind=heads.Effects, measure=_on_texts(heads.measure_effects),
+        draw=head_figures.effects_section, total=_all_heads, needs=("texts", "attention"),
+    ),
+    "importance": _labelled_heads(
+        kind=heads.Importance, measure=_on_labels(heads.measure_importance),
+        draw=head_figures.importance_section,
+    ),
+    "one-off": _labelled_heads(
+        kind=heads.Scan, measure=_on_labels(heads.measure_one_off),
+        draw=head_figures.one_off_section, total=_all_heads,
+    ),
+    "one-left": _labelled_heads(
+        kind=heads.Scan, measure=_on_labels(heads.measure_one_left),
+        draw=head_figures.one_left_section, total=_all_heads,
+    ),
+    "head-pruning": _labelled_heads(
+        kind=heads.Pruning, measure=_on_labels(heads.measure_pruning),
+        draw=head_figures.pruning_section, total=lambda subject: 2 * (heads.STEPS + 1),
+    ),
+    "fixed": _labelled_heads(
+        kind=heads.Scan, measure=_on_labels(heads.measure_fixed),
+        draw=head_figures.fixed_section, total=_all_heads,
+    ),
+    "layers": Part(
+        group="layers", kind=layers.LayerFacts, measure=_on_texts(layers.measure_layers),
+        draw=layer_figures.layers_section,
+    ),
+    "between": Part(
+        group="layers", kind=layers.Between, measure=_between, draw=layer_figures.between_section,
+        needs=("texts", "two"),
+    ),
+    "kept": Part(
+        group="layers", kind=layers.Kept, draw=layer_figures.kept_section, needs=(),
+        measure=lambda subject, advance: layers.measure_kept(subject.encoder),
+    ),
+    "cut": Part(
+        group="layers", kind=layers.Cut, measure=_on_labels(layers.measure_cut),
+        draw=layer_figures.cut_section, total=_depth, needs=("labels",),
+    ),
+    "knowledge": Part(
+        group="knowledge", kind=Knowledge, measure=_knowledge, draw=knowledge_section, needs=(),
+    ),
+}  # fmt: skip
+GROUPS = tuple(dict.fromkeys(part.group for part in PARTS.values()))

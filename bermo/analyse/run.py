@@ -1,0 +1,253 @@
+"""An analysis: the chosen parts over one or several models, each kept as soon as it is done.
+
+    look/ = analyse.json (what was asked), parts/MODEL.PART.json, figures.json (all sections, for `bermo report`)
+
+A stopped analysis goes on with the first part that is not there. A part's file is named by what decides its numbers: model,
+texts and options; another model under the same name is measured anew.
+"""
+
+import hashlib
+import json
+import math
+import resource
+import sys
+import time
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from bermo.analyse import layer_figures
+from bermo.analyse.parts import GROUPS, PARTS, Part, Request, Subject
+from bermo.analyse.reading import check_texts
+from bermo.attention import check_attention
+from bermo.data.pairs import read_pairs
+from bermo.data.senses import choose_test, find_senses
+from bermo.errors import BermoError, nearest
+from bermo.figures import Findings, Section, write_findings
+from bermo.files import write_json
+from bermo.job import Display
+from bermo.runs import locked
+
+MARK = "analyse.json"
+FORMAT = 1
+FREE = ("measures", "device")
+"""Fields of a request that may change in the same folder: they do not change a part's numbers."""
+
+
+def check_measures(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the groups that were named, or all; an unknown name is an error."""
+    for name in names:
+        if name not in GROUPS:
+            raise BermoError(f'There is no measure "{name}".{nearest(name, GROUPS)}')
+    return tuple(names) or GROUPS
+
+
+def analyse(request: Request, out: Path, display: Display) -> Findings:
+    """Measure all that was asked, write figures.json, and return what was found."""
+    _check_free(out, request)
+    started = time.monotonic()
+    subjects = _subjects(request)
+    for subject in subjects:
+        _check_subject(subject)
+    with locked(out):
+        write_json(out / MARK, _identity(request))
+        facts, reasons = _measure_all(subjects, request, out, display)
+        findings = _findings(request, subjects, facts, reasons, time.monotonic() - started)
+        write_findings(out / "figures.json", findings)
+    return findings
+
+
+def _subjects(request: Request) -> list[Subject]:
+    names = unique_names(request.models)
+    first = Subject(request.models[0], names[0], request, None)
+    rest = [
+        Subject(source, name, request, first)
+        for source, name in zip(request.models[1:], names[1:], strict=True)
+    ]
+    return [first, *rest]
+
+
+def unique_names(models: Sequence[str]) -> list[str]:
+    """Return the shortest ends of the paths that tell the models apart."""
+    parts = [Path(model).parts for model in models]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise BermoError("The same model was given twice. Give each once.")
+
+
+def _check_subject(subject: Subject) -> None:
+    """Load what the model needs once, so that a mistake is told before any work."""
+    request = subject.request
+    if request.texts:
+        check_texts(subject.encoder, request.texts, subject.longest, request.max_unknown)
+    if request.senses is not None and "senses" in request.measures:
+        choose_test(find_senses(Path(request.senses)), request.test)
+    if request.pairs is not None and "knowledge" in request.measures:
+        read_pairs(Path(request.pairs))
+    if request.data is not None and {"heads", "layers"} & set(request.measures):
+        _ = subject.labelled
+
+
+def _measure_all(
+    subjects: Sequence[Subject], request: Request, out: Path, display: Display
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the facts by part and model, and why some are missing."""
+    facts: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, None] = {}
+    for subject in subjects:
+        for name, part in PARTS.items():
+            if part.group not in request.measures or not _is_wanted(part, subject):
+                continue
+            reason = _cannot(part, subject)
+            if reason is not None:
+                reasons[reason] = None
+                continue
+            facts.setdefault(name, {})[subject.name] = _measure(name, part, subject, out, display)
+        if subject is not subjects[0]:
+            subject.let_go()
+    if not facts:
+        hint = "Word senses need --senses; parts with a score need --data."
+        raise BermoError(" ".join(reasons) or f"Nothing of this can be measured. {hint}")
+    return facts, list(reasons)
+
+
+def _is_wanted(part: Part, subject: Subject) -> bool:
+    request = subject.request
+    given = {
+        "texts": bool(request.texts), "labels": request.data is not None,
+        "senses": request.senses is not None, "two": subject.first is not None, "attention": True,
+    }  # fmt: skip
+    return all(given[need] for need in part.needs)
+
+
+def _cannot(part: Part, subject: Subject) -> str | None:
+    if "attention" not in part.needs:
+        return None
+    try:
+        check_attention(subject.encoder.backbone)
+    except BermoError as error:
+        return f"{subject.name}: {error}"
+    return None
+
+
+def _measure(name: str, part: Part, subject: Subject, out: Path, display: Display) -> Any:
+    """Return a part's facts, from its file if it is there and of the same content."""
+    path = out / "parts" / f"{subject.name.replace('/', '-')}.{name}.json"
+    key = _key(name, subject)
+    known = _read_part(path, key, part.kind)
+    if known is not None:
+        return known
+    done = 0
+    display.start(f"{subject.name}: {name}", part.total(subject), 0)
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        display.step(done, None)
+
+    try:
+        found = part.measure(subject, advance)
+    finally:
+        display.close()
+    write_json(path, {"key": key, "facts": asdict(found)})
+    return found
+
+
+def _key(name: str, subject: Subject) -> str:
+    """Name all that decides a part's numbers."""
+    values = _identity(subject.request)
+    models = [subject.encoder.fingerprint]
+    if "two" in PARTS[name].needs and subject.first is not None:
+        models.append(subject.first.encoder.fingerprint)
+    text = json.dumps([FORMAT, name, models, {k: v for k, v in values.items() if k != "models"}])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _identity(request: Request) -> dict[str, Any]:
+    digest = hashlib.sha256("\n".join(request.texts).encode()).hexdigest()
+    values = asdict(request) | {"texts": digest, "models": list(request.models)}
+    return {name: value for name, value in values.items() if name not in FREE}
+
+
+def _check_free(out: Path, request: Request) -> None:
+    """Refuse a folder that holds something else, before any work starts."""
+    if out.is_file():
+        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    if not out.exists() or not {item.name for item in out.iterdir()} - {".lock"}:
+        return
+    try:
+        old = json.loads((out / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise BermoError(
+            f"{out} is not empty and holds no analysis; nothing there is overwritten. Give another folder with --out."
+        ) from None
+    new = json.loads(json.dumps(_identity(request)))
+    changed = [name for name in new if old.get(name) != new[name]]
+    if changed:
+        raise BermoError(
+            f"{out} holds another analysis; nothing there is overwritten. What differs: {', '.join(changed)}."
+            " Give another folder with --out, or the command of that analysis."
+        )
+
+
+def _read_part(path: Path, key: str, kind: type) -> Any:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return restore(kind, content["facts"]) if content["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # not there, or not whole: it is measured again
+
+
+def restore(hint: Any, value: Any) -> Any:
+    """Turn JSON's lists and objects back into tuples and the dataclass that they were."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if value is None:
+        return None
+    if is_dataclass(hint) and isinstance(hint, type):
+        hints = typing.get_type_hints(hint)
+        return hint(**{f.name: restore(hints[f.name], value[f.name]) for f in fields(hint)})
+    if origin in (typing.Union, types.UnionType):
+        return restore(next(part for part in inner if part is not type(None)), value)
+    if isinstance(value, list):
+        repeated = len(inner) == 2 and inner[1] is Ellipsis
+        hints_ = [inner[0]] * len(value) if repeated else list(inner)
+        return tuple(restore(part, item) for part, item in zip(hints_, value, strict=True))
+    if isinstance(value, dict) and inner:
+        return {key: restore(inner[1], item) for key, item in value.items()}
+    return value
+
+
+def _findings(
+    request: Request,
+    subjects: Sequence[Subject],
+    facts: Mapping[str, Mapping[str, Any]],
+    reasons: Sequence[str],
+    seconds: float,
+) -> Findings:
+    sections = [PARTS[name].draw(found) for name, found in facts.items()]
+    if "layers" in facts:
+        known = (facts.get(name, {}) for name in ("layers", "kept", "cut", "between"))
+        sections.append(layer_figures.alive_section(*known))
+    if reasons:
+        sections.append(Section(title="Not measured", text=" ".join(reasons), figures=()))
+    order: Callable[[Section], bool] = lambda section: not section.figures  # noqa: E731
+    return Findings(
+        title="Analysis of " + ", ".join(subject.name for subject in subjects),
+        facts={
+            "texts": f"{len(request.texts)}, cut at {request.max_length} tokens",
+            "seconds": f"{seconds:.0f}",
+            "peak memory": f"{peak_mib():.0f} MiB",
+        },
+        sections=tuple(sorted(sections, key=order)),
+    )
+
+
+def peak_mib() -> float:
+    """Return the most memory this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return math.ceil(peak / (2**20 if sys.platform == "darwin" else 2**10))

@@ -1,0 +1,128 @@
+"""Attention, seen and changed while an encoder runs, under every attention implementation.
+
+    p = softmax(q kᵀ · scale + mask)      o = gate · (p v)      one p and one o for each head
+
+transformers calls attention through a registry. While `attending` holds an encoder, the registry's function is ours: it
+computes p itself, shows it to a visitor, takes back another p if the visitor gives one, and multiplies each head's output
+by its gate. Nothing is patched: the encoder's config names another function, and names the old one again at the end.
+Axes: B texts, H heads, T tokens, D units of a head.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
+
+from bermo.errors import BermoError
+
+NAME = "bermo_attending"
+BYPASSING = ("deberta", "deberta-v2", "mpnet", "xlnet")
+"""Families whose attention does not go through the registry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCall:
+    """One layer's attention: its number from 1 on, the probabilities (B, H, T, T) and the values (B, H, T, D)."""
+
+    layer: int
+    probabilities: Tensor
+    value: Tensor
+
+
+Visitor: TypeAlias = Callable[[AttentionCall], Tensor | None]
+"""Sees a layer's attention; what it returns, if anything, is used in place of the probabilities."""
+
+
+@dataclass
+class _Hold:
+    visitor: Visitor | None
+    gates: Tensor | None
+    calls: int = 0
+    handles: list[Any] = field(default_factory=list)
+
+
+_HELD: WeakKeyDictionary[nn.Module, _Hold] = WeakKeyDictionary()
+
+
+def check_attention(encoder: PreTrainedModel) -> None:
+    """Refuse a family whose attention cannot be reached."""
+    family = encoder.config.model_type
+    if family in BYPASSING:
+        raise BermoError(
+            f"The attention of {family} does not go through transformers' registry, so its heads can be neither"
+            " seen nor turned off. Use another family for this, or leave attention and heads out with --measures."
+        )
+
+
+def num_heads(encoder: PreTrainedModel) -> int:
+    """Return how many heads a layer has."""
+    return int(encoder.config.num_attention_heads)
+
+
+@contextmanager
+def attending(
+    encoder: PreTrainedModel, visitor: Visitor | None = None, gates: Tensor | None = None
+) -> Iterator[None]:
+    """Show every layer's attention to `visitor`, and scale head h of layer l by `gates[l − 1, h]`, while this holds.
+
+    Gates are (layers, heads), or (layers, B, heads) for gates of each text. Works with gradients; dropout of the
+    probabilities is left out, so call it in eval mode.
+    """
+    check_attention(encoder)
+    hold = _Hold(visitor, gates)
+    modules = list(encoder.modules())
+    if any(module in _HELD for module in modules):
+        raise BermoError("This encoder's attention is being watched already. End that first.")
+    before = encoder.config._attn_implementation
+
+    def restart(module: nn.Module, args: Any, kwargs: Any) -> None:
+        hold.calls = 0
+
+    handle = encoder.register_forward_pre_hook(restart, with_kwargs=True)
+    for module in modules:
+        _HELD[module] = hold
+    encoder.config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        encoder.config._attn_implementation = before
+        handle.remove()
+        for module in modules:
+            _HELD.pop(module, None)
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attention as the registry asks for it: the output (B, T, H, D) and the probabilities."""
+    hold = _HELD[module]
+    hold.calls += 1
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = query @ key.transpose(-1, -2) * scale
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    probabilities = torch.softmax(scores, dim=-1)
+    if hold.visitor is not None:
+        call = AttentionCall(layer=hold.calls, probabilities=probabilities, value=value)
+        other = hold.visitor(call)
+        probabilities = probabilities if other is None else other
+    output = probabilities.to(value.dtype) @ value
+    if hold.gates is not None:
+        output = output * hold.gates[hold.calls - 1][..., None, None].to(output.dtype)
+    return output.transpose(1, 2).contiguous(), probabilities
+
+
+AttentionInterface.register(NAME, cast(Callable[..., Any], _attend))
+AttentionMaskInterface.register(NAME, eager_mask)

@@ -1,0 +1,123 @@
+"""Minimal pairs: two sentences that differ in one point, one right and one wrong. Drawn by our grammar, or read in BLiMP's form.
+
+    agreement          The cat near the dogs sleeps.        The cat near the dogs sleep.
+    negative polarity  No doctor ever laughed.              The doctor ever laughed.
+    negation           The doctor did not laugh.            The doctor did not laughed.
+    word order         The old doctor laughed.              The doctor old laughed.
+
+BLiMP (Warstadt et al. 2020): JSON lines with sentence_good, sentence_bad and UID.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from bermo.data.read import parse_json, read_text
+from bermo.data.sentences import grammar, lexicon
+from bermo.data.sentences.grammar import NUMBERS, Wish, pick
+from bermo.errors import BermoError
+
+_PLAIN = Wish(phrase=0.0, relative=0.0, fronted=0.0, adverb=0.0, reason=0.0, name=0.0, place=0.0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A right sentence, its wrong twin, and what they differ in."""
+
+    kind: str
+    good: str
+    bad: str
+
+
+def _twins(kind: str, good: list[str], bad: list[str]) -> Pair:
+    return Pair(kind, grammar.spell([*good, "."]), grammar.spell([*bad, "."]))
+
+
+def _subject(rng: Random, kinds: tuple[str, ...], number: grammar.Number, wish: Wish) -> list[str]:
+    return grammar.words(grammar.noun_phrase(rng, wish, pick(rng, kinds), number, is_free=False))
+
+
+def _agreement(rng: Random) -> Pair:
+    """A noun of the other number stands between the subject and its verb."""
+    frame, number = pick(rng, lexicon.INTRANSITIVE), pick(rng, NUMBERS)
+    other = NUMBERS[1 - NUMBERS.index(number)]
+    near = pick(rng, ("near", "beside", "behind"))
+    between = _subject(rng, ("person", "animal"), other, _PLAIN)
+    words = [*_subject(rng, frame.subjects, number, _PLAIN), near, *between]
+    right, wrong = (grammar.words(grammar.verb(frame.verb, "present", n)) for n in (number, other))
+    return _twins("agreement", words + right, words + wrong)
+
+
+def _polarity(rng: Random) -> Pair:
+    """ever stands only where something denies."""
+    frame = pick(rng, lexicon.INTRANSITIVE)
+    noun = pick(rng, lexicon.NOUNS[pick(rng, frame.subjects)]).singular
+    rest = [noun, "ever", frame.verb.past]
+    return _twins("negative polarity", ["no", *rest], ["the", *rest])
+
+
+def _negation(rng: Random) -> Pair:
+    """After did not the verb has no ending."""
+    frame, number = pick(rng, lexicon.INTRANSITIVE), pick(rng, NUMBERS)
+    words = [*_subject(rng, frame.subjects, number, _PLAIN), "did", "not"]
+    return _twins("negation", [*words, frame.verb.base], [*words, frame.verb.past])
+
+
+_FIXED = {("DT", "JJ"), ("JJ", "NN"), ("JJ", "NNS"), ("DT", "NN"), ("DT", "NNS"), ("IN", "DT")}
+
+
+def _order(rng: Random) -> Pair:
+    """Two neighbours that never stand the other way round are swapped."""
+    tree = grammar.sentence(rng, Wish(adjective=0.6, fronted=0.0, reason=0.0))
+    words, tags = grammar.words(tree)[:-1], grammar.tags(tree)[:-1]
+    places = [place for place, pair in enumerate(pairwise(tags)) if pair in _FIXED]
+    if not places:
+        return _order(rng)
+    swapped, place = list(words), pick(rng, places)
+    swapped[place : place + 2] = [words[place + 1], words[place]]
+    return _twins("word order", words, swapped)
+
+
+KINDS: Mapping[str, Callable[[Random], Pair]] = {
+    "agreement": _agreement,
+    "negative polarity": _polarity,
+    "negation": _negation,
+    "word order": _order,
+}
+
+
+def draw_pairs(count: int, seed: int = 0) -> list[Pair]:
+    """Draw `count` pairs of each kind, all different."""
+    found: dict[Pair, None] = {}
+    for kind, draw in KINDS.items():
+        rng, goal = Random(f"{kind}-{seed}"), len(found) + count
+        while len(found) < goal:
+            found[draw(rng)] = None
+    return list(found)
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Read pairs in BLiMP's form, from one file or all .jsonl files of a folder."""
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        raise BermoError(f"{path} has no .jsonl file of minimal pairs.")
+    return [pair for file in files for pair in _read_file(file)]
+
+
+def _read_file(path: Path) -> list[Pair]:
+    pairs = []
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        values = parse_json(path, line, number)
+        if not isinstance(values, dict) or not {"sentence_good", "sentence_bad"} <= values.keys():
+            raise BermoError(
+                f"{path}, line {number}: a pair in BLiMP's form has sentence_good and sentence_bad, but this is"
+                f" {json.dumps(values)[:80]}."
+            )
+        kind = str(values.get("UID", path.stem))
+        pairs.append(Pair(kind, str(values["sentence_good"]), str(values["sentence_bad"])))
+    return pairs

@@ -1,0 +1,80 @@
+"""Minimal pairs: drawn, read, and weighed as a loop over masked tokens weighs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bermo.analyse.knowledge import (
+    knowledge_section,
+    load_masked,
+    measure_knowledge,
+    pseudo_likelihoods,
+)
+from bermo.data.pairs import KINDS, draw_pairs, read_pairs
+from bermo.errors import BermoError
+from bermo.model import BermoForMaskedLM
+from bermo.vectors import Encoder
+from tests.tiny import make_config, make_tokenizer, save_backbone
+
+
+def test_drawn_pairs_differ_in_one_point_and_come_again() -> None:
+    pairs = draw_pairs(20)
+    assert pairs == draw_pairs(20)
+    assert len(set(pairs)) == 80
+    assert {pair.kind for pair in pairs} == set(KINDS)
+    for pair in pairs:
+        good, bad = (text.lower().rstrip(".").split() for text in (pair.good, pair.bad))
+        differ = [k for k, (a, b) in enumerate(zip(good, bad, strict=True)) if a != b]
+        assert len(differ) == (2 if pair.kind == "word order" else 1), pair
+        if pair.kind == "word order":
+            assert sorted(good) == sorted(bad)
+
+
+def test_pairs_in_the_form_of_blimp_are_read(tmp_path: Path) -> None:
+    line = {"sentence_good": "A dog runs.", "sentence_bad": "A dog run.", "UID": "agreement_1"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n\n", encoding="utf-8")
+    assert [pair.kind for pair in read_pairs(tmp_path)] == ["agreement_1"]
+    (tmp_path / "a.jsonl").write_text('{"good": 1}\n')
+    with pytest.raises(BermoError, match="line 1: a pair in BLiMP's form has sentence_good"):
+        read_pairs(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(BermoError, match=r"no \.jsonl file"):
+        read_pairs(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["bert", "xlnet"])
+def test_pseudo_likelihood_equals_a_loop_over_masked_tokens(family: str) -> None:
+    torch.manual_seed(0)
+    model = BermoForMaskedLM.from_backbone(make_config(family), mix="raw")
+    tokenizer = make_tokenizer(family)
+    texts = ["the cat sees a film .", "dogs", "a good dog saw the cats"]
+    found = pseudo_likelihoods(model, tokenizer, texts)
+    for text, value in zip(texts, found, strict=True):
+        ids = tokenizer(text)["input_ids"]
+        total = 0.0
+        for place, token in enumerate(ids):
+            if token not in tokenizer.all_special_ids:
+                masked = torch.tensor([[*ids[:place], tokenizer.mask_token_id, *ids[place + 1 :]]])
+                with torch.no_grad():
+                    logits = model(masked).logits[0, place]
+                total += float(torch.log_softmax(logits, -1)[token])
+        assert value == pytest.approx(total, abs=1e-3)
+
+
+def test_a_saved_masked_model_is_weighed_and_others_say_why_not(
+    tmp_path: Path, encoder: Encoder
+) -> None:
+    BermoForMaskedLM.from_backbone(make_config("bert")).save_pretrained(tmp_path / "masked")
+    make_tokenizer().save_pretrained(tmp_path / "masked")
+    found = measure_knowledge(encoder, str(tmp_path / "masked"), draw_pairs(4))
+    assert found.kinds == tuple(KINDS)
+    assert found.counts == (4, 4, 4, 4)
+    assert "of 16 pairs right" in knowledge_section({"tiny": found}).text
+    save_backbone("bert", tmp_path / "bare")
+    bare = measure_knowledge(encoder, str(tmp_path / "bare"), draw_pairs(1))
+    assert "no trained masked-LM head" in bare.reason
+    assert knowledge_section({"tiny": bare}).figures == ()
+    with pytest.raises(BermoError, match="no trained masked-LM head"):
+        load_masked("box")
