@@ -301,6 +301,11 @@ def _kept(mask: Mask) -> Tensor:
     return mask.mask.sum() * math.prod(mask.blocks.size)
 
 
+def has_masks(model: nn.Module) -> bool:
+    """Tell whether a model has masks that are not folded."""
+    return next(_masked(model), None) is not None
+
+
 def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     for module in model.modules():
         yield from _masked_here(module)
