@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 from transformers import PreTrainedModel, TrainerCallback
 
 from bermo.errors import BermoError
+from bermo.nn.gates import Follower
 from bermo.nn.masks import (
     HardConcrete,
     Mask,
@@ -314,5 +315,7 @@ def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 def _masked_here(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     if parametrize.is_parametrized(module):
         for name, masks in cast(nn.ModuleDict, module.parametrizations).items():
-            if isinstance(cast(nn.ModuleList, masks)[0], TopMask | ScoreMask | HardConcrete):
+            if isinstance(
+                cast(nn.ModuleList, masks)[0], TopMask | ScoreMask | HardConcrete | Follower
+            ):
                 yield module, name

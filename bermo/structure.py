@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from bermo.errors import BermoError
+from bermo.places import PLACES, Inner, Places
 from bermo.sites import Site, encoder_of, layers_of
 
 Kind = Literal["heads", "neurons"]
@@ -52,130 +53,6 @@ class Structure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inner:
-    """Where a layer keeps one kind of unit: matrices that feed them, and the matrix that reads them."""
-
-    inputs: tuple[str, ...]
-    output: str
-    parts: int = 1
-    """Queries, keys and values (or input and gate) stand in one matrix: so many parts."""
-    is_woven: bool = False
-    """The parts of one unit stand together, unit by unit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where a family keeps its heads and neurons."""
-
-    core: str
-    """The module that attends."""
-    heads: Inner
-    neurons: tuple[Inner, ...]
-    head_size: str = "attention_head_size"
-    counts: tuple[str, ...] = ("num_attention_heads",)
-    widths: tuple[str, ...] = ("all_head_size",)
-    """Attributes of the core that hold the number of heads, and heads × size."""
-    vectors: tuple[str, ...] = ()
-    """Bare parameters of the core, one part a head, that are not pruned."""
-    norm: str | None = None
-    """The core adds its input and normalises by itself."""
-    has_bias_of_heads: bool = False
-    """The encoder computes one position bias a head, for all layers together."""
-    final_norm: str | None = None
-
-
-def _in(folder: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"{folder}.{name}" for name in names)
-
-
-_DENSE = Inner(inputs=("intermediate.dense",), output="output.dense")
-_BERT = Places(
-    core="attention.self",
-    heads=Inner(
-        inputs=_in("attention.self", "query", "key", "value"), output="attention.output.dense"
-    ),
-    neurons=(_DENSE,),
-)
-PLACES: Mapping[str, Places] = {
-    **dict.fromkeys(("bert", "ernie", "roberta", "xlm-roberta", "camembert", "electra"), _BERT),
-    "mobilebert": Places(
-        core=_BERT.core,
-        heads=_BERT.heads,
-        neurons=(
-            _DENSE,
-            Inner(inputs=("ffn.*.intermediate.dense",), output="ffn.*.output.dense"),
-        ),
-    ),
-    "distilbert": Places(
-        core="attention",
-        heads=Inner(inputs=_in("attention", "q_lin", "k_lin", "v_lin"), output="attention.out_lin"),
-        neurons=(Inner(inputs=("ffn.lin1",), output="ffn.lin2"),),
-        counts=("n_heads",),
-        widths=(),
-    ),
-    "albert": Places(
-        core="attention",
-        heads=Inner(inputs=_in("attention", "query", "key", "value"), output="attention.dense"),
-        neurons=(Inner(inputs=("ffn",), output="ffn_output"),),
-        norm="attention.LayerNorm",
-    ),
-    "mpnet": Places(
-        core="attention.attn",
-        heads=Inner(inputs=_in("attention.attn", "q", "k", "v"), output="attention.attn.o"),
-        neurons=(_DENSE,),
-        has_bias_of_heads=True,
-    ),
-    "deberta": Places(
-        core="attention.self",
-        heads=Inner(
-            inputs=_in("attention.self", "in_proj", "pos_proj", "pos_q_proj"),
-            output="attention.output.dense",
-            is_woven=True,
-        ),
-        neurons=(_DENSE,),
-        vectors=("q_bias", "v_bias"),
-    ),
-    "deberta-v2": Places(
-        core="attention.self",
-        heads=Inner(
-            inputs=_in(
-                "attention.self", "query_proj", "key_proj", "value_proj", "pos_key_proj", "pos_query_proj",
-            ),
-            output="attention.output.dense",
-        ),
-        neurons=(_DENSE,),
-    ),
-    "modernbert": Places(
-        core="attn",
-        heads=Inner(inputs=("attn.Wqkv",), output="attn.Wo", parts=3),
-        neurons=(Inner(inputs=("mlp.Wi",), output="mlp.Wo", parts=2),),
-        head_size="head_dim",
-        counts=(),
-        widths=(),
-        final_norm="final_norm",
-    ),
-    "gpt2": Places(
-        core="attn",
-        heads=Inner(inputs=("attn.c_attn",), output="attn.c_proj", parts=3),
-        neurons=(Inner(inputs=("mlp.c_fc",), output="mlp.c_proj"),),
-        head_size="head_dim",
-        counts=("num_heads",),
-        widths=("split_size",),
-        final_norm="ln_f",
-    ),
-    "xlnet": Places(
-        core="rel_attn",
-        heads=Inner(inputs=_in("rel_attn", "q", "k", "v"), output="rel_attn.o"),
-        neurons=(Inner(inputs=("ff.layer_1",), output="ff.layer_2"),),
-        head_size="d_head",
-        counts=("n_head",),
-        widths=(),
-        vectors=("r", "r_r_bias", "r_s_bias", "r_w_bias", "seg_embed"),
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
 class Group:
     """All heads of one layer, or all neurons of one of its feed-forward parts."""
 
@@ -206,10 +83,6 @@ class Group:
         """Into how many pieces, one after the other, the rows of a feeding matrix fall."""
         return self.count * (1 if self.is_woven else self.parts)
 
-    def spread(self, per_unit: Tensor) -> Tensor:
-        """Turn one value a unit into one a piece of a feeding matrix."""
-        return per_unit if self.is_woven else per_unit.repeat(self.parts)
-
 
 class ClosedAttention(nn.Module):
     """What is left of an attention without heads: the bias of its output, and the norm where it holds one."""
@@ -239,7 +112,9 @@ def places_of(model: PreTrainedModel) -> Places:
             f" Known: {', '.join(sorted(PLACES))}."
         )
     if getattr(config, "talking_head", False):
-        raise BermoError("The heads of this DeBERTa are mixed with each other, so none can go alone.")
+        raise BermoError(
+            "The heads of this DeBERTa are mixed with each other, so none can go alone."
+        )
     return PLACES[config.model_type]
 
 
@@ -341,9 +216,7 @@ def _unfold(layer: nn.Module, inner: Inner) -> Iterator[Inner]:
         yield Inner(inputs=inputs, output=inner.output.replace("*", str(place)), parts=inner.parts)
 
 
-def _group(
-    layer: nn.Module, number: int, kind: Kind, inner: Inner, size: int, name: str
-) -> Group:
+def _group(layer: nn.Module, number: int, kind: Kind, inner: Inner, size: int, name: str) -> Group:
     # A closed attention has none of them, and DeBERTa lacks some where its config says so.
     inputs = tuple(_site(layer, number, path) for path in inner.inputs if _has(layer, path))
     output = _site(layer, number, inner.output)
@@ -413,7 +286,7 @@ def _pick_bias_(core: nn.Module, heads: Sequence[int]) -> None:
     """Let the core see only its own heads' part of the position bias that the encoder hands to all layers."""
     if not hasattr(core, "first_heads"):
         core.register_forward_pre_hook(_pick_own_bias)
-    core.first_heads = list(heads)
+    cast(Any, core).first_heads = list(heads)
 
 
 def _pick_own_bias(core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
