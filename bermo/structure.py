@@ -79,6 +79,15 @@ class Group:
         matrix = weight if self.output.is_transposed else weight.flatten(1).T
         return matrix.reshape(self.count, -1)
 
+    def zero_units_(self, gone: Tensor) -> None:
+        """Write zeros over what is read from some units (a boolean for each), in place."""
+        weight = self.output.original
+        columns = gone.to(weight.device).repeat_interleave(self.size)
+        if self.output.is_transposed:
+            weight[columns] = 0
+        else:
+            weight.flatten(1)[:, columns] = 0
+
     def input_units(self) -> int:
         """Into how many pieces, one after the other, the rows of a feeding matrix fall."""
         return self.count * (1 if self.is_woven else self.parts)
