@@ -45,7 +45,7 @@ def fisher_shrink(
     """
     display = display or Quiet()
     groups = groups_of(model)
-    _check(groups)
+    check_families(groups)
     gradients = gate_gradients(model, batches, display)
     importance = [_importance(found) for found in gradients]
     choice = choose_structure(importance, [group.kind for group in groups], table, budget)
@@ -283,7 +283,8 @@ def _importance(gradients: Tensor) -> Values:
     return cast(Values, gradients.double().square().mean(0).numpy())
 
 
-def _check(groups: Sequence[Group]) -> None:
+def check_families(groups: Sequence[Group]) -> None:
+    """Refuse a family whose gates cannot be read."""
     if any(group.output.parameter != "weight" for group in groups):
         raise BermoError(
             "The gates of XLNet's heads cannot be read one by one, so there is no Fisher search for it."
