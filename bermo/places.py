@@ -24,6 +24,7 @@ class Places:
     """The module that attends."""
     heads: Inner
     neurons: tuple[Inner, ...]
+    """In the order in which they compute."""
     head_size: str = "attention_head_size"
     counts: tuple[str, ...] = ("num_attention_heads",)
     widths: tuple[str, ...] = ("all_head_size",)
@@ -55,8 +56,8 @@ PLACES: Mapping[str, Places] = {
         core=_BERT.core,
         heads=_BERT.heads,
         neurons=(
-            _DENSE,
             Inner(inputs=("ffn.*.intermediate.dense",), output="ffn.*.output.dense"),
+            _DENSE,
         ),
     ),
     "distilbert": Places(

@@ -103,29 +103,39 @@ def _top(values: Values, count: int) -> tuple[int, ...]:
 
 
 def _knapsack(costs: Sequence[Values], losses: Sequence[Values], room: float) -> list[int]:
-    """Return the choice of each group; costs are rounded up, so the room is never exceeded."""
-    scale = BINS / max(room, 1e-300)
-    # The tiny step down keeps a cost that is a whole number of bins from being rounded up by its last bit.
-    steps = [np.ceil(cost * scale - 1e-6).astype(np.int64) for cost in costs]
-    # All that stays fits by definition when the room is that of the whole: rounding must not forbid it.
-    if sum(float(cost.max()) for cost in costs) <= room:
+    """Return the choice of each group: the least lost of those that fit the room."""
+    most = sum(float(cost.max()) for cost in costs)
+    if most <= room:
         return [int(loss.argmin()) for loss in losses]
-    best = np.zeros(BINS + 1)
-    picks = np.zeros((len(costs), BINS + 1), dtype=np.int32)
+    scale = BINS / max(room, 1e-9 * most)
+    steps = [np.ceil(cost * scale).astype(np.int64) for cost in costs]
+    # Rounding up takes at most one bin from each group; with these back, nothing that fits is left out.
+    bins = BINS + len(costs)
+    best = np.zeros(bins + 1)
+    picks = np.zeros((len(costs), bins + 1), dtype=np.int32)
     for place, (step, loss) in enumerate(zip(steps, losses, strict=True)):
-        new = np.full(BINS + 1, np.inf)
+        new = np.full(bins + 1, np.inf)
         for option, (need, lost) in enumerate(zip(step.tolist(), loss.tolist(), strict=True)):
-            if need > BINS:
-                continue
-            found = np.full(BINS + 1, np.inf)
-            found[need:] = best[: BINS + 1 - need] + lost
+            found = np.full(bins + 1, np.inf)
+            found[need:] = best[: max(bins + 1 - need, 0)] + lost
             better = found < new
             new[better] = found[better]
             picks[place, better] = option
         best = new
-    left, chosen = BINS, []
-    for place in reversed(range(len(costs))):
-        option = int(picks[place, left])
+    for bin in range(bins, -1, -1):  # the most room first: what it loses is the least
+        chosen = _trace(picks, steps, bin)
+        if sum(float(cost[pick]) for cost, pick in zip(costs, chosen, strict=True)) <= room + 1e-9:
+            return chosen
+    raise AssertionError("with nothing left, every budget over the fixed cost is met")
+
+
+def _trace(
+    picks: npt.NDArray[np.int32], steps: Sequence[npt.NDArray[np.int64]], bin: int
+) -> list[int]:
+    """Walk back from a bin to the choice of each group."""
+    chosen = []
+    for place in reversed(range(len(steps))):
+        option = int(picks[place, bin])
         chosen.append(option)
-        left -= int(steps[place][option])
+        bin -= int(steps[place][option])
     return chosen[::-1]

@@ -54,7 +54,8 @@ def fisher_shrink(
     )
     choice = Choice(kept=kept, cost=choice.cost, lost=choice.lost)
     small = _without(model, choice)
-    refit_(small, model, tune, display)
+    units = {group.name: found for group, found in zip(groups, kept, strict=True)}
+    refit_(small, model, units, tune, display)
     return small, choice
 
 
@@ -114,31 +115,34 @@ def rearrange(gradients: Tensor, kept: Sequence[int]) -> tuple[int, ...]:
 def refit_(
     small: BermoPreTrainedModel,
     whole: BermoPreTrainedModel,
+    kept: Mapping[str, Sequence[int]],
     batches: Sequence[Batch],
     display: Display | None = None,
 ) -> None:
-    """Fit the reading matrices of a small model to the outputs of the whole one, in place, first layer to last."""
+    """Fit the reading matrices of a small model to the outputs of the whole one, in place, first to last.
+
+    `kept` are the units that the small model has of each group, by name. What enters a matrix is read from the small
+    model, so that it makes up for the layers below; an encoder that repeats one layer (ALBERT) reads the whole one's.
+    """
     display = display or Quiet()
     groups = groups_of(small)
-    targets = {(group.layer, group.name): group for group in groups_of(whole)}
-    wanted = [targets[group.layer, group.name] for group in groups]
-    outputs = _outputs_of(whole, wanted, batches)
-    layers = layers_of(small)
-    display.start("refitting", len(layers), 0)
+    twins = {group.name: group for group in groups_of(whole)}
+    outputs = _outputs_of(whole, [twins[group.name] for group in groups], batches)
+    repeats = len(layers_of(small)) == 1
+    display.start("refitting", len(groups), 0)
     try:
-        for number in range(1, len(layers) + 1):
-            places = [p for p, group in enumerate(groups) if group.layer == number]
-            chosen = [groups[place] for place in places]
-            sums = [_Sums() for _ in chosen]
-            stop = layers[number - 1] if len(layers) > 1 else None
-            for index, batch in enumerate(batches):
-                for total, inputs, place in zip(
-                    sums, _inputs_of(small, chosen, batch, stop), places, strict=True
-                ):
-                    total.add(inputs, outputs[place][index].to(inputs))
-            for group, total in zip(chosen, sums, strict=True):
-                _solve_(group, total)
-            display.step(number, None)
+        for place, group in enumerate(groups):
+            sums, twin = _Sums(), twins[group.name]
+            units = torch.as_tensor(list(kept[group.name]))
+            for batch, output in zip(batches, outputs[place], strict=True):
+                if repeats:
+                    inputs = _inputs_of(whole, twin, batch, is_last=False)
+                    inputs = inputs.unflatten(-1, (twin.count, twin.size))[:, units].flatten(1)
+                else:
+                    inputs = _inputs_of(small, group, batch, is_last=True)
+                sums.add(inputs, output.to(inputs))
+            _solve_(group, sums)
+            display.step(place + 1, None)
     finally:
         display.close()
 
@@ -226,40 +230,31 @@ def _outputs_of(
     return found
 
 
-def _inputs_of(
-    model: BermoPreTrainedModel, groups: Sequence[Group], batch: Batch, stop: nn.Module | None
-) -> list[Tensor]:
-    """Return what enters the reading matrices for the real tokens of a batch; layers after `stop` do not run."""
-    seen: list[list[Tensor]] = [[] for _ in groups]
-    handles = [
-        group.output.module.register_forward_pre_hook(_keep_input(seen[place]))
-        for place, group in enumerate(groups)
-    ]
-    if stop is not None:
-        handles.append(stop.register_forward_hook(_enough))
+def _inputs_of(model: BermoPreTrainedModel, group: Group, batch: Batch, is_last: bool) -> Tensor:
+    """Return what enters a reading matrix for the real tokens of a batch; where `is_last`, nothing runs after it."""
+    seen: list[Tensor] = []
+
+    def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        seen.append(args[0].detach())
+        if is_last:
+            raise _Enough
+
+    handle = group.output.module.register_forward_pre_hook(keep)
     try:
         _run(model, batch)
     except _Enough:
         pass
     finally:
-        _remove(handles)
-    return [_real(parts, batch) for parts in seen]
+        handle.remove()
+    return _real(seen, batch)
 
 
 class _Enough(Exception):
     """All that was wanted of a forward pass has been seen."""
 
 
-def _enough(module: nn.Module, args: Any, output: Any) -> None:
-    raise _Enough
-
-
 def _keep_output(into: list[Tensor]) -> Any:
     return lambda module, args, output: into.append(output.detach())
-
-
-def _keep_input(into: list[Tensor]) -> Any:
-    return lambda module, args: into.append(args[0].detach())
 
 
 def _remove(handles: Sequence[RemovableHandle]) -> None:
