@@ -176,7 +176,7 @@ def _cut_mix_(model: BermoPreTrainedModel, top: int) -> None:
             options["kind"] = "raw"
     elif len(old.layers) == 1:
         options["kind"] = "none"
-    new = build_mix(num_layers=top + 1, **options).to(model.device)
+    new = build_mix(num_layers=top + 1, **options).to(model.device, model.dtype)
     if isinstance(old, LayerMix) and isinstance(new, LayerMix):
         shares = old.weights[kept]
         # Shares sum to 1, so what the lost layers had goes into the scale: the others weigh what they weighed.

@@ -44,7 +44,7 @@ def test_layers_above_the_mix_go_and_the_logits_stay(
     assert len(layers_of(small)) == (1 if family == "albert" else top)
     torch.testing.assert_close(logits(small, batch), expected, rtol=0, atol=1e-12)
     small.save_pretrained(tmp_path)
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path).double()
     torch.testing.assert_close(logits(again, batch), expected, rtol=0, atol=1e-12)
 
 
