@@ -6,6 +6,7 @@ At inference the mix streams while the backbone runs. A head that reads one toke
 (`rows`), and then only these rows are mixed.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -119,12 +120,20 @@ class BermoPreTrainedModel(PreTrainedModel):
     ) -> Self:
         """Put a mix and a head on an encoder given by name, folder or config (then with random weights).
 
+        The folder of a model that `bermo shrink` wrote gives its small encoder, since no other checkpoint has it.
+
         `labels` are num_labels, id2label, label2id and problem_type, as everywhere in transformers. What
         starts at random is drawn from torch's generator: call torch.manual_seed first.
         """
         options = mix_options(mix)
-        loaded = load_encoder(source, with_head=cls.reads_masked_head)
-        config = BermoConfig(loaded.encoder.config, options, pooling, head_dropout, **labels)
+        structure = _structure_in(source)
+        if structure is None:
+            loaded = load_encoder(source, with_head=cls.reads_masked_head)
+        else:
+            loaded = Loaded(encoder=BermoModel.from_pretrained(str(source)).backbone)
+        config = BermoConfig(
+            loaded.encoder.config, options, pooling, head_dropout, structure, **labels
+        )
         model = cls(config, loaded.encoder)
         with torch.no_grad():
             model._adopt_(loaded)
@@ -293,6 +302,14 @@ def model_card(model: BermoPreTrainedModel) -> str:
         names = ["embeddings" if layer == 0 else str(layer) for layer in model.mix.layers]
         lines += [f"| {n} | {share:.4f} |" for n, share in zip(names, shares, strict=True)]
     return "\n".join(lines) + "\n"
+
+
+def _structure_in(source: Source) -> dict[str, Any] | None:
+    """Return the recorded shape of a shrunk model's folder, or None for any other source."""
+    if isinstance(source, PretrainedConfig) or not (Path(source) / "config.json").is_file():
+        return None
+    values = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
+    return values.get("structure") if values.get("model_type") == "bermo" else None
 
 
 def _given(value: bool | None, default: bool | None) -> bool:

@@ -20,6 +20,7 @@ from bermo.errors import BermoError
 from bermo.families import family_of, num_layers
 from bermo.nn.mix import GateMix, LayerMix, build_mix
 from bermo.prune import has_masks
+from bermo.ship.constants import constant_units, fold_constants_
 from bermo.sites import encoder_of, layers_of
 from bermo.structure import (
     Group,
@@ -78,7 +79,10 @@ def living_units(group: Group) -> list[int]:
 
 def is_shrinkable(model: BermoPreTrainedModel, read_share: float = READ_SHARE) -> bool:
     """Tell whether a head, a neuron or a top layer can go."""
-    dead = any(len(living_units(group)) < group.count for group in groups_of(model))
+    dead = any(
+        len(living_units(group)) < group.count or bool(constant_units(model, group).any())
+        for group in groups_of(model)
+    )
     return dead or top_layer(model, read_share) < num_layers(encoder_of(model).config) - 1
 
 
@@ -87,6 +91,7 @@ def shrink(model: Model, read_share: float = READ_SHARE) -> Model:
     if has_masks(model):
         raise BermoError("This model still has masks. Call bermo.fold_(model) first.")
     small = copy.deepcopy(model)
+    fold_constants_(small)
     top = top_layer(small, read_share)
     if top < num_layers(encoder_of(small).config) - 1:
         _cut_top_(small, top)

@@ -12,12 +12,14 @@ import bermo
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.files import write_json
+from bermo.methods.student import student_from_teacher
 from bermo.nn.mix import LayerMix
 from bermo.ship.shrink import is_shrinkable, shrink, top_layer
 from bermo.sites import layers_of
+from bermo.structure import groups_of, structure_of
 from tests.tiny import make_batch, make_config
 
-FAMILIES = ("bert", "albert", "modernbert", "gpt2", "deberta-v2", "xlnet")
+FAMILIES = ("bert", "albert", "modernbert", "gpt2", "xlnet")
 
 
 def model_of(family: str, mix: object) -> bermo.BermoForSequenceClassification:
@@ -110,6 +112,31 @@ def test_a_run_pruned_by_units_becomes_half_a_model_that_predicts(
     capsys.readouterr()
     assert main(["predict", str(out), str(tmp_path / "texts.txt")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_shrunk_model_trains_on_is_pruned_again_and_shrinks_again(
+    runs: Path, tmp_path: Path
+) -> None:
+    small, again, smaller = (tmp_path / name for name in ("small", "again", "smaller"))
+    assert main(["shrink", str(runs / "pruned"), "--out", str(small)]) == 0
+    prune = f"--model {small} --prune heads-and-neurons --density 0.5 --teacher {runs}/dense"
+    assert main(f"train {SMALL} {prune} --out {again}".split()) == 0
+    assert main(["shrink", str(again), "--out", str(smaller)]) == 0
+    sizes = json.loads((smaller / "shrink.json").read_text())
+    assert (sizes["before"]["heads"], sizes["after"]["heads"]) == (12, 6)
+    assert (sizes["before"]["neurons"], sizes["after"]["neurons"]) == (768, 384)
+
+
+def test_a_student_of_a_shrunk_teachers_layers_has_their_shapes() -> None:
+    model, batch = model_of("bert", "none"), make_batch("bert")
+    with torch.no_grad():
+        for group in groups_of(model):
+            group.zero_units_(torch.arange(group.count) < group.layer - 1)
+    teacher = shrink(model)
+    student = student_from_teacher(teacher, (1, 3))
+    shapes = structure_of(teacher).layers
+    assert structure_of(student).layers == (shapes[0], shapes[2])
+    assert logits(student, batch).shape == (3, 2)
 
 
 def test_fisher_needs_no_training_and_cuts_the_vocabulary_in_the_same_command(
