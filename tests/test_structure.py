@@ -37,7 +37,9 @@ def logits(model: torch.nn.Module, batch: dict[str, Tensor]) -> Tensor:
         return model(**batch).logits
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize(
+    "family", ["bert", "gpt2", "modernbert", "deberta", "mobilebert", "distilbert"]
+)
 def test_a_unit_is_the_columns_that_its_activations_meet(family: str) -> None:
     """Parity with the slow way: silence a unit's activations by hand, where the reading matrix is a module."""
     model, batch = model_of(family), make_batch(family)

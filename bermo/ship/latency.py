@@ -31,6 +31,7 @@ from bermo.structure import LayerShape, Structure, resize_, structure_of
 FORMAT = 1
 REPEATS = 5
 NEURON_STEPS = 12
+NUM_WORDS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,10 @@ def _encoder(config: PretrainedConfig, shape: LayerShape | None, depth: int) -> 
     if kinds is not None:
         config.layer_types = list(kinds[:depth])
     config.num_hidden_layers = depth
+    # A look-up takes as long in a small table, and dozens of encoders are held at once.
+    config.vocab_size = min(int(config.vocab_size), NUM_WORDS)
+    if (getattr(config, "pad_token_id", None) or 0) >= config.vocab_size:
+        config.pad_token_id = 0
     encoder = create_encoder(config)
     if shape is not None:
         resize_(encoder, Structure(layers=(shape,)))

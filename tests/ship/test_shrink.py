@@ -76,7 +76,7 @@ def test_a_layer_that_is_read_or_counted_in_the_mean_never_goes(mix: str) -> Non
     assert not is_shrinkable(model)
 
 
-SMALL = "--task box/tense --limit 48 --epochs 3 --batch-size 16 --lr 1e-3 --device cpu"
+SMALL = "--task box/tense --limit 32 --epochs 2 --batch-size 16 --lr 1e-3 --device cpu"
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dense run and one with half its heads and neurons closed by a teacher's help."""
     folder = tmp_path_factory.mktemp("runs")
     assert main(f"train {SMALL} --out {folder}/dense".split()) == 0
-    prune = f"--prune heads-and-neurons --density 0.5 --teacher {folder}/dense"
+    prune = f"--prune heads-and-neurons --density 0.5 --prune-warmup 1 --teacher {folder}/dense"
     assert main(f"train {SMALL} --out {folder}/pruned {prune}".split()) == 0
     return folder
 
@@ -119,7 +119,7 @@ def test_a_shrunk_model_trains_on_is_pruned_again_and_shrinks_again(
 ) -> None:
     small, again, smaller = (tmp_path / name for name in ("small", "again", "smaller"))
     assert main(["shrink", str(runs / "pruned"), "--out", str(small)]) == 0
-    prune = f"--model {small} --prune heads-and-neurons --density 0.5 --teacher {runs}/dense"
+    prune = f"--model {small} --prune heads-and-neurons --density 0.5 --prune-warmup 1"
     assert main(f"train {SMALL} {prune} --out {again}".split()) == 0
     assert main(["shrink", str(again), "--out", str(smaller)]) == 0
     sizes = json.loads((smaller / "shrink.json").read_text())
