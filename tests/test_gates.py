@@ -104,6 +104,17 @@ def test_a_score_learns_the_gradient_of_its_gate_even_where_it_is_closed() -> No
         torch.testing.assert_close(gates.scores.grad.flatten(), factors.grad)
 
 
+def test_what_feeds_a_closed_unit_computes_in_training_and_is_zero_after_it() -> None:
+    model = model_of("bert")
+    pruner = prune_units_(model, Movement(density=0.5), SCHEDULE)
+    pruner.at(10)
+    for site in (site for group in groups_of(model) for site in group.inputs):
+        model.train()
+        assert torch.equal(site.weight, site.original)
+        model.eval()
+        assert int((site.weight == 0).all(dim=1).sum()) == len(site.weight) // 2
+
+
 def test_heads_are_rounded_and_neurons_fill_up_to_the_density() -> None:
     model = model_of("bert")  # 2 heads of 8 and 24 neurons a layer: a head weighs 512, a neuron 32
     pruner = prune_units_(model, Movement(density=0.6), SCHEDULE)
