@@ -6,6 +6,7 @@ At inference the mix streams while the backbone runs. A head that reads one toke
 (`rows`), and then only these rows are mixed.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -31,6 +32,7 @@ from bermo.nn.heads import take_rows
 from bermo.nn.inner import InnerMix
 from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
 from bermo.spec import MixSpec, from_dict, to_dict
+from bermo.structure import Structure, resize_
 
 POOLINGS = ("first", "last", "mean")
 MixChoice = str | MixSpec | Mapping[str, Any] | None
@@ -57,6 +59,7 @@ class BermoConfig(PretrainedConfig):
         pooling: str | None = None,
         head_dropout: float = 0.1,
         inner_mix: str | None = None,
+        structure: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(backbone, PretrainedConfig):
@@ -70,6 +73,8 @@ class BermoConfig(PretrainedConfig):
         if self.pooling not in POOLINGS:
             raise BermoError(f'There is no pooling "{pooling}".{nearest(self.pooling, POOLINGS)}')
         self.head_dropout = head_dropout
+        # The shape of each layer, where some heads or neurons were taken out (bermo.structure).
+        self.structure = structure
         # The base class hands its attention on to the backbone, so it must start from the backbone's.
         attention = kwargs.pop("attn_implementation", None) or backbone._attn_implementation
         super().__init__(
@@ -120,12 +125,20 @@ class BermoPreTrainedModel(PreTrainedModel):
     ) -> Self:
         """Put a mix and a head on an encoder given by name, folder or config (then with random weights).
 
+        The folder of a model that `bermo shrink` wrote gives its small encoder, since no other checkpoint has it.
+
         `labels` are num_labels, id2label, label2id and problem_type, as everywhere in transformers. What
         starts at random is drawn from torch's generator: call torch.manual_seed first.
         """
         options = mix_options(mix)
-        loaded = load_encoder(source, with_head=cls.reads_masked_head)
-        config = BermoConfig(loaded.encoder.config, options, pooling, head_dropout, **labels)
+        structure = _structure_in(source)
+        if structure is None:
+            loaded = load_encoder(source, with_head=cls.reads_masked_head)
+        else:
+            loaded = Loaded(encoder=BermoModel.from_pretrained(str(source)).backbone)
+        config = BermoConfig(
+            loaded.encoder.config, options, pooling, head_dropout, structure=structure, **labels
+        )
         model = cls(config, loaded.encoder)
         with torch.no_grad():
             model._adopt_(loaded)
@@ -191,7 +204,11 @@ class BermoModel(BermoPreTrainedModel):
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        self.backbone = create_encoder(config.backbone) if backbone is None else backbone
+        if backbone is None:
+            backbone = create_encoder(config.backbone)
+            if config.structure is not None:
+                resize_(backbone, Structure.from_dict(config.structure))
+        self.backbone = backbone
         # One object, so that a change of attention or vocabulary is seen from both sides.
         config.backbone = self.backbone.config
         self.layer_mix = build_mix(num_layers=num_layers(config.backbone), **config.mix)
@@ -290,6 +307,14 @@ def model_card(model: BermoPreTrainedModel) -> str:
         names = ["embeddings" if layer == 0 else str(layer) for layer in model.mix.layers]
         lines += [f"| {n} | {share:.4f} |" for n, share in zip(names, shares, strict=True)]
     return "\n".join(lines) + "\n"
+
+
+def _structure_in(source: Source) -> dict[str, Any] | None:
+    """Return the recorded shape of a shrunk model's folder, or None for any other source."""
+    if isinstance(source, PretrainedConfig) or not (Path(source) / "config.json").is_file():
+        return None
+    values = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
+    return values.get("structure") if values.get("model_type") == "bermo" else None
 
 
 def _given(value: bool | None, default: bool | None) -> bool:

@@ -9,8 +9,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
+from bermo.nn.gates import Follower
 from bermo.nn.masks import HardConcrete, ScoreMask, TopMask
 from bermo.sites import layers_of, prunable_sites
+
+MASKS = (TopMask, ScoreMask, HardConcrete, Follower)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,11 @@ def count(model: PreTrainedModel) -> Count:
     return Count(**totals)
 
 
+def has_masks(model: nn.Module) -> bool:
+    """Tell whether a model has masks that are not folded."""
+    return next(_masked(model), None) is not None
+
+
 def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     for module in model.modules():
         yield from _masked_here(module)
@@ -86,5 +94,5 @@ def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 def _masked_here(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     if parametrize.is_parametrized(module):
         for name, masks in cast(nn.ModuleDict, module.parametrizations).items():
-            if isinstance(cast(nn.ModuleList, masks)[0], TopMask | ScoreMask | HardConcrete):
+            if isinstance(cast(nn.ModuleList, masks)[0], MASKS):
                 yield module, name

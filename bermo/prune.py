@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
 from bermo.nn.masks import (
@@ -80,6 +80,25 @@ class L0:
 Method = Magnitude | Movement | SoftMovement | L0
 
 
+class Numbers:
+    """The numbers of a step, where the model is. Their tensors stay the same, for a captured step reads them."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.found: dict[str, Tensor] = {}
+
+    def put(self, name: str, value: float) -> None:
+        """Write a number; an int stays one."""
+        device = self.model.device
+        if name not in self.found or self.found[name].device != device:
+            dtype = torch.int64 if isinstance(value, int) else torch.float32
+            self.found[name] = torch.zeros((), dtype=dtype, device=device)
+        self.found[name].fill_(value)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.found[name]
+
+
 class Pruner:
     """The masks of a model under one method and one schedule. `at` sets them for a step; all else is a formula of it."""
 
@@ -94,7 +113,7 @@ class Pruner:
         self.masks = [mask_of(site) for site in self.sites]
         self.num_steps = 0
         self.kept: list[int] = []
-        self.numbers: dict[str, Tensor] = {}
+        self.numbers = Numbers(model)
         self.generator: torch.Generator | None = None
         self.chooser: tuple[list[int], Any] | None = None
         self.buffers: list[Tensor] = []
@@ -133,18 +152,18 @@ class Pruner:
                 sizes = self._sizes(method.scope == "global")
                 self.kept = [math.floor(density * size) for size in sizes]
                 for size, number in {*zip(sizes, self.kept, strict=True)}:
-                    self._put(f"kept/{size}", number)
+                    self.numbers.put(f"kept/{size}", number)
             case SoftMovement():
                 threshold = value(step, 0.0, method.threshold)
-                self._put("threshold", threshold)
-                self._put("ramp", threshold / method.threshold)
+                self.numbers.put("threshold", threshold)
+                self.numbers.put("ramp", threshold / method.threshold)
             case L0():
                 device = self.sites[0].original.device
                 if self.generator is None or self.generator.device != device:
                     self.generator = torch.Generator(device)
                 self.generator.manual_seed((self.seed << 32) + step)
         if isinstance(method, SoftMovement | L0) and method.density is not None:
-            self._put("wanted", value(step, 1.0, method.density))
+            self.numbers.put("wanted", value(step, 1.0, method.density))
 
     @torch.no_grad()
     def apply(self) -> None:
@@ -216,14 +235,6 @@ class Pruner:
         sizes = [mask.blocks.num for mask in self.masks]
         return [sum(sizes)] if is_global else sizes
 
-    def _put(self, name: str, value: float) -> None:
-        """Write a number where the masks are; the tensor stays the same, for a captured step reads it."""
-        device = self.sites[0].original.device
-        if name not in self.numbers or self.numbers[name].device != device:
-            dtype = torch.int64 if isinstance(value, int) else torch.float32
-            self.numbers[name] = torch.zeros((), dtype=dtype, device=device)
-        self.numbers[name].fill_(value)
-
     def penalty(self) -> Tensor:
         """What is added to the loss: λ(step) times the mean size of the masks; 0 for magnitude and movement."""
         method = self.method
@@ -292,25 +303,6 @@ def prune_(
 ) -> Pruner:
     """Put masks on all prunable matrices of a model, in place, and return what moves them."""
     return Pruner(model, method, schedule, seed)
-
-
-class PruningCallback(TrainerCallback):
-    """Moves the masks inside transformers.Trainer, and adds the penalty's gradient before each of its steps.
-
-    Give the scores their own rate: `optimizers=(torch.optim.AdamW([{"params": pruner.score_parameters(), "lr": 1e-2,
-    "weight_decay": 0.0}, …]), None)`. The penalty's gradient comes after Trainer has clipped.
-    """
-
-    def __init__(self, pruner: Pruner) -> None:
-        self.pruner = pruner
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        penalty = self.pruner.penalty()
-        if penalty.requires_grad:
-            penalty.backward()
-
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.pruner.step()
 
 
 def mask_of(site: Site) -> Mask:

@@ -10,6 +10,7 @@ from torch import nn
 from transformers import BertConfig, Trainer, TrainingArguments
 
 import bermo
+from bermo.callback import PruningCallback
 from bermo.errors import BermoError
 from bermo.fold import count, fold_, folded_state
 from bermo.prune import (
@@ -18,7 +19,6 @@ from bermo.prune import (
     Method,
     Movement,
     Pruner,
-    PruningCallback,
     SoftMovement,
     prune_,
 )

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
+from bermo.gates import UnitPruner, prune_units_
 from bermo.job import Batch, Objective
 from bermo.nn.masks import TopMask
 from bermo.prune import (
@@ -24,10 +26,18 @@ from bermo.sites import layers_of
 from bermo.spec import PruneSpec
 
 WARMUP_SHARE = 0.1
+UNITS = ("heads-and-neurons", "layers")
+"""Methods that prune whole units; `by` says how these are chosen."""
 
 
 def make_method(spec: PruneSpec) -> Method:
     """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
+    if spec.method in UNITS:
+        _refuse(spec, "block", "rank", *(["scope", "start"] if spec.method == "layers" else []))
+        if spec.by == "movement" and spec.density is None:
+            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
+        return make_method(replace(spec, method=spec.by, by="movement"))
+    _refuse(spec, "by")
     match spec.method:
         case "magnitude" | "movement" if spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
@@ -51,7 +61,7 @@ def make_method(spec: PruneSpec) -> Method:
         case "l0":
             _refuse(spec, "scope", "start", "rank", "threshold")
             return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
-        case "none":
+        case _:
             raise BermoError("There is no pruning method to make.")
 
 
@@ -78,15 +88,20 @@ def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
     )
 
 
-def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner:
+def start_pruning_(
+    model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int
+) -> Pruner | UnitPruner:
     """Put the masks of a spec on a model."""
-    return prune_(model, make_method(spec), make_schedule(spec, num_steps), seed)
+    method, schedule = make_method(spec), make_schedule(spec, num_steps)
+    if spec.method == "heads-and-neurons" or spec.method == "layers":
+        return prune_units_(model, method, schedule, seed, spec.method)
+    return prune_(model, method, schedule, seed)
 
 
 class PrunedLoss:
     """Another objective's loss plus the masks' penalty."""
 
-    def __init__(self, objective: Objective, pruner: Pruner) -> None:
+    def __init__(self, objective: Objective, pruner: Pruner | UnitPruner) -> None:
         self.objective, self.pruner = objective, pruner
 
     def count(self, batch: Batch) -> int:
@@ -99,7 +114,7 @@ class PrunedLoss:
 class PruneHook:
     """Sets the masks before each step, and records density, kept shares, scores and gradients by layer."""
 
-    def __init__(self, pruner: Pruner) -> None:
+    def __init__(self, pruner: Pruner | UnitPruner) -> None:
         self.pruner = pruner
         names = {id(p): name for name, p in pruner.model.named_parameters()}
         self.layers = [
@@ -124,16 +139,18 @@ class PruneHook:
         return {"density": self.pruner.density} | kept | self._scores() | gradients
 
     def _scores(self) -> dict[str, float]:
-        sites = zip(self.pruner.sites, self.pruner.masks, strict=True)
-        found = [(site.name, mask.scores.detach()) for site, mask in sites if not isinstance(mask, TopMask)]  # fmt: skip
+        names = [site.name for site in self.pruner.sites]
+        pairs = zip(names, self.pruner.masks, strict=True)
+        found = {
+            name: mask.scores.detach() for name, mask in pairs if not isinstance(mask, TopMask)
+        }
         if not found:
             return {}
         # One transfer for all, since each one makes the host wait for the device.
-        means = torch.stack([scores.mean() for _, scores in found]).tolist()
-        deviations = torch.stack([scores.std() for _, scores in found]).tolist()
-        names = [name for name, _ in found]
-        return {f"score_mean/{name}": value for name, value in zip(names, means, strict=True)} | {
-            f"score_std/{name}": value for name, value in zip(names, deviations, strict=True)
+        means = torch.stack([scores.mean() for scores in found.values()]).tolist()
+        spreads = torch.stack([scores.std(correction=0) for scores in found.values()]).tolist()
+        return {f"score_mean/{name}": value for name, value in zip(found, means, strict=True)} | {
+            f"score_std/{name}": value for name, value in zip(found, spreads, strict=True)
         }
 
 

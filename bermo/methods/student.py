@@ -34,6 +34,9 @@ def student_from_teacher(
     config = copy.deepcopy(old)
     config.mix = options
     _shorten_(config.backbone, chosen)
+    if config.structure is not None and len(layers_of(teacher)) > 1:
+        shapes = config.structure["layers"]
+        config.structure["layers"] = [shapes[layer - 1] for layer in chosen]
     student = type(teacher)(config)
     with torch.no_grad():
         _copy_layers_(student, teacher, chosen)

@@ -17,6 +17,7 @@ from bermo.verbs import (
     recipe,
     report,
     show,
+    shrink,
     train,
 )
 
@@ -40,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
         "pretrain": pretrain,
         "probe": probe,
         "analyse": analyse,
+        "shrink": shrink,
         "list": catalogue,
         "show": show,
         "run": recipe,
