@@ -36,6 +36,7 @@ _PUBLIC = {
     "TrainSpec": "bermo.spec",
     "BermoError": "bermo.errors",
     "finetune": "bermo.methods.finetune",
+    "load_sparse": "bermo.ship.sparse",
 }
 
 __all__ = list(_PUBLIC)

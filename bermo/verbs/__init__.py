@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from bermo.verbs import catalogue, demo, predict, recipe, show, train
+from bermo.verbs import catalogue, demo, export, predict, recipe, show, train
 
 
 class Verb(Protocol):
@@ -26,6 +26,7 @@ VERBS: Mapping[str, Verb] = {
         "demo": demo,
         "train": train,
         "predict": predict,
+        "export": export,
         "list": catalogue,
         "show": show,
         "run": recipe,
