@@ -18,7 +18,7 @@ from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.methods.evaluate import TARGETS
 from bermo.methods.predict import Advance, Ask, Trained
-from bermo.ship.source import Source, find_source, load_torch
+from bermo.ship.folder import Source, find_source, load_torch
 
 Batch = Mapping[str, np.ndarray]
 Half = Literal["fp32", "fp16", "bf16"]

@@ -31,7 +31,7 @@ from bermo.ship.onnx import check_onnx, quiet, write_onnx
 from bermo.ship.openvino import check_openvino, write_openvino
 from bermo.ship.packed import Values
 from bermo.ship.quantize import choices, quantize_calibrated, quantize_dynamic
-from bermo.ship.source import Form, Source, find_source, load_torch
+from bermo.ship.folder import Form, Source, find_source, load_torch
 from bermo.ship.sparse import check_pruned, write_sparse
 from bermo.ship.texts import built_in, labelled, unlabelled
 

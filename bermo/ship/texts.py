@@ -17,7 +17,7 @@ from bermo.data.read import Table, read_table
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, head
 from bermo.errors import BermoError, nearest
 from bermo.methods.predict import Trained
-from bermo.ship.source import Source
+from bermo.ship.folder import Source
 from bermo.spec import DataSpec
 
 BUILT_IN = 64

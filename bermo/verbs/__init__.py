@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from bermo.verbs import catalogue, demo, export, predict, recipe, show, train
+from bermo.verbs import bench, catalogue, demo, export, predict, recipe, show, train
 
 
 class Verb(Protocol):
@@ -27,6 +27,7 @@ VERBS: Mapping[str, Verb] = {
         "train": train,
         "predict": predict,
         "export": export,
+        "bench": bench,
         "list": catalogue,
         "show": show,
         "run": recipe,
