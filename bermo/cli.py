@@ -10,7 +10,7 @@ from bermo.errors import BermoError, nearest
 from bermo.verbs import VERBS
 from bermo.verbs.ending import STOPPED
 
-LIGHT = ("list", "show")  # verbs that must answer without transformers
+LIGHT = ("list", "show", "report")  # verbs that must answer without transformers
 FULL_DISK = (
     "The disk is full. What was saved before is whole: make room, and the same command goes on."
 )

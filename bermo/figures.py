@@ -20,7 +20,10 @@ Number: TypeAlias = float | None
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Curves over one axis; a band is the low and the high end of an interval around a curve."""
+    """Curves over one axis; a band is the low and the high end of an interval around a curve.
+
+    None leaves a gap, unless `is_joined`: then it only says that this curve was not measured at that x.
+    """
 
     title: str
     x_label: str
@@ -28,6 +31,9 @@ class Lines:
     x: tuple[float, ...]
     series: Mapping[str, tuple[Number, ...]]
     bands: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    is_log: bool = False
+    """Powers of ten are equally far apart on the upright axis; values at or below zero are left out."""
+    is_joined: bool = False
     note: str = ""
 
 
@@ -43,6 +49,8 @@ class Heat:
     values: tuple[tuple[Number, ...], ...]
     unit: str = ""
     center: float | None = None
+    limits: tuple[float, float] | None = None
+    """The values with the least and the most colour, to compare grids; those of this grid unless given."""
     digits: int = 2
     note: str = ""
 
@@ -72,6 +80,8 @@ class Points:
     names: tuple[str, ...]
     groups: tuple[str, ...]
     front: tuple[int, ...] = ()
+    is_log: bool = False
+    """Powers of ten are equally far apart on the level axis; points at or below zero are left out."""
     note: str = ""
 
 
@@ -116,11 +126,11 @@ def as_table(figure: Figure) -> Table:
         case Table():
             return figure
         case Lines():
-            columns = (figure.x_label, *figure.series)
-            rows = zip(figure.x, *figure.series.values(), strict=True)
+            names, values = _with_ends(figure.series, figure.bands)
+            columns, rows = (figure.x_label, *names), zip(figure.x, *values, strict=True)
         case Bars():
-            columns = (figure.x_label, *figure.series)
-            rows = zip(figure.names, *figure.series.values(), strict=True)
+            names, values = _with_ends(figure.series, figure.errors)
+            columns, rows = (figure.x_label, *names), zip(figure.names, *values, strict=True)
         case Heat():
             columns = (figure.y_label, *figure.columns)
             rows = ((name, *row) for name, row in zip(figure.rows, figure.values, strict=True))
@@ -128,6 +138,49 @@ def as_table(figure: Figure) -> Table:
             columns = ("name", "group", figure.x_label, figure.y_label)
             rows = zip(figure.names, figure.groups, figure.x, figure.y, strict=True)
     return Table(title=figure.title, columns=tuple(columns), rows=tuple(rows), note=figure.note)
+
+
+def check(figure: Figure) -> None:
+    """Refuse a figure whose numbers do not fit its axes."""
+    lengths: list[tuple[str, int, int]]
+    match figure:
+        case Table():
+            lengths = [("row", len(row), len(figure.columns)) for row in figure.rows]
+        case Lines():
+            curves = (*figure.series.items(), *figure.bands.items())
+            lengths = [(f'series "{name}"', len(values), len(figure.x)) for name, values in curves]
+        case Bars():
+            curves = (*figure.series.items(), *figure.errors.items())
+            lengths = [
+                (f'series "{name}"', len(values), len(figure.names)) for name, values in curves
+            ]
+        case Heat():
+            lengths = [("rows of values", len(figure.values), len(figure.rows))]
+            lengths += [("row", len(row), len(figure.columns)) for row in figure.values]
+        case Points():
+            size = len(figure.x)
+            lengths = [("y", len(figure.y), size), ("names", len(figure.names), size)]
+            lengths += [("groups", len(figure.groups), size)]
+    for what, got, expected in lengths:
+        if got != expected:
+            raise BermoError(
+                f'The figure "{figure.title}" has {got} values where its axis has {expected} ({what}).'
+            )
+
+
+def _with_ends(
+    series: Mapping[str, tuple[Number, ...]], ends: Mapping[str, tuple[tuple[float, float], ...]]
+) -> tuple[list[str], list[tuple[Number, ...]]]:
+    """Give every series with an interval two columns more: its low and its high end."""
+    names: list[str] = []
+    values: list[tuple[Number, ...]] = []
+    for name, numbers in series.items():
+        names.append(name)
+        values.append(numbers)
+        if name in ends:
+            names += [f"{name}, low", f"{name}, high"]
+            values += [tuple(low for low, _ in ends[name]), tuple(high for _, high in ends[name])]
+    return names, values
 
 
 def write_findings(path: Path, findings: Findings) -> None:
@@ -164,7 +217,9 @@ def read_findings(path: Path) -> Findings:
 
 def _figure(values: dict[str, Any]) -> Figure:
     kind = KINDS[values.pop("kind")]
-    return kind(**{name: _frozen(value) for name, value in values.items()})
+    figure = kind(**{name: _frozen(value) for name, value in values.items()})
+    check(figure)
+    return figure
 
 
 def _frozen(value: Any) -> Any:

@@ -7,7 +7,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from bermo.verbs import bench, catalogue, demo, export, predict, recipe, show, train
+from bermo.verbs import (
+    bench,
+    catalogue,
+    demo,
+    export,
+    predict,
+    recipe,
+    report,
+    show,
+    train,
+)
 
 
 class Verb(Protocol):
@@ -31,5 +41,6 @@ VERBS: Mapping[str, Verb] = {
         "list": catalogue,
         "show": show,
         "run": recipe,
+        "report": report,
     }.items()
 }

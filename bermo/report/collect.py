@@ -1,0 +1,136 @@
+"""What a page is made of: run folders, read back as records, and files of figures.
+
+A folder may be a run, hold a `figures.json`, or hold such folders (the arms of a recipe); a path may also be the file itself.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bermo.errors import BermoError
+from bermo.figures import Findings, Number, read_findings
+from bermo.runs import RunResult, SeedResult, read_seed, summarise
+
+FIGURES = "figures.json"
+SPEC = "spec.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedRecord:
+    """One training: its result, if it has ended, and the rows of its metrics."""
+
+    seed: int
+    result: SeedResult | None
+    rows: tuple[Mapping[str, Number], ...]
+
+    def curve(self, name: str) -> dict[int, float]:
+        """Return a metric's value at each step that has one."""
+        return {
+            int(row["step"] or 0): value
+            for row in self.rows
+            if (value := row.get(name)) is not None
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run's folder: its spec as plain values and its seeds."""
+
+    name: str
+    spec: Mapping[str, Any]
+    seeds: tuple[SeedRecord, ...]
+
+    @property
+    def result(self) -> RunResult | None:
+        """The seeds that have ended, together."""
+        done = [seed.result for seed in self.seeds if seed.result is not None]
+        return summarise(done) if done else None
+
+    def metrics(self) -> list[str]:
+        """Name the metrics of all seeds, in the order they were first written."""
+        found = (name for seed in self.seeds for row in seed.rows for name in row)
+        return [name for name in dict.fromkeys(found) if name not in ("step", "seconds")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """All that the given paths hold."""
+
+    runs: tuple[RunRecord, ...]
+    findings: tuple[Findings, ...]
+
+
+def collect(sources: Sequence[Path]) -> Collected:
+    """Read every path; one that holds nothing for a page is refused in a sentence."""
+    folders: list[Path] = []
+    findings: list[Findings] = []
+    for source in dict.fromkeys(sources):
+        found_folders, found_files = _look(source)
+        folders += found_folders
+        findings += [read_findings(file) for file in found_files]
+    folders = list(dict.fromkeys(folders))
+    runs = [_read_run(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    return Collected(runs=tuple(runs), findings=tuple(findings))
+
+
+def _look(source: Path) -> tuple[list[Path], list[Path]]:
+    """Return the run folders and the files of figures that a path stands for."""
+    if not source.exists():
+        raise BermoError(f"There is no {source}. Give run folders, or folders with {FIGURES}.")
+    if source.is_file():
+        if source.name == FIGURES:
+            return [], [source]
+        raise BermoError(f"{source} is no folder. Give run folders, or folders with {FIGURES}.")
+    inner = [source, *sorted(item for item in source.iterdir() if item.is_dir())]
+    folders = [folder for folder in inner if (folder / SPEC).is_file()]
+    files = [folder / FIGURES for folder in inner if (folder / FIGURES).is_file()]
+    if source in folders:  # a run's own subfolders are its seeds and its model
+        folders = [source]
+    if not folders and not files:
+        raise BermoError(
+            f"{source} holds neither a run ({SPEC}) nor {FIGURES}, and no folder in it does. "
+            "Give run folders, or folders that a verb of bermo wrote."
+        )
+    return folders, files
+
+
+def _names(folders: list[Path]) -> list[str]:
+    """Name each run by as many of its last folders as tell it from the others."""
+    parts = [folder.resolve().parts for folder in folders]
+    for depth in range(1, max(map(len, parts), default=1) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]
+
+
+def _read_run(folder: Path, name: str) -> RunRecord:
+    try:
+        spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))["spec"]
+        numbers = sorted(int(item.name.removeprefix("seed-")) for item in folder.glob("seed-*"))
+        seeds = tuple(
+            SeedRecord(
+                seed=number,
+                result=read_seed(folder / f"seed-{number}"),
+                rows=_read_rows(folder / f"seed-{number}" / "metrics.jsonl"),
+            )
+            for number in numbers
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BermoError(f"{folder} cannot be read as a run: {error}.") from error
+    return RunRecord(name=name, spec=spec, seeds=seeds)
+
+
+def _read_rows(path: Path) -> tuple[Mapping[str, Number], ...]:
+    """Read metrics.jsonl; a last line that is torn belongs to a run under way and does not count yet."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = []
+    for index, line in enumerate(lines):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if index < len(lines) - 1:
+                raise
+    return tuple(rows)

@@ -1,0 +1,271 @@
+"""Figures of runs side by side: summary, score with interval, curves, layer weights, density, settings.
+
+A curve is the mean over a run's seeds, its band the lowest and the highest of them. Where a run has several seeds, its own
+section shows them one by one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bermo.figures import Bars, Figure, Findings, Lines, Number, Section, Table
+from bermo.report.axes import finite
+from bermo.report.collect import RunRecord
+from bermo.report.density import density_figures
+
+BAND = "Mean over seeds; a band reaches from the lowest seed to the highest."
+MAX_BARS = 3  # runs side by side as bars; more of them are curves
+EMPTY = (math.nan, math.nan)
+
+
+def runs_findings(runs: Sequence[RunRecord]) -> Findings:
+    """Turn runs into sections: all of them side by side first, then each one's seeds."""
+    sections = [
+        Section(title="Summary", text=_summary_text(runs), figures=_summary(runs)),
+        Section(title="Curves of training", text="", figures=_curves(runs)),
+        Section(title="What each layer is worth", text=_WEIGHTS_TEXT, figures=_weights(runs)),
+        Section(title="What pruning kept", text=_DENSITY_TEXT, figures=density_figures(runs)),
+        *(Section(title=f"Seeds of {run.name}", text="", figures=_seeds(run)) for run in runs),
+        Section(title="Settings", text="", figures=(_settings(runs),)),
+    ]
+    kept = tuple(section for section in sections if section.figures)
+    return Findings(title="Runs", facts=_facts(runs), sections=kept)
+
+
+_WEIGHTS_TEXT = (
+    "The head reads a weighted mean of the layers. A weight is the share that training gave to a layer; "
+    "they sum to 1. Layer 0 is the embeddings."
+)
+_DENSITY_TEXT = "Density is the share of weights that is kept."
+
+
+def _facts(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """Say where the runs were computed, and with what."""
+    done = [seed.result for run in runs for seed in run.seeds if seed.result is not None]
+    devices = dict.fromkeys(result.device for result in done)
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {value}" for name, value in result.versions.items()) for result in done
+    )
+    facts = {"device": "; ".join(devices), "versions": "; ".join(versions)}
+    return {name: value for name, value in facts.items() if value}
+
+
+def _summary_text(runs: Sequence[RunRecord]) -> str:
+    sentences = ["Low and high are the ends of the 95 % interval of the mean over seeds."]
+    for run in runs:
+        if run.result is None:
+            sentences.append(f"{run.name} has no finished seed yet.")
+        elif run.result.num_diverged:
+            number, total = run.result.num_diverged, len(run.result.seeds)
+            sentences.append(f"{number} of {total} seeds of {run.name} diverged.")
+    return " ".join(sentences)
+
+
+def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
+    columns = (
+        "run", "metric", "score", "low", "high", "deviation", "seeds", "diverged", "density", "seconds",
+        "rows/s", "peak memory (MiB)", "parameters", "task", "encoder", "mix",
+    )  # fmt: skip
+    table = Table(
+        title="Score and cost of each run",
+        columns=columns,
+        rows=tuple(_summary_row(run) for run in runs),
+        note="Seconds are the sum over seeds; density, speed and memory their mean.",
+    )
+    metrics = dict.fromkeys(run.result.metric for run in runs if run.result is not None)
+    figures = [_scores(runs, metric) for metric in metrics]
+    drawn = (figure for figure in figures if finite(*figure.series.values()))
+    return (table, *drawn)
+
+
+def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
+    task, model = run.spec["data"]["task"], run.spec["model"]
+    what = (task, model["backbone"], model["mix"]["kind"])
+    result = run.result
+    if result is None:
+        return (run.name, "", *[None] * 4, 0, *[None] * 6, *what)
+    scores = (result.mean, *(result.interval or EMPTY), result.deviation)
+    seeds = result.seeds
+    return (
+        run.name, result.metric, *(round(score, 2) for score in scores), len(seeds), result.num_diverged,
+        round(_mean([seed.encoder_density for seed in seeds]), 4),
+        round(sum(seed.seconds for seed in seeds), 1),
+        round(_mean([seed.rows_per_second for seed in seeds]), 1),
+        round(_mean([seed.peak_memory_mib for seed in seeds]), 1), seeds[0].num_parameters, *what,
+    )  # fmt: skip
+
+
+def _scores(runs: Sequence[RunRecord], metric: str) -> Bars:
+    found = {run.name: run.result for run in runs if run.result and run.result.metric == metric}
+    return Bars(
+        title=f"{metric}: mean over seeds with its 95 % interval",
+        x_label="run",
+        y_label=f"{metric} (%)",
+        names=tuple(found),
+        series={metric: tuple(result.mean for result in found.values())},
+        errors={metric: tuple(result.interval or EMPTY for result in found.values())},
+        note="Seeds that diverged do not count. A run of one seed has no interval.",
+    )
+
+
+def _curves(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
+    """Draw loss, scores of the validation set and gradient norm, all runs in each figure."""
+    scores = dict.fromkeys(f"valid/{run.result.metric}" for run in runs if run.result)
+    if not scores:  # no seed has ended: the first score is the one the loop goes by
+        found = [name for run in runs for name in run.metrics() if name.startswith("valid/")]
+        scores = dict.fromkeys(found[:1])
+    figures = [
+        over_runs(runs, "loss", "Training loss", "loss"),
+        *(
+            over_runs(runs, name, f"{_plain(name)} on the validation set", f"{_plain(name)} (%)")
+            for name in scores
+        ),
+        over_runs(runs, "gradient_norm", "Gradient norm before clipping", "norm", is_log=True),
+    ]
+    return tuple(figure for figure in figures if figure is not None)
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("valid/")
+
+
+def over_runs(
+    runs: Sequence[RunRecord], metric: str, title: str, y_label: str, *, is_log: bool = False
+) -> Lines | None:
+    """Draw a metric of all runs that have it, each as the mean over its seeds with a band."""
+    found = {run.name: seed_values(run, metric) for run in runs}
+    found = {name: values for name, values in found.items() if values}
+    steps = sorted({step for values in found.values() for step in values})
+    if len(steps) < 2:  # one look is no curve; the score stands in the summary
+        return None
+    bands = {
+        name: tuple((min(values[s]), max(values[s])) if s in values else EMPTY for s in steps)
+        for name, values in found.items()
+        if any(len(numbers) > 1 for numbers in values.values())
+    }
+    return Lines(
+        title=title,
+        x_label="step",
+        y_label=y_label,
+        x=tuple(map(float, steps)),
+        series={
+            name: tuple(_mean(values[s]) if s in values else None for s in steps)
+            for name, values in found.items()
+        },
+        bands=bands,
+        is_log=is_log,
+        is_joined=True,
+        note=BAND if bands else "",
+    )
+
+
+def seed_values(run: RunRecord, metric: str) -> dict[int, list[float]]:
+    """Return a metric's values over the seeds, at each step."""
+    values: dict[int, list[float]] = {}
+    for seed in run.seeds:
+        for step, value in seed.curve(metric).items():
+            values.setdefault(step, []).append(value)
+    return values
+
+
+def _weights(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
+    """Draw the mix's weights of all runs that have a mix: bars for few runs, curves for many."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for run in runs:
+        by_layer: dict[int, list[float]] = {}
+        for seed in run.seeds:
+            if seed.result is not None and len(seed.result.mix_weights) > 1:
+                pairs = zip(seed.result.mix_layers, seed.result.mix_weights, strict=True)
+                for layer, weight in pairs:
+                    by_layer.setdefault(layer, []).append(weight)
+        if by_layer:
+            found[run.name] = by_layer
+    if not found:
+        return ()
+    layers = sorted({layer for values in found.values() for layer in values})
+    means = {
+        name: tuple(_mean(values[k]) if k in values else None for k in layers)
+        for name, values in found.items()
+    }
+    ends = {
+        name: tuple((min(values[k]), max(values[k])) if k in values else EMPTY for k in layers)
+        for name, values in found.items()
+        if max(map(len, values.values())) > 1
+    }
+    title, y_label = "Weight of each layer in the mix", "share of the mix"
+    note = "Mean over seeds; the ends are the lowest and the highest seed." if ends else ""
+    if len(found) <= MAX_BARS:
+        names = tuple(map(str, layers))
+        return (
+            Bars(title=title, x_label="layer", y_label=y_label, names=names, series=means, errors=ends, note=note),
+        )  # fmt: skip
+    x = tuple(map(float, layers))
+    return (
+        Lines(title=title, x_label="layer", y_label=y_label, x=x, series=means, bands=ends, note=note),
+    )  # fmt: skip
+
+
+def _seeds(run: RunRecord) -> tuple[Figure, ...]:
+    """Show a run's seeds: what each gave, and their curves where there are several."""
+    done = [seed.result for seed in run.seeds if seed.result is not None]
+    if not done:
+        return ()
+    names = list(done[0].values)
+    rows = tuple(
+        (
+            float(result.seed), *(result.values.get(name) for name in names), result.last_score,
+            float(result.best_step), float(result.steps), result.seconds, result.diverged or "fine",
+        )
+        for result in done
+    )  # fmt: skip
+    columns = ("seed", *names, "last score", "best step", "steps", "seconds", "verdict")
+    table = Table(title=f"Every seed of {run.name}", columns=columns, rows=rows)
+    if len(run.seeds) < 2:
+        return (table,)
+    score = f"valid/{done[0].metric}"
+    curves = (
+        _by_seed(run, "loss", "Training loss of every seed", "loss"),
+        _by_seed(run, score, f"{done[0].metric} of every seed", f"{done[0].metric} (%)"),
+    )
+    return (table, *(figure for figure in curves if figure is not None))
+
+
+def _by_seed(run: RunRecord, metric: str, title: str, y_label: str) -> Lines | None:
+    curves = {f"seed {seed.seed}": seed.curve(metric) for seed in run.seeds}
+    steps = sorted({step for curve in curves.values() for step in curve})
+    if len(steps) < 2:
+        return None
+    series = {name: tuple(curve.get(step) for step in steps) for name, curve in curves.items()}
+    x = tuple(map(float, steps))
+    return Lines(
+        title=f"{title}: {run.name}", x_label="step", y_label=y_label, x=x, series=series, is_joined=True
+    )  # fmt: skip
+
+
+def _settings(runs: Sequence[RunRecord]) -> Table:
+    """List every field of the specs, those that differ between the runs first."""
+    flat = [_flatten(run.spec) for run in runs]
+    fields = dict.fromkeys(name for values in flat for name in values)
+    rows = [(name, *(values.get(name, "") for values in flat)) for name in fields]
+    rows.sort(key=lambda row: len(set(row[1:])) == 1)
+    return Table(
+        title="Settings of each run",
+        columns=("field", *(run.name for run in runs)),
+        rows=tuple(rows),
+        note="Fields that differ come first." if len(runs) > 1 else "",
+    )
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            shown = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            flat[prefix + name] = "–" if value is None else shown
+    return flat
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,147 @@
+"""The page in a real browser: it loads from the disk without a complaint, sorts, copies, fits a phone, is dark in the dark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bermo.figures import write_findings
+from bermo.report.page import write_page
+from tests.report.browser import CHROMIUM, Browser
+from tests.report.some import findings
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not on the PATH")
+LOSSES = "[...document.querySelectorAll('figure.table table')].at(-1)"
+COLUMN = f"[...{LOSSES}.tBodies[0].rows].map(row => row.cells[1].textContent.trim())"
+HEADER = f"{LOSSES}.tHead.rows[0].cells[1]"
+
+
+@pytest.fixture(scope="module")
+def page(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    write_findings(folder / "look" / "figures.json", findings())
+    write_page([runs, folder / "look"], folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+def test_the_page_loads_from_the_disk_without_a_complaint_and_asks_for_nothing_else(
+    browser: Browser, page: Path
+) -> None:
+    browser.open(page)
+    assert browser.value("document.querySelectorAll('figure').length") > 10
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith("data:")] == [page.as_uri()]
+
+
+def test_every_figure_has_size_and_a_name(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    drawn = browser.value(
+        "[...document.querySelectorAll('svg')].map(svg => { const box = svg.getBoundingClientRect();"
+        " return [box.width, box.height, svg.getAttribute('aria-label').length] })"
+    )
+    assert len(drawn) > 8
+    for width, height, told in drawn:
+        assert width > 300
+        assert height > 100
+        assert told > 40
+
+
+def test_no_text_of_a_drawing_is_cut_off(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    outside = browser.value(
+        "[...document.querySelectorAll('svg text')].filter(text => { const box = text.getBoundingClientRect(),"
+        " room = text.ownerSVGElement.getBoundingClientRect(); return box.left < room.left - 1 ||"
+        " box.right > room.right + 1 || box.top < room.top - 2 || box.bottom > room.bottom + 2 })"
+        ".map(text => text.textContent)"
+    )
+    assert outside == []
+
+
+def test_a_click_sorts_by_value_then_the_other_way_with_what_is_missing_last(
+    browser: Browser, page: Path
+) -> None:
+    browser.open(page)
+    assert browser.value(COLUMN) == ["10", "", "9", "1.5"]
+    browser.value(f"{HEADER}.querySelector('button').click()")
+    assert browser.value(COLUMN) == ["1.5", "9", "10", ""]
+    assert browser.value(f"{HEADER}.getAttribute('aria-sort')") == "ascending"
+    browser.value(f"{HEADER}.querySelector('button').click()")
+    assert browser.value(COLUMN) == ["10", "9", "1.5", ""]
+    assert browser.value(f"{HEADER}.getAttribute('aria-sort')") == "descending"
+    assert browser.value(f"{LOSSES}.querySelectorAll('[aria-sort]').length") == 1
+
+
+def test_the_keyboard_sorts_too(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.value(f"{HEADER}.querySelector('button').focus()")
+    browser.press("Enter", 13)
+    assert browser.value(COLUMN) == ["1.5", "9", "10", ""]
+
+
+def test_the_copy_button_gives_the_table_as_tabs_and_lines(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    # What is written is read back from the page: headless, the system's clipboard is not ours to read.
+    browser.value(
+        "navigator.clipboard ? (navigator.clipboard.writeText = async text => { window.copied = text }) : 0;"
+        "addEventListener('copy', () => { window.copied = document.activeElement.value })"
+    )
+    browser.value(f"{LOSSES}.closest('figure').querySelector('.copy').click()")
+    expected = "text\tloss\n<b>&\"'</b>\t10\nb\t\nc\t9\nd\t1.5"
+    assert (
+        browser.value("new Promise(done => setTimeout(() => done(window.copied), 50))") == expected
+    )
+    assert (
+        browser.value(f"{LOSSES}.closest('figure').querySelector('.copy').textContent") == "Copied"
+    )
+
+
+def test_without_a_clipboard_the_copy_button_takes_the_old_way(
+    browser: Browser, page: Path
+) -> None:
+    browser.open(page)
+    browser.value(
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
+        "document.execCommand = () => { window.copied = document.activeElement.value; return true }"
+    )
+    browser.value(f"{LOSSES}.closest('figure').querySelector('.copy').click()")
+    copied = browser.value("new Promise(done => setTimeout(() => done(window.copied), 50))")
+    assert copied.startswith("text\tloss\n")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen_and_sections_open_by_their_link(
+    browser: Browser, page: Path
+) -> None:
+    browser.open(page, width=390)
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+    opened = "[...document.querySelectorAll('.part')].map(part => part.open)"
+    states = browser.value(opened)
+    assert states[0] is True
+    assert not any(states[1:])
+    browser.value("document.querySelectorAll('nav ul ul a')[1].click()")
+    assert browser.value(f"new Promise(done => setTimeout(() => done({opened}), 100))")[1] is True
+    smallest = browser.value(
+        "document.querySelectorAll('.part').forEach(part => { part.open = true });"
+        "Math.min(...[...document.querySelectorAll('figure:not(.wide) svg')].map(svg =>"
+        " svg.getBoundingClientRect().width / svg.viewBox.baseVal.width * 11))"
+    )
+    assert smallest >= 7.5  # pixels of the smallest letters
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
+def test_the_page_follows_light_and_dark(
+    browser: Browser, page: Path, scheme: str, is_dark: bool
+) -> None:
+    browser.open(page, scheme=scheme)
+    paper, ink = browser.value(
+        "[getComputedStyle(document.body).backgroundColor,"
+        " getComputedStyle(document.querySelector('svg text')).fill]"
+        ".map(colour => colour.match(/\\d+/g).map(Number).reduce((a, b) => a + b))"
+    )
+    assert (paper < ink) is is_dark

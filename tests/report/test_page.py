@@ -1,0 +1,178 @@
+"""The page and its sources: what real runs become, what is refused, what is never overwritten."""
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bermo.cli import main
+from bermo.errors import BermoError
+from bermo.figures import Bars, Figure, Heat, Lines, Table, write_findings
+from bermo.report.collect import collect
+from bermo.report.overview import runs_findings
+from bermo.report.page import GENERATOR, to_page, write_page
+from tests.report.some import NASTY, findings
+
+
+@pytest.fixture(scope="module")
+def figures(runs: Path) -> dict[str, Figure]:
+    found = runs_findings(collect([runs]).runs)
+    return {figure.title: figure for section in found.sections for figure in section.figures}
+
+
+def rows_of(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_arms_in_a_folder_are_found_and_named(runs: Path) -> None:
+    assert [run.name for run in collect([runs]).runs] == ["plain", "pruned"]
+    both = collect([runs / "pruned", runs / "plain", runs / "pruned"])
+    assert [run.name for run in both.runs] == ["pruned", "plain"]
+
+
+def test_runs_of_the_same_name_are_told_apart_by_their_folder(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "plain", tmp_path / "other" / "plain")
+    names = [run.name for run in collect([runs / "plain", tmp_path / "other" / "plain"]).runs]
+    assert names == ["runs/plain", "other/plain"]
+
+
+def test_the_summary_repeats_result_json(runs: Path, figures: dict[str, Figure]) -> None:
+    table = figures["Score and cost of each run"]
+    assert isinstance(table, Table)
+    for row in table.rows:
+        values = dict(zip(table.columns, row, strict=True))
+        result = json.loads((runs / str(values["run"]) / "result.json").read_text())
+        mean = result["mean"] if result["mean"] is not None else math.nan
+        assert values["score"] == pytest.approx(mean, abs=0.006, nan_ok=True)
+        assert values["seeds"] == len(result["seeds"])
+        assert values["diverged"] == result["num_diverged"]
+        assert values["seconds"] == pytest.approx(
+            sum(s["seconds"] for s in result["seeds"]), abs=0.06
+        )
+
+
+def test_curves_are_the_mean_over_seeds_between_the_lowest_and_the_highest(
+    runs: Path, figures: dict[str, Figure]
+) -> None:
+    loss = figures["Training loss"]
+    assert isinstance(loss, Lines)
+    seeds = [
+        {row["step"]: row["loss"] for row in rows_of(runs / f"pruned/seed-{k}/metrics.jsonl") if "loss" in row}
+        for k in (1, 2)
+    ]  # fmt: skip
+    for index, step in enumerate(loss.x):
+        values = [seed[step] for seed in seeds if step in seed]
+        if values:
+            assert loss.series["pruned"][index] == pytest.approx(sum(values) / len(values))
+            assert loss.bands["pruned"][index] == (min(values), max(values))
+    assert "plain" not in loss.bands
+    assert len([value for value in loss.series["plain"] if value is not None]) == 3
+
+
+def test_the_density_map_holds_the_last_kept_share_of_every_matrix(
+    runs: Path, figures: dict[str, Figure]
+) -> None:
+    heat = figures["Density of each matrix in the end: pruned"]
+    assert isinstance(heat, Heat)
+    last = [rows_of(runs / f"pruned/seed-{k}/metrics.jsonl") for k in (1, 2)]
+    ends = [[row for row in rows if "density" in row][-1] for rows in last]
+    assert len(heat.rows) * len(heat.columns) == sum(name.startswith("kept/") for name in ends[0])
+    for layer, values in zip(heat.rows, heat.values, strict=True):
+        for matrix, value in zip(heat.columns, values, strict=True):
+            shares = [end[f"kept/layer.{layer}.{matrix}"] for end in ends]
+            assert value == pytest.approx(sum(shares) / 2)
+    assert len({value for values in heat.values for value in values}) > 5
+
+
+def test_layer_weights_are_drawn_for_the_run_with_a_mix_only(figures: dict[str, Figure]) -> None:
+    bars = figures["Weight of each layer in the mix"]
+    assert isinstance(bars, Bars)
+    assert list(bars.series) == ["pruned"]
+    assert sum(value or 0 for value in bars.series["pruned"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_settings_that_differ_come_first(figures: dict[str, Figure]) -> None:
+    table = figures["Settings of each run"]
+    assert isinstance(table, Table)
+    differ = [len(set(row[1:])) > 1 for row in table.rows]
+    assert differ == sorted(differ, reverse=True)
+    assert ("model.mix.kind", "none", "across") in table.rows
+
+
+def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "young"
+    shutil.copytree(runs / "pruned", copy)
+    for seed in (1, 2):
+        (copy / f"seed-{seed}" / "result.json").unlink()
+    with (copy / "seed-1" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 7, "lo')  # a line that is being written
+    found = runs_findings(collect([copy]).runs)
+    assert "young has no finished seed yet" in found.sections[0].text
+    titles = [figure.title for section in found.sections for figure in section.figures]
+    assert "Training loss" in titles
+    assert any("on the validation set" in title for title in titles)
+
+
+def test_the_same_sources_give_the_same_bytes(runs: Path, tmp_path: Path) -> None:
+    for name in ("a.html", "b.html"):
+        write_page([runs], tmp_path / name)
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    write_page([runs], tmp_path / "a.html")  # ours may be written again
+
+
+def test_the_page_escapes_what_it_is_given_and_names_every_figure() -> None:
+    content = to_page([findings()], NASTY)
+    assert NASTY not in content
+    assert content.count("<figure") == content.count("<figcaption>") == 5
+    assert content.count("<table>") == 5
+    assert not re.search(r'(src|href)="(?!#|data:,)', content)
+    assert " style=" not in content  # the page's own policy would refuse it
+
+
+def test_a_page_of_two_runs_and_a_look_is_small(runs: Path, tmp_path: Path) -> None:
+    write_findings(tmp_path / "figures.json", findings())
+    write_page([runs, tmp_path], tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size < 150_000
+
+
+def test_a_file_that_is_not_ours_is_never_overwritten(runs: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "report.html"
+    theirs.write_text("<html>mine</html>")
+    with pytest.raises(BermoError, match="was not written by bermo report; it is not overwritten"):
+        write_page([runs], theirs)
+    assert theirs.read_text() == "<html>mine</html>"
+    with pytest.raises(BermoError, match="is a folder"):
+        write_page([runs], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paths", "sentence"),
+    [
+        ("nowhere", "There is no nowhere"),
+        ("my.csv", "my.csv is no folder"),
+        ("path", "path holds neither a run (spec.json) nor figures.json"),
+        ("broken", "no file of figures"),
+        ("torn", "torn cannot be read as a run"),
+    ],
+)
+def test_a_path_that_is_neither_is_one_sentence_and_nothing_is_written(
+    paths: str, sentence: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, name, content in (("broken", "figures.json", "{}"), ("torn", "spec.json", "[")):
+        (files / folder).mkdir()
+        (files / folder / name).write_text(content)
+    assert main(["report", paths, "--out", "out.html"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (files / "out.html").exists()
+
+
+def test_the_verb_writes_a_page(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "report.html"
+    assert main(["report", str(runs), "--out", str(out)]) == 0
+    assert GENERATOR in out.read_text(encoding="utf-8")
+    assert "report.html" in capsys.readouterr().out
