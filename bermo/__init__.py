@@ -29,6 +29,8 @@ _PUBLIC = {
     "L0": "bermo.prune",
     "CubicSchedule": "bermo.schedule",
     "PruningCallback": "bermo.prune",
+    "prune_units_": "bermo.gates",
+    "shrink": "bermo.ship.shrink",
     "RunSpec": "bermo.spec",
     "ModelSpec": "bermo.spec",
     "MixSpec": "bermo.spec",

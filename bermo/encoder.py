@@ -30,6 +30,7 @@ from bermo.files import write_text
 from bermo.nn.heads import take_rows
 from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
 from bermo.spec import MixSpec, from_dict, to_dict
+from bermo.structure import Structure, resize_
 
 POOLINGS = ("first", "last", "mean")
 MixChoice = str | MixSpec | Mapping[str, Any] | None
@@ -55,6 +56,7 @@ class BermoConfig(PretrainedConfig):
         mix: MixChoice = "across",
         pooling: str | None = None,
         head_dropout: float = 0.1,
+        structure: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(backbone, PretrainedConfig):
@@ -65,6 +67,8 @@ class BermoConfig(PretrainedConfig):
         if self.pooling not in POOLINGS:
             raise BermoError(f'There is no pooling "{pooling}".{nearest(self.pooling, POOLINGS)}')
         self.head_dropout = head_dropout
+        # The shape of each layer, where some heads or neurons were taken out (bermo.structure).
+        self.structure = structure
         # The base class hands its attention on to the backbone, so it must start from the backbone's.
         attention = kwargs.pop("attn_implementation", None) or backbone._attn_implementation
         super().__init__(
@@ -186,7 +190,11 @@ class BermoModel(BermoPreTrainedModel):
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        self.backbone = create_encoder(config.backbone) if backbone is None else backbone
+        if backbone is None:
+            backbone = create_encoder(config.backbone)
+            if config.structure is not None:
+                resize_(backbone, Structure.from_dict(config.structure))
+        self.backbone = backbone
         # One object, so that a change of attention or vocabulary is seen from both sides.
         config.backbone = self.backbone.config
         self.layer_mix = build_mix(num_layers=num_layers(config.backbone), **config.mix)

@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 from transformers import PreTrainedModel, TrainerCallback
 
 from bermo.errors import BermoError
+from bermo.nn.gates import Follower
 from bermo.nn.masks import (
     HardConcrete,
     Mask,
@@ -301,6 +302,11 @@ def _kept(mask: Mask) -> Tensor:
     return mask.mask.sum() * math.prod(mask.blocks.size)
 
 
+def has_masks(model: nn.Module) -> bool:
+    """Tell whether a model has masks that are not folded."""
+    return next(_masked(model), None) is not None
+
+
 def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     for module in model.modules():
         yield from _masked_here(module)
@@ -309,5 +315,7 @@ def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 def _masked_here(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     if parametrize.is_parametrized(module):
         for name, masks in cast(nn.ModuleDict, module.parametrizations).items():
-            if isinstance(cast(nn.ModuleList, masks)[0], TopMask | ScoreMask | HardConcrete):
+            if isinstance(
+                cast(nn.ModuleList, masks)[0], TopMask | ScoreMask | HardConcrete | Follower
+            ):
                 yield module, name

@@ -21,7 +21,10 @@ MixKind = Literal[
 ]  # fmt: skip
 Pooling = Literal["first", "last", "mean"]
 Precision = Literal["fp32", "bf16", "fp16"]
-PruneMethod = Literal["none", "magnitude", "movement", "soft-movement", "l0"]
+PruneMethod = Literal[
+    "none", "magnitude", "movement", "soft-movement", "l0", "heads-and-neurons", "layers",
+]  # fmt: skip
+UnitScores = Literal["movement", "soft-movement", "l0"]
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 
 T = TypeVar("T")
@@ -98,6 +101,9 @@ class PruneSpec:
     """Which weights go, how many, and when."""
 
     method: PruneMethod = option("none", "how weights are chosen for pruning", "prune")
+    by: UnitScores = option(
+        "movement", "how whole heads, neurons and layers are chosen", "prune-by"
+    )
     density: float | None = option(None, "share of the weights that is kept in the end")
     penalty: float | None = option(
         None, "λ of soft-movement and l0; without it, density is aimed at"

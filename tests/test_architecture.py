@@ -9,9 +9,9 @@ PACKAGE = Path(__file__).parent.parent / "bermo"
 FLOORS = {
     "errors": 0, "files": 0, "spec": 0, "figures": 0,
     "nn": 1, "recipes": 1,
-    "families": 2, "backbone": 2, "sites": 2, "relations": 2, "data": 2,
+    "families": 2, "backbone": 2, "sites": 2, "relations": 2, "structure": 2, "places": 2, "data": 2,
     "encoder": 3, "model": 3,
-    "train": 4, "prune": 4, "job": 4, "schedule": 4, "checkpoint": 4, "runs": 4,
+    "train": 4, "prune": 4, "job": 4, "schedule": 4, "checkpoint": 4, "runs": 4, "gates": 4,
     "methods": 5, "ship": 5,
     "report": 6,
     "verbs": 7, "cli": 8, "__main__": 8, "__init__": 8,

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from bermo.data.scoring import Scores
 from bermo.job import Fit
 from bermo.methods.prepare import Prepared
+from bermo.methods.prune import UNITS
 from bermo.spec import RunSpec
 
 # A classifier that learned something has left this share of the entropy of the labels behind.
@@ -52,7 +53,9 @@ def _entropy(targets: np.ndarray) -> float:
 
 def _is_plain_loss(spec: RunSpec) -> bool:
     """Tell whether the training loss is that of the labels alone, without a penalty or a teacher."""
-    return spec.distill.teacher is None and spec.prune.method in ("none", "magnitude", "movement")
+    prune = spec.prune
+    method = prune.by if prune.method in UNITS else prune.method
+    return spec.distill.teacher is None and method in ("none", "magnitude", "movement")
 
 
 def versions() -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
+from bermo.gates import UnitPruner, prune_units_
 from bermo.job import Batch, Objective
 from bermo.prune import (
     L0,
@@ -23,10 +25,18 @@ from bermo.sites import layers_of
 from bermo.spec import PruneSpec
 
 WARMUP_SHARE = 0.1
+UNITS = ("heads-and-neurons", "layers")
+"""Methods that prune whole units; `by` says how these are chosen."""
 
 
 def make_method(spec: PruneSpec) -> Method:
     """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
+    if spec.method in UNITS:
+        _refuse(spec, "block", *(["scope", "start"] if spec.method == "layers" else []))
+        if spec.by == "movement" and spec.density is None:
+            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
+        return make_method(replace(spec, method=spec.by, by="movement"))
+    _refuse(spec, "by")
     match spec.method:
         case "magnitude" | "movement" if spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
@@ -49,7 +59,7 @@ def make_method(spec: PruneSpec) -> Method:
         case "l0":
             _refuse(spec, "scope", "start", "threshold")
             return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
-        case "none":
+        case _:
             raise BermoError("There is no pruning method to make.")
 
 
@@ -76,15 +86,20 @@ def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
     )
 
 
-def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner:
+def start_pruning_(
+    model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int
+) -> Pruner | UnitPruner:
     """Put the masks of a spec on a model."""
-    return prune_(model, make_method(spec), make_schedule(spec, num_steps), seed)
+    method, schedule = make_method(spec), make_schedule(spec, num_steps)
+    if spec.method == "heads-and-neurons" or spec.method == "layers":
+        return prune_units_(model, method, schedule, seed, spec.method)
+    return prune_(model, method, schedule, seed)
 
 
 class PrunedLoss:
     """Another objective's loss plus the masks' penalty."""
 
-    def __init__(self, objective: Objective, pruner: Pruner) -> None:
+    def __init__(self, objective: Objective, pruner: Pruner | UnitPruner) -> None:
         self.objective, self.pruner = objective, pruner
 
     def count(self, batch: Batch) -> int:
@@ -97,7 +112,7 @@ class PrunedLoss:
 class PruneHook:
     """Sets the masks before each step, and records density, kept shares, scores and gradients by layer."""
 
-    def __init__(self, pruner: Pruner) -> None:
+    def __init__(self, pruner: Pruner | UnitPruner) -> None:
         self.pruner = pruner
         self.gradients: dict[str, float] = {}
 
@@ -118,10 +133,12 @@ class PruneHook:
 
     def _scores(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for site, mask in zip(self.pruner.sites, self.pruner.masks, strict=True):
+        names = [site.name for site in self.pruner.sites]
+        for name, mask in zip(names, self.pruner.masks, strict=True):
             if (scores := getattr(mask, "scores", None)) is not None:
-                found[f"score_mean/{site.name}"] = float(scores.detach().mean())
-                found[f"score_std/{site.name}"] = float(scores.detach().std())
+                found[f"score_mean/{name}"] = float(scores.detach().mean())
+                if scores.numel() > 1:
+                    found[f"score_std/{name}"] = float(scores.detach().std())
         return found
 
 

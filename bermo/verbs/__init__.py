@@ -16,6 +16,7 @@ from bermo.verbs import (
     recipe,
     report,
     show,
+    shrink,
     train,
 )
 
@@ -36,6 +37,7 @@ VERBS: Mapping[str, Verb] = {
         "demo": demo,
         "train": train,
         "predict": predict,
+        "shrink": shrink,
         "export": export,
         "bench": bench,
         "list": catalogue,
