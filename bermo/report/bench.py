@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from bermo.figures import Findings, Points, Section, Table, write_findings
+from bermo.report.draw import write_svg
 from bermo.ship.bench import Bench, Measured, front
 
 COLUMNS = ("size MB", "score", "p50 ms", "p95 ms", "faster", "rows/s", "more", "memory MB")
@@ -35,6 +36,8 @@ def write_bench_figures(folder: Path, found: Bench, title: str) -> Findings:
     """Write figures.json and, where there are scores, front.svg; return the findings."""
     findings = bench_findings(found, title)
     write_findings(folder / "figures.json", findings)
+    if found.metric is not None:
+        write_svg(folder / "front.svg", points(found))
     return findings
 
 

@@ -27,11 +27,11 @@ from bermo.job import Display, Quiet
 from bermo.methods.evaluate import TARGETS
 from bermo.methods.measure import versions
 from bermo.ship.candidate import Candidate, OnnxCandidate, TorchCandidate, answer, open_candidate
+from bermo.ship.folder import Form, Source, find_source, load_torch
 from bermo.ship.onnx import check_onnx, quiet, write_onnx
 from bermo.ship.openvino import check_openvino, write_openvino
 from bermo.ship.packed import Values
 from bermo.ship.quantize import choices, quantize_calibrated, quantize_dynamic
-from bermo.ship.folder import Form, Source, find_source, load_torch
 from bermo.ship.sparse import check_pruned, write_sparse
 from bermo.ship.texts import built_in, labelled, unlabelled
 

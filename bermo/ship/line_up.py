@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import cast
 
+from transformers import AutoConfig
+
 from bermo.errors import BermoError
 from bermo.ship.bench import BenchSpec
 from bermo.ship.candidate import Half
@@ -54,6 +56,7 @@ def _check(sources: dict[str, Source], spec: BenchSpec, device: str) -> None:
                 f"{name} answers another question than {first_name}: {known.task.kind} with"
                 f" {len(known.labels)} labels, not {wanted.task.kind} with {len(wanted.labels)}. Compare models of one task."
             )
+        _check_lengths(name, source, spec)
     if device == "cuda":
         import torch
 
@@ -61,3 +64,13 @@ def _check(sources: dict[str, Source], spec: BenchSpec, device: str) -> None:
             raise BermoError("There is no GPU that torch can see. Leave --device out.")
     if spec.data is not None:
         labelled(first, spec.data)  # a wrong file is an error before any process starts
+
+
+def _check_lengths(name: str, source: Source, spec: BenchSpec) -> None:
+    config = AutoConfig.from_pretrained(source.folder)
+    inner = getattr(config, "backbone", config)
+    longest = getattr(inner, "max_position_embeddings", None)
+    if longest is not None and max(spec.lengths) > longest:
+        raise BermoError(
+            f"{name} reads {longest} tokens at most, but {max(spec.lengths)} were asked for. Pass smaller --lengths."
+        )

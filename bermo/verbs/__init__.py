@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from bermo.verbs import (
     bench,
     catalogue,
+    compress,
     demo,
     export,
     predict,
@@ -40,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
         "shrink": shrink,
         "export": export,
         "bench": bench,
+        "compress": compress,
         "list": catalogue,
         "show": show,
         "run": recipe,

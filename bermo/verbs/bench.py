@@ -52,8 +52,8 @@ def run(options: Namespace) -> int:
         )
     spec = BenchSpec(
         data=Path(options.data) if options.data else None,
-        batches=_numbers("--batch", options.batch),
-        lengths=_numbers("--lengths", options.lengths),
+        batches=read_numbers("--batch", options.batch),
+        lengths=read_numbers("--lengths", options.lengths),
         rounds=options.rounds,
     )
     folders = [options.baseline] if options.baseline else []
@@ -74,7 +74,8 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _numbers(name: str, text: str) -> tuple[int, ...]:
+def read_numbers(name: str, text: str) -> tuple[int, ...]:
+    """Read a list of whole numbers."""
     try:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
