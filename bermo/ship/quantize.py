@@ -53,10 +53,11 @@ def quantize_dynamic(graph: Path, out: Path, choice: Choice) -> None:
     """Write a graph with int8 weights whose activations are quantised batch by batch."""
     from onnxruntime import quantization
 
+    model = _with_small_tables(graph)
     quantization.quantize_dynamic(
-        _with_small_tables(graph),
+        model,
         out,
-        op_types_to_quantize=list(MATRICES),
+        nodes_to_quantize=_layers(model),
         per_channel=True,
         reduce_range=choice.is_reduced,
         weight_type=quantization.QuantType[choice.weights],
@@ -78,12 +79,13 @@ def quantize_calibrated(
             return next(self.rest, None)
 
     signed = quantization.QuantType.QInt8
+    model = _with_small_tables(graph)
     quantization.quantize_static(
-        _with_small_tables(graph),
+        model,
         out,
         Reader(),
         quant_format=quantization.QuantFormat.QDQ,
-        op_types_to_quantize=list(MATRICES),
+        nodes_to_quantize=_layers(model),
         per_channel=True,
         reduce_range=choice.is_reduced,
         # OpenVINO and onnxruntime have kernels for both signs alike only where activations are signed.
@@ -91,6 +93,16 @@ def quantize_calibrated(
         weight_type=quantization.QuantType[choice.weights],
         extra_options={"MatMulConstBOnly": True},
     )
+
+
+def _layers(model: Any) -> list[str]:
+    """Name the products of activations with a stored matrix: not attention's, and not the mix's few weights."""
+    stored = {item.name for item in model.graph.initializer if len(item.dims) == 2}
+    return [
+        node.name
+        for node in model.graph.node
+        if node.op_type in MATRICES and node.input[1] in stored and node.input[0] not in stored
+    ]
 
 
 def _with_small_tables(graph: Path) -> Any:

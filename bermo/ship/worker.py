@@ -104,6 +104,7 @@ class Served:
         logging.disable_progress_bar()
         self.entry = entry
         self.source: Source = find_source(entry.folder)
+        self.memory_before = _memory()
         self.candidate: Candidate = open_candidate(
             self.source, entry.threads, entry.device, entry.precision
         )
@@ -140,10 +141,15 @@ class Served:
         return scores.main, scores.score
 
     def peak_memory(self) -> float:
-        """Return the largest memory of this process so far in MB: the model, its runtime and Python."""
+        """Return what the model and its calls took at most, in MB, over Python and its imports."""
         if self.entry.device != "cpu":
             import torch
 
             return torch.cuda.max_memory_allocated() / 1e6
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+        return _memory() - self.memory_before
+
+
+def _memory() -> float:
+    """The largest memory of this process so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
