@@ -97,7 +97,10 @@ def quantize_calibrated(
 
 def _layers(model: Any) -> list[str]:
     """Name the products of activations with a stored matrix: not attention's, and not the mix's few weights."""
-    stored = {item.name for item in model.graph.initializer if len(item.dims) == 2}
+    # A layer without heads or neurons is a product with nothing, whose range would be no number.
+    stored = {
+        item.name for item in model.graph.initializer if len(item.dims) == 2 and all(item.dims)
+    }
     return [
         node.name
         for node in model.graph.node

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from bermo.encoder import BermoPreTrainedModel
 from bermo.ship.candidate import OnnxCandidate, OpenVinoCandidate, TorchCandidate
@@ -12,6 +13,7 @@ from bermo.ship.export import relative_error
 from bermo.ship.onnx import write_onnx
 from bermo.ship.openvino import write_openvino
 from bermo.ship.quantize import Choice, quantize_dynamic
+from bermo.sites import layers_of
 from tests import tiny
 from tests.ship.folders import make_model
 
@@ -59,6 +61,20 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     inputs = {n: v.numpy() for n, v in batch_of(family, kind, 3, 7).items()}
     near = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
     assert relative_error(near, TorchCandidate(model)(inputs)) < 0.25
+
+
+@torch.no_grad()
+def test_a_layer_that_lost_all_its_neurons_survives_int8(tmp_path: Path) -> None:
+    model = make_model()
+    layer = layers_of(model)[0]
+    layer.intermediate.dense = nn.Linear(16, 0)
+    layer.output.dense = nn.Linear(0, 16)
+    graph, batch = tmp_path / "model.onnx", tiny.make_batch("bert")
+    write_onnx(model, batch, graph)
+    quantize_dynamic(graph, tmp_path / "int8.onnx", Choice(weights="QInt8"))
+    inputs = {name: value.numpy() for name, value in batch.items()}
+    found = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
+    assert relative_error(found, TorchCandidate(model)(inputs)) < 0.25
 
 
 def test_the_graph_holds_running_sums_and_no_stack_of_layers(tmp_path: Path) -> None:
