@@ -71,8 +71,8 @@ def write_rows(path: Path, count: int = 24) -> Path:
     """Write labelled texts of the tiny tokenizer's words."""
     pairs = [
         (
-            f"the {'good' if i % 2 else 'bad'} {'film cats'.split()[i % 3 % 2]} .",
-            "bad good".split()[i % 2],
+            f"the {'good' if i % 2 else 'bad'} {['film', 'cats'][i % 3 % 2]} .",
+            ["bad", "good"][i % 2],
         )
         for i in range(count)
     ]

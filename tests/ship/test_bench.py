@@ -49,6 +49,7 @@ def test_a_bench_compares_processes_and_writes_what_it_found(
     assert (first["form"], second["form"]) == ("torch", "sparse")
     assert first["score"] == second["score"]
     assert second["megabytes"] < first["megabytes"]
+    assert first["peak_memory_mb"] > 0
     assert first["speedup"] == first["latency_gain"] == 1
     assert [(t["batch"], t["length"]) for t in second["timings"]] == [(1, 8), (2, 8)]
     assert all(t["calls"] >= 1 and 0 < t["p50"] <= t["p95"] <= t["p99"] for t in first["timings"])
