@@ -74,7 +74,11 @@ class OpenVinoCandidate:
     def __init__(self, path: Path, threads: int | None) -> None:
         import openvino
 
-        wishes: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+        # On ARM it would compute in half precision unasked, 0.4 % off on tiny models.
+        wishes: dict[str, Any] = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
         if threads is not None:
             wishes["INFERENCE_NUM_THREADS"] = threads
         core = openvino.Core()
