@@ -22,6 +22,8 @@ KINDS = {"roberta": "tagging", "distilbert": "span", "electra": "choice"}
 MIXES = {"roberta": "across", "mpnet": "tensor", "electra": "within", "albert": "none"}
 SAME_CODE = ("ernie", "xlm-roberta", "camembert")
 """Families whose code is another's, name by name; a sparse container is tested with them too."""
+OPENVINO_DIFFERS = ("mpnet", "deberta", "deberta-v2")
+"""Relative positions: OpenVINO leaves torch by some percent from about 9 tokens on; an export is refused by its check."""
 SHAPES = ((3, 7), (1, 2), (5, 19))
 
 
@@ -55,8 +57,9 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     graph = tmp_path / "model.onnx"
     write_onnx(model, batch_of(family, kind, 3, 7), graph)
     check_all_shapes(model, OnnxCandidate(graph, 1), family, kind)
-    write_openvino(graph, tmp_path)
-    check_all_shapes(model, OpenVinoCandidate(tmp_path / "model.xml", 1), family, kind)
+    if family not in OPENVINO_DIFFERS:
+        write_openvino(graph, tmp_path)
+        check_all_shapes(model, OpenVinoCandidate(tmp_path / "model.xml", 1), family, kind)
     quantize_dynamic(graph, tmp_path / "int8.onnx", Choice(weights="QInt8"))
     inputs = {n: v.numpy() for n, v in batch_of(family, kind, 3, 7).items()}
     near = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
