@@ -45,6 +45,7 @@ _PUBLIC = {
     "load_encoder": "bermo.vectors",
     "stream_vectors": "bermo.vectors",
     "text_vectors": "bermo.vectors",
+    "load_sparse": "bermo.ship.sparse",
 }
 
 __all__ = list(_PUBLIC)

@@ -194,6 +194,8 @@ def make_inputs(
     inputs = {name: value for name, value in inputs.items() if value is not None}
     if attention_mask is not None:
         inputs["attention_mask"] = attention_mask = attention_mask.long()
+        if family.has_float_mask:
+            inputs["attention_mask"] = attention_mask.to(encoder.dtype)
         if family.is_decoder:
             # Positions count real tokens, so that padding on the left moves nothing.
             inputs["position_ids"] = (attention_mask.cumsum(-1) - 1).clamp(min=0)

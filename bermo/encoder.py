@@ -250,7 +250,9 @@ class BermoModel(BermoPreTrainedModel):
         return result if _given(return_dict, self.config.return_dict) else result.to_tuple()
 
     def _can_stream(self) -> bool:
-        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        # A graph that is written out for another runtime keeps running sums, not a stack of layers.
+        is_compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+        is_traced = is_compiled or torch.jit.is_tracing()
         return not (self.training or torch.is_grad_enabled() or is_traced)
 
     def _mix_stacked(

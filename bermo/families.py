@@ -34,6 +34,8 @@ class Family:
     """Its embeddings look at the tokens beside each one, so padding must be made empty first."""
     is_time_first: bool = False
     """Its layers pass (T, B, D)."""
+    has_float_mask: bool = False
+    """Subtracts its mask from 1.0, which ONNX allows for fractions only."""
     collector: str | None = None
     """Module that keeps all layers even when nobody asks for them."""
     attention: str | None = None
@@ -90,6 +92,7 @@ FAMILIES: Mapping[str, Family] = {
         embeddings=("word_embedding",),
         pooling="last",
         is_time_first=True,
+        has_float_mask=True,
         options={"use_mems": False},
     ),
     "gpt2": Family(

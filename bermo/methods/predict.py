@@ -6,11 +6,12 @@ The model's folder says what it was trained for in task.json, so it can be moved
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import (
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
@@ -19,7 +20,7 @@ from transformers import (
 )
 
 from bermo.backbone import load_tokenizer
-from bermo.data.features import make_features
+from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, own_task, read_inputs
 from bermo.data.scoring import decode
 from bermo.data.tasks import TASKS, Kind, Task
@@ -39,6 +40,9 @@ LOADERS: Mapping[Kind, Any] = {
     "choice": AutoModelForMultipleChoice,
 }
 
+Advance = Callable[[int], None]
+Ask = Callable[[Features, int, Advance], list[np.ndarray]]
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -49,6 +53,9 @@ class Trained:
     text: tuple[str, ...]
     max_length: int
     stride: int
+
+
+Opener = Callable[[Path, Trained], Ask]
 
 
 def write_trained(folder: Path, data: TaskData, spec: DataSpec) -> None:
@@ -77,10 +84,28 @@ def read_trained(folder: Path) -> Trained:
     )
 
 
+def _open_torch(folder: Path, trained: Trained) -> Ask:
+    accelerator = make_accelerator(TrainSpec(), folder)
+    model = LOADERS[trained.task.kind].from_pretrained(folder).to(accelerator.device)
+
+    def ask(features: Features, batch_size: int, advance: Advance) -> list[np.ndarray]:
+        return predict(model, features, batch_size, accelerator, advance)
+
+    return ask
+
+
 def predict_file(
-    run: Path, file: Path, out: Path | None, batch_size: int, display: Display
+    run: Path,
+    file: Path,
+    out: Path | None,
+    batch_size: int,
+    display: Display,
+    open_model: Opener | None = None,
 ) -> None:
-    """Answer every row of `file` with the model of `run`; print JSON lines, or write them to `out`."""
+    """Answer every row of `file` with the model of `run`; print JSON lines, or write them to `out`.
+
+    `open_model` says how to load a folder that holds something else than a torch model.
+    """
     if out is not None and out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another name with --out.")
     if not run.is_dir():
@@ -102,8 +127,7 @@ def predict_file(
             replace(limits, cache=cache),
             has_segments(folder),
         )  # the arrays stay mapped after the files are gone
-    accelerator = make_accelerator(TrainSpec(), folder)
-    model = LOADERS[trained.task.kind].from_pretrained(folder).to(accelerator.device)
+    ask = (open_model or _open_torch)(folder, trained)
     done = 0
     display.start("predicting", len(features), 0)
 
@@ -113,7 +137,7 @@ def predict_file(
         display.step(done, None)
 
     try:
-        predictions = predict(model, features, batch_size, accelerator, advance)
+        predictions = ask(features, batch_size, advance)
     finally:
         display.close()
     text = "".join(

@@ -9,8 +9,11 @@ from typing import Protocol, cast
 
 from bermo.verbs import (
     analyse,
+    bench,
     catalogue,
+    compress,
     demo,
+    export,
     predict,
     pretrain,
     probe,
@@ -42,6 +45,9 @@ VERBS: Mapping[str, Verb] = {
         "probe": probe,
         "analyse": analyse,
         "shrink": shrink,
+        "export": export,
+        "bench": bench,
+        "compress": compress,
         "list": catalogue,
         "show": show,
         "run": recipe,

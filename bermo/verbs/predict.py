@@ -2,12 +2,13 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 HELP = "apply a trained model to a file of texts"
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("run", help="a run's folder, or a saved model's")
+    parser.add_argument("run", help="a run's folder, a saved model's, or an export's")
     parser.add_argument(
         "file", help="texts: one a line, or .tsv .csv .jsonl .parquet with the same columns"
     )
@@ -25,5 +26,15 @@ def run(options: Namespace) -> int:
         Path(options.out) if options.out else None,
         options.batch_size,
         TerminalDisplay(),
+        _opener(Path(options.run)),
     )
     return 0
+
+
+def _opener(run: Path) -> Any:
+    """Exports have their own runtimes; a torch model is left to the caller."""
+    if not (run / "export.json").exists():
+        return None
+    from bermo.ship.candidate import open_for_prediction
+
+    return open_for_prediction

@@ -1,0 +1,28 @@
+"""An ONNX graph -> an OpenVINO model (model.xml, model.bin).
+
+Real int8 needs fixed ranges of activations: OpenVINO reads the QDQ nodes of a calibrated graph and runs its
+int8 kernels. A graph with dynamic ranges is read too, but computed in float and slower than fp32, so it is not made.
+"""
+
+from pathlib import Path
+
+from bermo.errors import BermoError
+
+
+def write_openvino(graph: Path, folder: Path) -> None:
+    """Convert a graph; weights keep their precision."""
+    import openvino
+
+    openvino.save_model(
+        openvino.convert_model(str(graph)), folder / "model.xml", compress_to_fp16=False
+    )
+
+
+def check_openvino() -> None:
+    """Refuse before any work if the package is missing."""
+    try:
+        import openvino  # noqa: F401
+    except ImportError:
+        raise BermoError(
+            'This needs openvino. Install the extra: pip install "bermo[openvino]".'
+        ) from None
