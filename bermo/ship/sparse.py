@@ -18,8 +18,8 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
 from bermo.errors import BermoError
+from bermo.fold import count
 from bermo.methods.predict import LOADERS, read_trained
-from bermo.prune import count
 from bermo.ship.packed import Packed, Values, pack, unpack
 from bermo.sites import layers_of, prunable_sites
 
