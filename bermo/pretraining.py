@@ -177,10 +177,12 @@ def save_encoder(model: Pretraining, folder: Path, later_dropout: float, is_half
     found = _ordinary(model)
     config = found.config.backbone if isinstance(found, BermoModel) else found.config
     before = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    state = {name: weight.detach().cpu() for name, weight in found.state_dict().items()}
-    if is_half:
-        state = {k: v.half() if v.is_floating_point() else v for k, v in state.items()}
-    state = {k: v.contiguous() for k, v in state.items()}
+    made: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
+    for weight in found.state_dict().values():
+        if weight.data_ptr() not in made:
+            kept = weight.detach().cpu().contiguous()
+            made[weight.data_ptr()] = kept.half() if is_half and kept.is_floating_point() else kept
+    state = {name: made[weight.data_ptr()] for name, weight in found.state_dict().items()}
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = later_dropout
     try:
         found.save_pretrained(folder, state_dict=state)

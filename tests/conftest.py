@@ -1,11 +1,35 @@
-"""Every test has its own token cache, and no test reaches the network."""
+"""Every test has its own token cache, and no test reaches the network.
+
+Here `box` means a box without weights, a tenth as large: a test that trains wants a moment, not a score. The `real_box` fixture
+brings the real one back.
+"""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU here; read when Triton is imported
+
+from bermo import backbone
+from scripts.make_box import FOLDER, write_untrained
+
+SMALL_BOX = Path(tempfile.mkdtemp(prefix="bermo-box-"))
+write_untrained(SMALL_BOX)
+backbone.BOX = SMALL_BOX
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(SMALL_BOX, ignore_errors=True)
+
+
+@pytest.fixture
+def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The box that is in the package."""
+    monkeypatch.setattr(backbone, "BOX", FOLDER)
+    return FOLDER
 
 
 @pytest.fixture(autouse=True)

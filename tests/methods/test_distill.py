@@ -19,7 +19,7 @@ from transformers import (
 
 from bermo import checkpoint
 from bermo import model as models
-from bermo.backbone import BOX, load_tokenizer
+from bermo.backbone import load_tokenizer
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, load_task
@@ -95,7 +95,7 @@ def build(data: TaskData, config: PretrainedConfig, **more: Any) -> models.Bermo
 
 def save(model: models.BermoPreTrainedModel, data: TaskData, folder: Path) -> Path:
     model.save_pretrained(folder)
-    load_tokenizer(BOX).save_pretrained(folder)
+    load_tokenizer("box").save_pretrained(folder)
     write_trained(folder, data, DataSpec())
     return folder
 
@@ -119,7 +119,7 @@ def make_world(home: Path, kind: str) -> World:
         (home / "values.tsv").write_text("text\tscore\n" + "\n".join(lines) + "\n")
         file = str(home / "values.tsv")
         spec = replace(spec, train=file, valid=file, max_unknown=1.0)
-    data, tokenizer = load_task(spec), load_tokenizer(BOX)
+    data, tokenizer = load_task(spec), load_tokenizer("box")
     train, valid = (
         make_features(rows, data.task, data.labels, tokenizer, spec, has_segments=True)
         for rows in (data.train, data.valid)
@@ -357,7 +357,7 @@ def test_what_does_not_fit_the_task_is_refused(world: World, home: Path, tmp_pat
         BermoError, match=r"trained for classification, but box/arguments is tagging"
     ):
         check_teacher(teacher, tags.task, tags.labels, world.tokenizer)
-    other = load_tokenizer(BOX)
+    other = load_tokenizer("box")
     other.add_tokens(["unheard"])
     with pytest.raises(BermoError, match="another tokenizer"):
         check_teacher(teacher, task, labels, other)
