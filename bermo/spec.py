@@ -55,6 +55,7 @@ class ModelSpec:
     pooling: Pooling | None = option(None, "the token a text is read from; default: the family's")
     head_dropout: float = option(0.1, "dropout before the last linear layer (spans have none)")
     freeze_embeddings: bool = option(False, "do not train the embeddings")
+    untrained: bool = option(False, "start from random weights of the same shape, to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +97,9 @@ class TrainSpec:
     evaluations: int = option(1, "looks at the validation set per epoch")
     patience: int | None = option(None, "stop after so many looks without a better score")
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
-    fast: Literal["auto", "compile", "off"] = option(
-        "auto", "on a GPU: whole steps as CUDA graphs; compile also fuses layers; off = plain steps"
+    fast: Literal["auto", "off"] = option(
+        "auto",
+        "weights masked once a step, and on a GPU whole steps as CUDA graphs; off = plain steps",
     )
     tracker: Tracker = option("none", "also log to this tracker")
 

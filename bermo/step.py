@@ -15,11 +15,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from transformers import PreTrainedModel
 
 from bermo.job import Batch, Job
 from bermo.nn.shadow import Shadow
-from bermo.sites import layers_of
 
 # cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -191,12 +189,6 @@ class _Reader:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
-
-
-def compile_layers_(model: PreTrainedModel) -> None:
-    """Let torch.compile fuse what lies between the matrix products of each layer; one compilation serves all layers and lengths."""
-    for layer in layers_of(model):
-        layer.compile(dynamic=True)
 
 
 def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

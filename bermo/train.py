@@ -35,7 +35,6 @@ from bermo.spec import TrainSpec
 from bermo.step import (
     GraphedStep,
     Step,
-    compile_layers_,
     linear_parameters,
     make_optimizer,
     set_rate_,
@@ -168,8 +167,6 @@ class _Loop:
         is_on_card = self.accelerator.device.type == "cuda" and self.accelerator.scaler is None
         if not (self.is_fast and is_on_card and self.settings.accumulation == 1):
             return self.plain
-        if self.settings.fast == "compile":
-            compile_layers_(self.accelerator.unwrap_model(self.model))
         return GraphedStep(self.plain, self.settings.batch_size, self.job.display.tell)
 
     def _train_step(

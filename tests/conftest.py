@@ -13,6 +13,9 @@ import pytest
 
 os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU here; read when Triton is imported
 
+import torch
+from transformers import AutoConfig, AutoModel
+
 from bermo import backbone
 from scripts.make_box import FOLDER, write_untrained
 
@@ -30,6 +33,16 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The box that is in the package."""
     monkeypatch.setattr(backbone, "BOX", FOLDER)
     return FOLDER
+
+
+@pytest.fixture(scope="session")
+def small_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small box with random weights as a folder, for tests that start other processes; it has no dropout."""
+    folder = tmp_path_factory.mktemp("encoder")
+    shutil.copytree(SMALL_BOX, folder, dirs_exist_ok=True)
+    torch.manual_seed(0)
+    AutoModel.from_config(AutoConfig.from_pretrained(SMALL_BOX)).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(autouse=True)

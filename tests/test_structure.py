@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, DebertaConfig
 
 import bermo
 from bermo.errors import BermoError
-from bermo.prune import count
+from bermo.fold import count
 from bermo.ship.shrink import shrink, size_of
 from bermo.sites import layers_of, prunable_sites
 from bermo.structure import ClosedAttention, Structure, groups_of, structure_of

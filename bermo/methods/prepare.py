@@ -10,7 +10,7 @@ from typing import Any
 import transformers
 
 from bermo import model as models
-from bermo.backbone import load_tokenizer
+from bermo.backbone import load_config, load_tokenizer
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
@@ -142,8 +142,9 @@ def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
             kind, extra = models.BermoForQuestionAnswering, {}
         case "choice":
             kind, extra = models.BermoForMultipleChoice, {}
+    backbone = model_spec.backbone
     return kind.from_backbone(
-        model_spec.backbone,
+        load_config(backbone) if model_spec.untrained else backbone,
         mix=model_spec.mix,
         pooling=model_spec.pooling,
         head_dropout=model_spec.head_dropout,

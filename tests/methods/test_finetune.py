@@ -145,12 +145,12 @@ COMMAND = [
 
 
 def test_killed_and_interrupted_runs_end_in_the_bits_of_an_uninterrupted_one(
-    tmp_path: Path,
+    tmp_path: Path, small_encoder: Path
 ) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def start(name: str, *more: str) -> subprocess.Popen[str]:
-        command = [*COMMAND, "--out", str(tmp_path / name), *more]
+        command = [*COMMAND, "--model", str(small_encoder), "--out", str(tmp_path / name), *more]
         return subprocess.Popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -191,8 +191,11 @@ def _wait_for_step(folder: Path, step: int) -> bool:
     return False
 
 
-def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(tmp_path: Path) -> None:
+def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
+    tmp_path: Path, small_encoder: Path
+) -> None:
     options = [
+        "--model", str(small_encoder),
         "--task", "box/tense", "--limit", "50", "--epochs", "2", "--batch-size", "16", "--lr", "1e-3",
         "--mix-dropout", "0", "--head-dropout", "0", "--device", "cpu", "--max-length", "64",
     ]  # fmt: skip

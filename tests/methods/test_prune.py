@@ -112,7 +112,7 @@ class Hook(assemble.PruneHook):
         seen.append(torch.cat([m.mask.flatten() for m in self.pruner.masks]).tolist())
         return super().metrics(gradient_norms)
 assemble.PruneHook = Hook
-t.finetune(t.replace_in(t.TINY, prune={"method": sys.argv[2]}), Path(sys.argv[1]))
+t.finetune(t.replace_in(t.TINY, model={"backbone": sys.argv[3]}, prune={"method": sys.argv[2]}), Path(sys.argv[1]))
 both = gather_object([seen])
 assert len(both) == 2 and len(both[0]) == 12
 assert both[0] == both[1]
@@ -120,13 +120,15 @@ assert both[0] == both[1]
 
 
 @pytest.mark.parametrize("method", ["movement"])
-def test_masks_are_equal_on_two_processes_at_every_step(tmp_path: Path, method: str) -> None:
+def test_masks_are_equal_on_two_processes_at_every_step(
+    tmp_path: Path, method: str, small_encoder: Path
+) -> None:
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
     command = [
         sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
         "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
-        "--main_process_port", "0", str(script), str(tmp_path / "run"), method,
+        "--main_process_port", "0", str(script), str(tmp_path / "run"), method, str(small_encoder),
     ]  # fmt: skip
     root = str(Path(__file__).parent.parent.parent)
     environment = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}

