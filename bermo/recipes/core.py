@@ -19,17 +19,22 @@ def beside_plain(spec: RunSpec) -> Experiment:
 
 
 def demo() -> Experiment:
-    """Does it run here? Plain and mixed box encoders learn the number of the subject in generated sentences.
+    """Does it run here? The box, plain and mixed, beside an untrained encoder of its shape, on two questions about sentences.
 
-    Cost: about 60 seconds on two CPU cores. Expected over five seeds: plain 87.6 (83.3 … 92.0), mix 89.7 (86.6 … 92.9), so no
-    difference is shown; guessing gives 50, a bag of words 80.6. The encoder starts untrained, so this says nothing about real ones.
+    960 generated sentences each: is the subject (the object) singular or plural? Guessing gives 50, a bag of words about 80.
+    Cost: 2 min 15 s on two CPU cores. Came, one seed: subject 99.2 plain, 99.1 mix, 50 untrained; object 87.4, 88.1, 74.1.
     """
-    return beside_plain(
-        RunSpec(
-            data=DataSpec(task="box/subject-number", limit=9600, max_length=64),
-            train=TrainSpec(epochs=1, batch_size=16, lr=1e-3),
+    arms = {}
+    for task in ("subject-number", "object-number"):
+        spec = RunSpec(
+            data=DataSpec(task=f"box/{task}", limit=960, max_length=64),
+            train=TrainSpec(epochs=1, batch_size=16, lr=5e-4),
         )
-    )
+        both = beside_plain(spec).arms
+        untrained = replace_in(both["plain"], model={"untrained": True})
+        arms[f"{task}-untrained"] = untrained
+        arms |= {f"{task}-{name}": arm for name, arm in both.items()}
+    return Experiment(arms=arms)
 
 
 def sst2() -> Experiment:

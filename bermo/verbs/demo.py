@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bermo.verbs.recipe import run_experiment
 
-HELP = "train plain and mixed side by side, offline"
+HELP = "train untrained, plain and mixed side by side, offline"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -22,8 +22,9 @@ def run(options: Namespace) -> int:
 
 
 DEMO_NOTE = """
-The question was whether a sentence's subject is singular or plural. Guessing gives 50, a bag of words 80.6.
-This is one seed of an untrained encoder: whether the mix helps is not shown by it (--seeds asks that).
+The questions were whether a sentence's subject, and its object, is singular or plural. Guessing gives 50, a bag of words about 80.
+untrained: the same shape from random weights. plain and mix: the pretrained encoder in the box. This is one seed: whether the mix helps is
+not shown by it (--seeds asks that).
 """
 NEXT_STEPS = """
 What to do next:
