@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from bermo.errors import BermoError
 from bermo.nn.gates import Follower, GateMask, share_scores_
 from bermo.nn.masks import HardConcrete, ScoreMask, soft_kept, top_masks_at
-from bermo.prune import L0, PULL, Magnitude, Method, Movement, Numbers, Pruner, SoftMovement
+from bermo.prune import L0, Magnitude, Method, Movement, Numbers, Pruner, SoftMovement
 from bermo.schedule import CubicSchedule
 from bermo.sites import Site
 from bermo.structure import Group, Kind, groups_of
@@ -90,7 +90,6 @@ class UnitPruner:
         self.num_steps = 0
         self.numbers = Numbers(model)
         self.rivals: list[tuple[list[Gates], int]] = []
-        self.generator: torch.Generator | None = None
         self.at(0)
 
     @property
@@ -116,23 +115,15 @@ class UnitPruner:
     def plan(self, step: int) -> None:
         """Put the numbers that a step needs where the gates are: how many are kept, thresholds, strengths, seeds."""
         self.num_steps = step
-        method, value = self.method, self.schedule.value
+        method = self.method
         match method:
             case Movement():
-                density = value(step, 1.0, method.density)
+                density = self.schedule.value(step, 1.0, method.density)
                 self.rivals = self._numbers(density, method.scope == "global")
                 for place, (_, num_kept) in enumerate(self.rivals):
                     self.numbers.put(f"kept/{place}", num_kept)
-            case SoftMovement():
-                threshold = value(step, 0.0, method.threshold)
-                self.numbers.put("threshold", threshold)
-                self.numbers.put("ramp", threshold / method.threshold)
-            case L0():
-                if self.generator is None or self.generator.device != self.model.device:
-                    self.generator = torch.Generator(self.model.device)
-                self.generator.manual_seed((self.seed << 32) + step)
-        if isinstance(method, SoftMovement | L0) and method.density is not None:
-            self.numbers.put("wanted", value(step, 1.0, method.density))
+            case SoftMovement() | L0():
+                self.numbers.plan(method, self.schedule, step, self.seed)
 
     @torch.no_grad()
     def apply(self) -> None:
@@ -162,11 +153,7 @@ class UnitPruner:
             for gates in self.gates
         ]
         size = torch.stack(sizes).sum()
-        if method.penalty is None:
-            wanted = self.numbers["wanted"]
-            return PULL * ((self._density() - wanted) / wanted).clamp(-1, 1) * size
-        ramp = self.numbers["ramp"] if isinstance(method, SoftMovement) else 1.0
-        return method.penalty * ramp * size
+        return self.numbers.strength(method, self._density) * size
 
     @property
     def density(self) -> float:
@@ -218,10 +205,9 @@ class UnitPruner:
         return ()
 
     def _draw(self) -> None:
-        assert self.generator is not None
         for gates in self.gates:
             first, *others = cast(tuple[HardConcrete, ...], gates.masks)
-            first.draw_(self.generator)
+            first.draw_(self.numbers.generator)
             for mask in others:
                 mask.noise.copy_(first.noise)
 

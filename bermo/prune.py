@@ -6,7 +6,7 @@ bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -80,12 +80,41 @@ class L0:
 Method = Magnitude | Movement | SoftMovement | L0
 
 
+PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
+
+
 class Numbers:
     """The numbers of a step, where the model is. Their tensors stay the same, for a captured step reads them."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.found: dict[str, Tensor] = {}
+        self.generator = torch.Generator(model.device)
+
+    def plan(
+        self, method: SoftMovement | L0, schedule: CubicSchedule, step: int, seed: int
+    ) -> None:
+        """Write what a penalised method needs at a step: threshold, strength, the density aimed at, the seed of its draws."""
+        if isinstance(method, SoftMovement):
+            threshold = schedule.value(step, 0.0, method.threshold)
+            self.put("threshold", threshold)
+            self.put("ramp", threshold / method.threshold)
+        elif self.generator.device != self.model.device:
+            self.generator = torch.Generator(self.model.device)
+        self.generator.manual_seed((seed << 32) + step)
+        if method.density is not None:
+            self.put("wanted", schedule.value(step, 1.0, method.density))
+
+    def strength(self, method: SoftMovement | L0, density: Callable[[], Tensor]) -> Tensor | float:
+        """λ at this step: the one given, or one that pulls the density to a target.
+
+        The pull is proportional to the relative excess, negative below the target. This is the gradient of a quadratic penalty (an
+        augmented Lagrangian whose multiplier is left at zero), so there is no state to save, and a density that fell too low comes back.
+        """
+        if method.penalty is None:
+            wanted = self["wanted"]
+            return PULL * ((density() - wanted) / wanted).clamp(-1, 1)
+        return method.penalty * (self["ramp"] if isinstance(method, SoftMovement) else 1.0)
 
     def put(self, name: str, value: float) -> None:
         """Write a number; an int stays one."""
@@ -114,7 +143,6 @@ class Pruner:
         self.num_steps = 0
         self.kept: list[int] = []
         self.numbers = Numbers(model)
-        self.generator: torch.Generator | None = None
         self.chooser: tuple[list[int], Any] | None = None
         self.buffers: list[Tensor] = []
         self.at(0)
@@ -145,25 +173,16 @@ class Pruner:
     def plan(self, step: int) -> None:
         """Put the numbers that a step needs where the masks are: how many are kept, thresholds, strengths, seeds."""
         self.num_steps = step
-        method, value = self.method, self.schedule.value
+        method = self.method
         match method:
             case Magnitude() | Movement():
-                density = value(step, 1.0, method.density)
+                density = self.schedule.value(step, 1.0, method.density)
                 sizes = self._sizes(method.scope == "global")
                 self.kept = [math.floor(density * size) for size in sizes]
                 for size, number in {*zip(sizes, self.kept, strict=True)}:
                     self.numbers.put(f"kept/{size}", number)
-            case SoftMovement():
-                threshold = value(step, 0.0, method.threshold)
-                self.numbers.put("threshold", threshold)
-                self.numbers.put("ramp", threshold / method.threshold)
-            case L0():
-                device = self.sites[0].original.device
-                if self.generator is None or self.generator.device != device:
-                    self.generator = torch.Generator(device)
-                self.generator.manual_seed((self.seed << 32) + step)
-        if isinstance(method, SoftMovement | L0) and method.density is not None:
-            self.numbers.put("wanted", value(step, 1.0, method.density))
+            case _:
+                self.numbers.plan(method, self.schedule, step, self.seed)
 
     @torch.no_grad()
     def apply(self) -> None:
@@ -175,9 +194,8 @@ class Pruner:
             case SoftMovement():
                 self._soften_()
             case L0():
-                assert self.generator is not None
                 for mask in self.masks:
-                    cast(HardConcrete, mask).draw_(self.generator)
+                    cast(HardConcrete, mask).draw_(self.numbers.generator)
 
     def _choose_(self, method: Magnitude | Movement) -> None:
         is_global = method.scope == "global"
@@ -199,7 +217,8 @@ class Pruner:
     def _choose_at_(self, kept: Tensor, is_global: bool) -> None:
         """Choose on the device: by kernels that do not sort, or by sorting where they cannot serve."""
         masks = [mask.mask for mask in self.masks]
-        if has_kernels() and all(mask.blocks.size == (1, 1) for mask in self.masks):
+        is_wide = all(site.original.dtype == torch.float32 for site in self.sites)
+        if has_kernels() and is_wide and all(mask.blocks.size == (1, 1) for mask in self.masks):
             self._chooser(masks, is_global).choose_(kept)
         else:
             torch._foreach_copy_(masks, top_masks_at(self._importances(), kept, is_global))
@@ -241,10 +260,7 @@ class Pruner:
         if not isinstance(method, SoftMovement | L0):
             return torch.zeros((), device=self.model.device)
         size = torch.stack([mask.size_penalty() for mask in self._scored()]).mean()
-        if method.penalty is None:
-            return self._multiplier() * size
-        ramp = self.numbers["ramp"] if isinstance(method, SoftMovement) else 1.0
-        return method.penalty * ramp * size
+        return self.numbers.strength(method, self._density) * size
 
     @property
     def density(self) -> float:
@@ -284,18 +300,6 @@ class Pruner:
 
     def _scored(self) -> list[ScoreMask | HardConcrete]:
         return [mask for mask in self.masks if not isinstance(mask, TopMask)]
-
-    def _multiplier(self) -> Tensor:
-        """λ that pulls the density to a target: proportional to the relative excess, negative below the target.
-
-        This is the gradient of a quadratic penalty (an augmented Lagrangian whose multiplier is left at zero), so
-        there is no state to save, and a density that fell too low comes back.
-        """
-        wanted = self.numbers["wanted"]
-        return PULL * ((self._density() - wanted) / wanted).clamp(-1, 1)
-
-
-PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
 
 
 def prune_(

@@ -128,7 +128,7 @@ class PruneHook:
         self.pruner.apply()
 
     def generators(self) -> list[torch.Generator]:
-        return [] if self.pruner.generator is None else [self.pruner.generator]
+        return [self.pruner.numbers.generator] if isinstance(self.pruner.method, L0) else []
 
     def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
         kept = {f"kept/{name}": share for name, share in self.pruner.densities().items()}
