@@ -47,6 +47,7 @@ class Step:
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.norm_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.norms = torch.zeros(len(named), device=device)
+        self.places: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, parts: Sequence[Part], seed: Callable[[], None]) -> None:
         seed()
@@ -97,28 +98,33 @@ class Step:
 
     def _norm(self) -> Tensor:
         """The norm of all gradients together; those of each parameter are kept."""
-        found = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        grads = [self.parameters[i].grad for i in found]
-        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
-        if len(found) == len(self.parameters):
-            self.norms.copy_(norms)
-        else:
-            self.norms.zero_().index_copy_(0, _index(found, self.norms.device), norms)
+        if self.accelerator.scaler is not None:
+            self.accelerator.unscale_gradients(self.optimizer)
+        found = tuple(
+            i for i, parameter in enumerate(self.parameters) if parameter.grad is not None
+        )
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(self._grads())])
+        if (
+            found not in self.places
+        ):  # made once: a list cannot be moved to the device inside a capture
+            self.places[found] = torch.tensor(found, device=self.norms.device)
+        self.norms.zero_().index_copy_(0, self.places[found], norms)
         return torch.linalg.vector_norm(norms)
 
+    def _grads(self) -> list[Tensor]:
+        return [p.grad for p in self.parameters if p.grad is not None]
+
     def _update(self, norm: Tensor) -> None:
-        scaler = self.accelerator.scaler
-        if scaler is not None:
-            if self.clip > 0:
-                self.accelerator.clip_grad_norm_(self.model.parameters(), self.clip)
-            self.optimizer.step()
-            return
-        # The fused update divides by this scale as it reads the gradients, so that clipping costs no pass of its own.
+        shrinking = torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
         inner = self.optimizer.optimizer
-        inner.grad_scale = (
-            1 / torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
-        )
-        inner.step()
+        if self.accelerator.scaler is None and inner.defaults["fused"]:
+            # The fused update divides by this scale as it reads the gradients: clipping costs no pass of its own.
+            inner.grad_scale = None if shrinking is None else 1 / shrinking
+            inner.step()
+            return
+        if shrinking is not None:
+            torch._foreach_mul_(self._grads(), shrinking)
+        self.optimizer.step()
 
 
 class GraphedStep:
@@ -215,10 +221,6 @@ def _start_optimizer_(step: Step) -> None:
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),
         }
-
-
-def _index(places: list[int], device: torch.device) -> Tensor:
-    return torch.tensor(places, device=device)
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:
