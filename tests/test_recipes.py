@@ -31,7 +31,19 @@ def test_every_recipe_says_what_it_asks_and_what_it_costs_or_needs(name: str) ->
     assert "Cost:" in text or "Needs:" in text or "Source:" in text
 
 
-@pytest.mark.parametrize("name", [n for n in RECIPES if not n.startswith("paper/")])
+def test_arms_of_the_demo_differ_in_task_mix_and_training_alone() -> None:
+    arms = find("demo")().arms
+    assert len(arms) == 6
+    parts = [fixed_part(spec) for spec in arms.values()]
+    for part in parts:
+        del part["model"]["mix"], part["model"]["untrained"], part["data"]["task"]
+    assert all(part == parts[0] for part in parts)
+    assert [name for name, spec in arms.items() if spec.model.untrained] == [
+        "subject-number-untrained", "object-number-untrained",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in RECIPES if not n.startswith("paper/") and n != "demo"])
 def test_arms_of_the_core_differ_only_in_the_mix(name: str) -> None:
     parts = [fixed_part(spec) for spec in RECIPES[name]().arms.values()]
     for part in parts:

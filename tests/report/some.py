@@ -50,10 +50,10 @@ def findings() -> Findings:
 def train_runs(folder: Path) -> None:
     """Train a plain run of one seed and a pruned one of two, as small as can be."""
     arms = tiny(find("demo")()).arms
-    plain = replace_in(arms["plain"], train={"device": "cpu"})
+    plain = replace_in(arms["subject-number-plain"], train={"device": "cpu"})
     finetune(plain, folder / "plain")
     pruned = replace_in(
-        arms["mix"],
+        arms["subject-number-mix"],
         train={"device": "cpu", "epochs": 2.0},
         prune={"method": "movement", "density": 0.3, "scope": "global", "warmup_steps": 1},
     )
