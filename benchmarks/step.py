@@ -107,9 +107,12 @@ class Ours:
         self.model.train()
 
     def __call__(self, number: int, batch: dict[str, Tensor]) -> None:
-        for hook in self.hooks:
-            hook.plan(number)
-        self.step([(batch, 1.0, True)], lambda: seed_step(0, number, 0))
+        def prepare() -> None:
+            for hook in self.hooks:
+                hook.plan(number)
+            seed_step(0, number, 0)
+
+        self.step([(batch, 1.0, True)], prepare)
 
     def loss(self) -> float:
         """The mean loss since the last call is asked for one step at a time here."""

@@ -49,8 +49,8 @@ class Step:
         self.norms = torch.zeros(len(named), device=device)
         self.places: dict[tuple[int, ...], Tensor] = {}
 
-    def __call__(self, parts: Sequence[Part], seed: Callable[[], None]) -> None:
-        seed()
+    def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
+        prepare()
         moved = [(_to(batch, self.accelerator.device), share, has) for batch, share, has in parts]
         self.run(moved, is_update=True)
 
@@ -137,25 +137,25 @@ class GraphedStep:
         self.can_capture = True
         _start_optimizer_(step)
 
-    def __call__(self, parts: Sequence[Part], seed: Callable[[], None]) -> None:
+    def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
         (batch, share, has_labels), *others = parts
         is_usual = len(next(iter(batch.values()))) == self.num_rows and share == 1.0 and has_labels
         if others or not is_usual or not self.can_capture:
-            self.step(parts, seed)
+            self.step(parts, prepare)
             return
         key = tuple((name, tuple(tensor.shape)) for name, tensor in batch.items())
         if key not in self.graphs:
-            seed()
+            prepare()
             try:
                 self.graphs[key] = self._capture(batch)
             except (RuntimeError, NotImplementedError) as error:
                 self._give_up(error)
-                self.step(parts, seed)
+                self.step(parts, prepare)
                 return
         inputs, graph = self.graphs[key]
         for name, tensor in batch.items():
             inputs[name].copy_(tensor, non_blocking=True)
-        seed()
+        prepare()  # again after a capture, whose trial run has drawn random numbers
         graph.replay()
 
     def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:

@@ -173,26 +173,28 @@ class _Loop:
         self, train_step: Step | GraphedStep, parts: "_Parts", stop: bool, due: bool
     ) -> tuple[bool, bool]:
         """One optimiser step; returns whether any process wants to stop, and to save."""
-        job = self.job
-        if (
-            not self.model.training
-        ):  # walking through all modules takes as long as replaying a small step
+        # Asked of the model itself, since a wrapper of several processes is not told of a look; walking through all
+        # modules at every step would take as long as replaying a small one.
+        if not self.accelerator.unwrap_model(self.model).training:
             self.model.train()
         factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
             set_rate_(group, group["peak_lr"] * factor)
-        for hook in job.hooks:
-            hook.plan(self.step)
         whole, stop, due = self._agree(sum(parts.counts), stop, due)
         shares = [
             (batch, count / whole, count > 0)
             for batch, count in zip(parts.batches, parts.counts, strict=True)
         ]
-        step, rank = self.step, self.accelerator.process_index
-        train_step(shares, lambda: seed_step(job.seed, step, rank))
+        train_step(shares, self._prepare)
         self.step += 1
         self.num_rows += parts.num_rows
         return stop, due
+
+    def _prepare(self) -> None:
+        """Set what this step's device work reads: the hooks' numbers, the random numbers' seeds."""
+        for hook in self.job.hooks:
+            hook.plan(self.step)
+        seed_step(self.job.seed, self.step, self.accelerator.process_index)
 
     def _make_parts(self, step: int) -> "_Parts":
         """This process's share of a step's batch in accumulation parts, and the labelled things in each."""

@@ -277,3 +277,16 @@ def test_a_model_with_masks_is_not_masked_twice() -> None:
     prune_(model, Movement(density=0.1), SCHEDULE)
     with pytest.raises(BermoError, match="has masks already"):
         prune_(model, Movement(density=0.1), SCHEDULE)
+
+
+def test_ranking_by_size_keeps_the_largest_weight_times_open_score() -> None:
+    model = model_of("bert")
+    method = Movement(density=0.3, rank="size")
+    pruner = prune_(model, method, CubicSchedule(total_steps=10, warmup_steps=1))
+    for score in pruner.score_parameters():
+        score.data.normal_(generator=torch.Generator().manual_seed(1))
+    pruner.at(10)
+    for site, mask in zip(pruner.sites, pruner.masks, strict=True):
+        value = (site.original.abs() * torch.sigmoid(mask.scores)).flatten()
+        kept = set(value.argsort(descending=True)[: math.floor(0.3 * len(value))].tolist())
+        assert set(mask.mask.flatten().nonzero().flatten().tolist()) == kept

@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from bermo import checkpoint
-from bermo.job import Fit, Job, Stopped
+from bermo.job import Batch, Fit, Job, Stopped
 from bermo.schedule import look_steps, rate_factor
 from bermo.spec import TrainSpec
 from bermo.train import fit, make_accelerator
-from tests.toy import ToyBatches, toy_job
+from tests.toy import ToyBatches, ToyLoss, toy_job
 
 SETTINGS = TrainSpec(
     epochs=3, batch_size=8, lr=1e-2, mix_lr=3e-2, weight_decay=0.1, checkpoint_minutes=1e9,
@@ -310,3 +310,16 @@ def test_two_processes_give_the_loss_and_weights_of_one(tmp_path: Path) -> None:
         for name in ("one", "two")
     ]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+def test_training_goes_on_in_training_mode_after_every_look(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class Watching(ToyLoss):
+        def __call__(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+            seen.append(model.training)
+            return super().__call__(model, batch)
+
+    run(toy_job(tmp_path, SETTINGS, objective=Watching()))
+    assert len(seen) == 21
+    assert all(seen)
