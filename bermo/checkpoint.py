@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from bermo.files import whole_folder, write_json
 
-FORMAT = 1
+FORMAT = 2
 NUM_KEPT = 2
 
 

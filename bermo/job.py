@@ -23,7 +23,7 @@ class Batches(Protocol):
 
 
 class Objective(Protocol):
-    """What is made small: a mean over the labelled things of a batch, and how many there are."""
+    """What is made small: a mean over the labelled things of a batch, and how many there are; for several models one each."""
 
     def count(self, batch: Batch) -> int: ...
 
@@ -89,6 +89,9 @@ class Job:
     best_from: int = 0
     """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
     display: Display = field(default_factory=Quiet)
+    members: tuple["Job", ...] = ()
+    """The jobs whose models are trained together as this one: the objective then gives a loss for each, every trained tensor
+    has them along its first axis, and each is scored, kept and recorded by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

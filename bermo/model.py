@@ -77,6 +77,10 @@ class BermoForSequenceClassification(BermoPreTrainedModel):
         result = SequenceClassifierOutput(logits=logits, **_rest(outputs, loss))
         return _returned(self, result, return_dict)
 
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        return text_loss(outputs.logits, labels, self.config.problem_type)
+
     def _adopt_(self, loaded: Loaded) -> None:
         _adopt_pooler_(self.head, loaded)
 
@@ -111,6 +115,10 @@ class BermoForMultipleChoice(BermoPreTrainedModel):
         result = MultipleChoiceModelOutput(logits=logits, **_rest(outputs, loss))
         return _returned(self, result, return_dict)
 
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        return text_loss(outputs.logits, labels, "single_label_classification")
+
     def _adopt_(self, loaded: Loaded) -> None:
         _adopt_pooler_(self.head, loaded)
 
@@ -144,6 +152,10 @@ class BermoForTokenClassification(BermoPreTrainedModel):
         loss = None if labels is None else token_loss(logits, labels)
         result = TokenClassifierOutput(logits=logits, **_rest(outputs, loss))
         return _returned(self, result, return_dict)
+
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        return token_loss(outputs.logits, labels)
 
 
 class BermoForQuestionAnswering(BermoPreTrainedModel):
@@ -181,6 +193,11 @@ class BermoForQuestionAnswering(BermoPreTrainedModel):
             **_rest(outputs, loss),
         )
         return _returned(self, result, return_dict)
+
+    def loss_of(self, outputs: Any, start_positions: Tensor, end_positions: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        logits = torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
+        return span_loss(logits, start_positions.view(-1), end_positions.view(-1))
 
 
 class BermoForMaskedLM(BermoPreTrainedModel):
@@ -240,6 +257,8 @@ class BermoForMaskedLM(BermoPreTrainedModel):
 
 
 Inputs = tuple[Tensor | None, ...]
+TARGETS = ("labels", "start_positions", "end_positions")
+"""What a batch holds beside the models' inputs: their answers."""
 
 
 def has_segments(name: str | Path) -> bool:

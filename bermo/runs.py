@@ -59,6 +59,8 @@ class SeedResult:
     truncated_share: float
     device: str
     versions: dict[str, str]
+    together: int = 1
+    """Seeds that were trained at once; `seconds` is then the time of all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

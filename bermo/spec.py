@@ -101,6 +101,7 @@ class TrainSpec:
         "auto",
         "weights masked once a step, and on a GPU whole steps as CUDA graphs; off = plain steps",
     )
+    together: int = option(1, "seeds that are trained at once, stacked in one model (for a GPU)")
     tracker: Tracker = option("none", "also log to this tracker")
 
 
@@ -311,6 +312,7 @@ def check(spec: RunSpec) -> RunSpec:
         (train.lr >= 0 and train.mix_lr >= 0, f"rates must be 0 or more, but got lr {train.lr}, mix-lr {train.mix_lr}."),
         (0 <= train.warmup <= 1, f"warmup is a share of the steps, 0 to 1, but got {train.warmup}."),
         (train.clip >= 0, f"clip must be 0 (off) or more, but got {train.clip}."),
+        (train.together >= 1, f"together must be at least 1, but got {train.together}."),
         (train.evaluations >= 1, f"evaluations must be at least 1, but got {train.evaluations}."),
         (train.patience is None or train.patience >= 1, f"patience must be at least 1, but got {train.patience}."),
         (data.max_length >= 8, f"max-length must be at least 8 tokens, but got {data.max_length}."),

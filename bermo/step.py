@@ -44,9 +44,10 @@ class Step:
         named = [(name, p) for name, p in inner.named_parameters() if p.requires_grad]
         self.names, self.parameters = [name for name, _ in named], [p for _, p in named]
         device = accelerator.device
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.norm_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.norms = torch.zeros(len(named), device=device)
+        self.num_models = max(1, len(job.members))
+        self.loss_sum = torch.zeros(self.num_models, dtype=torch.float64, device=device)
+        self.norm_sum = torch.zeros(self.num_models, dtype=torch.float64, device=device)
+        self.norms = torch.zeros(len(named), self.num_models, device=device)
         self.places: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
@@ -70,13 +71,13 @@ class Step:
             self.norm_sum += norm
         self.optimizer.zero_grad(set_to_none=True)
 
-    def gradient_norms(self) -> dict[str, float]:
-        """The gradient norm of each parameter in the last step, before clipping."""
-        return dict(zip(self.names, self.norms.tolist(), strict=True))
+    def gradient_norms(self, model: int = 0) -> dict[str, float]:
+        """The gradient norm of each parameter of a model in the last step, before clipping."""
+        return dict(zip(self.names, self.norms[:, model].tolist(), strict=True))
 
     def _backward(self, parts: Sequence[Part]) -> Tensor:
         accelerator, model = self.accelerator, self.model
-        total = torch.zeros((), dtype=torch.float64, device=accelerator.device)
+        total = torch.zeros(self.num_models, dtype=torch.float64, device=accelerator.device)
         for index, (batch, share, has_labels) in enumerate(parts):
             is_last = index == len(parts) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
@@ -85,6 +86,8 @@ class Step:
                 if not has_labels:  # a mean over nothing is not a number
                     loss = loss.nan_to_num(0.0)
                 total += loss.detach() * share
+                if loss.ndim:  # one for each model that is trained here, and none feels another's
+                    loss = loss.sum()
                 # Gradients are averaged over processes, so each one's share is scaled up by their number.
                 factor = share * accelerator.num_processes
                 accelerator.backward(loss if factor == 1.0 else loss * factor)
@@ -97,19 +100,23 @@ class Step:
         return _Reader(self.model, self.shadow.plain)
 
     def _norm(self) -> Tensor:
-        """The norm of all gradients together; those of each parameter are kept."""
+        """The norm of all gradients of each model together; those of each parameter are kept."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
         found = tuple(
             i for i, parameter in enumerate(self.parameters) if parameter.grad is not None
         )
-        norms = torch.stack([norm.float() for norm in torch._foreach_norm(self._grads())])
+        grads = self._grads()
+        if self.num_models > 1:
+            grads = [grad[model] for grad in grads for model in range(self.num_models)]
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
+        norms = norms.view(len(found), self.num_models)
         if (
             found not in self.places
         ):  # made once: a list cannot be moved to the device inside a capture
             self.places[found] = torch.tensor(found, device=self.norms.device)
         self.norms.zero_().index_copy_(0, self.places[found], norms)
-        return torch.linalg.vector_norm(norms)
+        return torch.linalg.vector_norm(norms, dim=0)
 
     def _grads(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
@@ -117,13 +124,17 @@ class Step:
     def _update(self, norm: Tensor) -> None:
         shrinking = torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
         inner = self.optimizer.optimizer
-        if self.accelerator.scaler is None and inner.defaults["fused"]:
+        if self.num_models > 1:
+            if shrinking is not None:
+                for grad in self._grads():
+                    grad.mul_(shrinking.view(-1, *[1] * (grad.ndim - 1)))
+        elif self.accelerator.scaler is None and inner.defaults["fused"]:
             # The fused update divides by this scale as it reads the gradients: clipping costs no pass of its own.
-            inner.grad_scale = None if shrinking is None else 1 / shrinking
+            inner.grad_scale = None if shrinking is None else 1 / shrinking[0]
             inner.step()
             return
-        if shrinking is not None:
-            torch._foreach_mul_(self._grads(), shrinking)
+        elif shrinking is not None:
+            torch._foreach_mul_(self._grads(), shrinking[0])
         self.optimizer.step()
 
 

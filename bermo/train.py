@@ -8,8 +8,6 @@ checkpoint needs the weights, the optimiser's state and a few numbers, and a res
 each loss is weighted by its share of the step's labelled things, so that splitting never changes the mean.
 """
 
-import json
-import math
 import signal
 import time
 from dataclasses import dataclass
@@ -26,8 +24,8 @@ from torch import Tensor
 from bermo import checkpoint
 from bermo.errors import BermoError
 from bermo.feed import Feed
-from bermo.files import write_text
 from bermo.job import Batch, Fit, Job, Stopped
+from bermo.members import Member
 from bermo.nn.shadow import Shadow
 from bermo.schedule import look_steps, num_steps, rate_factor, seed_step
 from bermo.signals import catch_signals
@@ -41,6 +39,9 @@ from bermo.step import (
 )
 
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
+SAVING_SHARE = (
+    0.1  # of the time may go into saving at looks; what checkpoint_minutes asks for comes on top
+)
 PREFETCHED = 8  # batches that wait, collated and pinned, for a graphics card
 
 
@@ -77,6 +78,11 @@ def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
 
 def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:
     """Train `job.model` in place from its last checkpoint (or from the start) to the end."""
+    return fit_members(job, settings, accelerator)[0]
+
+
+def fit_members(job: Job, settings: TrainSpec, accelerator: Accelerator) -> list[Fit]:
+    """The same for models that are trained together: how each of them ended."""
     loop = _Loop(job, settings, accelerator)
     with catch_signals() as caught:
         try:
@@ -90,6 +96,7 @@ class _Loop:
 
     def __init__(self, job: Job, settings: TrainSpec, accelerator: Accelerator) -> None:
         self.job, self.settings, self.accelerator = job, settings, accelerator
+        self.members = [Member(one, accelerator.is_main_process) for one in (job.members or (job,))]
         self.per_epoch = len(job.batches.epoch(0))
         self.total = num_steps(self.per_epoch, settings.epochs)
         self.looks = set(look_steps(self.per_epoch, self.total, settings.evaluations))
@@ -98,13 +105,8 @@ class _Loop:
             _freeze_unused_(job)
         optimizer = make_optimizer(job, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
-        self.metrics = job.folder / "metrics.jsonl"
-        self.step = 0
-        self.best: dict[str, float] = {}
-        self.last: dict[str, float] = {}
-        self.best_step = self.stale_looks = self.num_rows = 0
-        self.last_loss = math.nan
-        self.seconds = 0.0
+        self.step = self.num_rows = 0
+        self.seconds = self.saving_seconds = 0.0
         self.epoch_order = lru_cache(2)(job.batches.epoch)  # threads may be in two epochs at once
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
@@ -112,12 +114,11 @@ class _Loop:
             job, self.model, self.optimizer, settings.clip, accelerator, self.shadow
         )  # fmt: skip
 
-    def run(self, caught: list[int]) -> Fit:
+    def run(self, caught: list[int]) -> list[Fit]:
         self._resume()
         self.job.display.start("training", self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
-        is_finite = True
         train_step = self._make_step()
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
         feed = Feed(self._make_parts, self.step, self.total, depth)
@@ -131,7 +132,7 @@ class _Loop:
                 is_finite = self._log()
                 if self.step in self.looks or not is_finite:
                     self._look()
-                    due = due or self.step < self.total
+                    due = due or (self.step < self.total and self._is_saving_cheap())
                 if not is_finite:
                     self.job.display.tell(
                         f"The loss is no longer a number at step {self.step}: stopped."
@@ -146,10 +147,7 @@ class _Loop:
             feed.close()
             if self.shadow is not None:
                 self.shadow.close()
-        return Fit(
-            steps=self.step, best_step=self.best_step, best=self.best, last=self.last,
-            last_loss=self.last_loss, is_finite=is_finite, seconds=self.seconds, num_rows=self.num_rows,
-        )  # fmt: skip
+        return [member.fit(self.step, self.seconds, self.num_rows) for member in self.members]
 
     def _make_shadow(self) -> Shadow | None:
         """The copies that the forward pass reads, where one process has a use for them."""
@@ -167,7 +165,8 @@ class _Loop:
         is_on_card = self.accelerator.device.type == "cuda" and self.accelerator.scaler is None
         if not (self.is_fast and is_on_card and self.settings.accumulation == 1):
             return self.plain
-        return GraphedStep(self.plain, self.settings.batch_size, self.job.display.tell)
+        num_rows = self.settings.batch_size * len(self.members)
+        return GraphedStep(self.plain, num_rows, self.job.display.tell)
 
     def _train_step(
         self, train_step: Step | GraphedStep, parts: "_Parts", stop: bool, due: bool
@@ -220,62 +219,65 @@ class _Loop:
         return max(together[0], 1), together[1] > 0, together[2] > 0
 
     def _log(self) -> bool:
-        """Now and then, write the mean loss since the last time; returns whether it is a number."""
+        """Now and then, write the mean losses since the last time; returns whether any is a number."""
         if not self._is_logged(self.step):
             self.job.display.step(self.step, None)
             return True
         since = (self.step - 1) % self.log_every + 1
-        self.last_loss = self._sum_over_processes(self.plain.loss_sum) / since
-        row = {"loss": self.last_loss, "gradient_norm": self.plain.norm_sum.item() / since}
+        losses = self._sum_over_processes(self.plain.loss_sum)
+        norms = self.plain.norm_sum.tolist()
         self.plain.loss_sum.zero_()
         self.plain.norm_sum.zero_()
-        norms = self.plain.gradient_norms() if self.job.hooks else {}
-        for hook in self.job.hooks:
-            row |= hook.metrics(norms)
-        self._write_row(row | {"seconds": round(self.seconds, 3)})
-        self.job.display.step(self.step, self.last_loss)
-        return math.isfinite(self.last_loss)
+        for place, member in enumerate(self.members):
+            member.now.last_loss = losses[place] / since
+            row = {"loss": member.now.last_loss, "gradient_norm": norms[place] / since}
+            by_name = self.plain.gradient_norms(place) if member.job.hooks else {}
+            for hook in member.job.hooks:
+                row |= hook.metrics(by_name)
+            self._write_row(member, row | {"seconds": round(self.seconds, 3)})
+        self.job.display.step(self.step, sum(losses) / since / len(losses))
+        return any(member.is_finite for member in self.members)
 
     def _is_logged(self, step: int) -> bool:
         return step % self.log_every == 0 or step == self.total
 
     def _look(self) -> None:
-        """Score the validation set; keep the model if it is the best so far."""
-        model = self.accelerator.unwrap_model(self.model)
-        model.eval()
-        self.last = dict(self.job.evaluate(model))
-        main = next(iter(self.last))
-        self._write_row({f"valid/{name}": value for name, value in self.last.items()})
-        self.job.display.tell(f"step {self.step}: {main} {self.last[main]:.2f}")
-        if self.step < self.job.best_from:
-            return
-        if not self.best or self.last[main] > self.best[main]:
-            self.best, self.best_step, self.stale_looks = self.last, self.step, 0
-            if self.accelerator.is_main_process:
-                self.job.keep(model)
-        else:
-            self.stale_looks += 1
+        """Score the validation set by each model, and tell how the first score stands."""
+        for member in self.members:
+            row = member.look(self.step)
+            self.accelerator.log(self._named(member, row), step=self.step)
+        main = next(iter(self.members[0].now.last))
+        scores = " ".join(f"{member.now.last[main]:.2f}" for member in self.members)
+        self.job.display.tell(f"step {self.step}: {main} {scores}")
         self.accelerator.wait_for_everyone()
 
     def _is_out_of_patience(self) -> bool:
         patience = self.settings.patience
-        return patience is not None and self.stale_looks >= patience
+        return patience is not None and all(m.now.stale_looks >= patience for m in self.members)
 
-    def _write_row(self, row: dict[str, float]) -> None:
-        self.accelerator.log(row, step=self.step)
-        if self.accelerator.is_main_process:
-            with self.metrics.open("a", encoding="utf-8") as file:
-                finite = {k: v if math.isfinite(v) else None for k, v in row.items()}
-                file.write(json.dumps({"step": self.step} | finite) + "\n")
+    def _write_row(self, member: Member, row: dict[str, float]) -> None:
+        self.accelerator.log(self._named(member, row), step=self.step)
+        member.write(self.step, row)
+
+    def _named(self, member: Member, row: dict[str, float]) -> dict[str, float]:
+        """A tracker's row: where several models are trained together, with the seed in the names."""
+        if len(self.members) == 1:
+            return row
+        return {f"seed-{member.job.seed}/{name}": value for name, value in row.items()}
+
+    def _is_saving_cheap(self) -> bool:
+        """Whether saving has taken a small share of the time so far, so that a look may save too."""
+        return self.saving_seconds <= SAVING_SHARE * self.seconds
 
     def _save(self) -> None:
+        started = time.monotonic()
         loss_sum = self._sum_over_processes(self.plain.loss_sum)
         if self.accelerator.is_main_process:
             state = {
-                "step": self.step, "best": self.best, "last": self.last, "best_step": self.best_step,
-                "stale_looks": self.stale_looks, "loss_sum": loss_sum,
-                "norm_sum": self.plain.norm_sum.item(), "last_loss": self.last_loss, "seconds": self.seconds,
-                "num_rows": self.num_rows, "scaler": self._scaler_state(),
+                "step": self.step, "seconds": self.seconds, "num_rows": self.num_rows,
+                "loss_sum": loss_sum, "norm_sum": self.plain.norm_sum.tolist(),
+                "members": [member.state() for member in self.members],
+                "scaler": self._scaler_state(),
             }  # fmt: skip
             checkpoint.save(
                 self.job.folder / "checkpoints",
@@ -285,34 +287,36 @@ class _Loop:
                 state=state,
             )
         self.accelerator.wait_for_everyone()
+        self.saving_seconds += time.monotonic() - started
 
     def _resume(self) -> None:
-        """Go on from the last whole checkpoint, if there is one, and cut the metrics back to it."""
+        """Go on from the last whole checkpoint, if there is one."""
         found = checkpoint.find_last(
             self.job.folder / "checkpoints", self.job.identity, self.job.display.tell
         )
+        standings: list[Any] = [None] * len(self.members)
         if found is not None:
             model = self.accelerator.unwrap_model(self.model)
             checkpoint.load_(found, model, self.optimizer.optimizer)
-            state = dict(found.state)
-            scaler = state.pop("scaler")
+            state = found.state
+            self.step, self.num_rows = state["step"], state["num_rows"]
+            self.seconds, standings = state["seconds"], state["members"]
             # The sum over all processes was saved; one of them carries it on.
-            loss_sum = state.pop("loss_sum")
-            self.plain.loss_sum.fill_(loss_sum if self.accelerator.is_main_process else 0.0)
-            self.plain.norm_sum.fill_(state.pop("norm_sum"))
-            state["last_loss"] = math.nan if state["last_loss"] is None else state["last_loss"]
-            vars(self).update(state)
-            if scaler and self.accelerator.scaler is not None:
-                self.accelerator.scaler.load_state_dict(scaler)
+            if self.accelerator.is_main_process:
+                self.plain.loss_sum.copy_(torch.tensor(state["loss_sum"]))
+            self.plain.norm_sum.copy_(torch.tensor(state["norm_sum"]))
+            if state["scaler"] and self.accelerator.scaler is not None:
+                self.accelerator.scaler.load_state_dict(state["scaler"])
             self.job.display.tell(f"Going on from step {self.step} of {self.total}.")
-        if self.accelerator.is_main_process:
-            _cut_metrics(self.metrics, self.step)
+        for member, standing in zip(self.members, standings, strict=True):
+            member.resume(self.step, standing)
         self.accelerator.wait_for_everyone()
 
-    def _sum_over_processes(self, value: Tensor) -> float:
+    def _sum_over_processes(self, values: Tensor) -> list[float]:
         if self.accelerator.num_processes == 1:
-            return value.item()
-        return self.accelerator.reduce(value.to(self.accelerator.device), "sum").item()
+            return values.tolist()
+        together: list[float] = self.accelerator.reduce(values, "sum").tolist()
+        return together
 
     def _scaler_state(self) -> dict[str, Any]:
         scaler = self.accelerator.scaler
@@ -326,16 +330,3 @@ def _freeze_unused_(job: Job) -> None:
     for parameter in job.model.parameters():
         parameter.requires_grad_(parameter.grad is not None)
         parameter.grad = None
-
-
-def _cut_metrics(path: Path, step: int) -> None:
-    """Drop the rows after `step`, and a torn last one: the run is about to write them again."""
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if row["step"] <= step:
-            kept.append(line + "\n")
-    write_text(path, "".join(kept))

@@ -11,8 +11,7 @@ from torch import nn
 
 from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
-
-TARGETS = ("labels", "start_positions", "end_positions")
+from bermo.model import TARGETS
 
 
 def predict(

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.scoring import Scores, score
+from bermo.errors import BermoError
 from bermo.files import restore, whole_folder
 from bermo.fold import count
 from bermo.job import Display, Fit, Job, Quiet
@@ -26,6 +27,7 @@ from bermo.methods.measure import (
 )
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import make_schedule
+from bermo.methods.together import check_together, join_jobs
 from bermo.model import BermoPreTrainedModel
 from bermo.runs import (
     RunResult,
@@ -39,7 +41,7 @@ from bermo.runs import (
     write_result,
 )
 from bermo.spec import RunSpec, check
-from bermo.train import fit, make_accelerator
+from bermo.train import fit_members, make_accelerator
 
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
 
@@ -49,10 +51,13 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     display = display or Quiet()
     check(spec)
     check_methods(spec)
+    check_together(spec)
     check_free(out, spec)
     accelerator = make_accelerator(spec.train, out)
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet())
+    if spec.train.together > 1 and accelerator.num_processes > 1:
+        raise BermoError("Seeds are trained together by one process. Leave --together out.")
     if spec.prune.method != "none":
         make_schedule(spec.prune, prepared.num_steps)  # no room in it is an error
     if accelerator.is_main_process:
@@ -68,64 +73,101 @@ def _all_seeds(
     prepared: Prepared, out: Path, display: Display, accelerator: Accelerator
 ) -> RunResult:
     seeds = prepared.spec.seeds
-    results = []
-    for index, seed in enumerate(seeds):
-        done = read_seed(out / f"seed-{seed}")
-        if done is None:
-            if len(seeds) > 1:
-                display.tell(f"Seed {seed} ({index + 1} of {len(seeds)})")
-            done = _one_seed(prepared, out / f"seed-{seed}", seed, display, accelerator)
-        results.append(done)
+    results = {seed: read_seed(out / f"seed-{seed}") for seed in seeds}
+    missing = [seed for seed in seeds if results[seed] is None]
+    size = prepared.spec.train.together
+    for start in range(0, len(missing), size):
+        group = missing[start : start + size]
+        if len(seeds) > 1:
+            place, names = len(seeds) - len(missing) + start + 1, ", ".join(map(str, group))
+            display.tell(f"Seed {names} ({place} of {len(seeds)})")
+        for done in _train(prepared, out, group, display, accelerator):
+            results[done.seed] = done
+    found = [result for result in results.values() if result is not None]
+    for done in found:
         if done.diverged:
-            display.tell(f"Seed {seed} diverged: {done.diverged}. {REMEDY}")
-    result = summarise(results)
+            display.tell(f"Seed {done.seed} diverged: {done.diverged}. {REMEDY}")
+    result = summarise(found)
     if accelerator.is_main_process:
-        _publish(out, results)
+        _publish(out, found)
         write_result(out / "result.json", result)
     accelerator.wait_for_everyone()
     return result
 
 
-def _one_seed(
-    prepared: Prepared, folder: Path, seed: int, display: Display, accelerator: Accelerator
-) -> SeedResult:
-    spec = prepared.spec
-    folder.mkdir(parents=True, exist_ok=True)
-    restore(folder / "model")
+def _train(
+    prepared: Prepared, out: Path, seeds: list[int], display: Display, accelerator: Accelerator
+) -> list[SeedResult]:
+    """Train one seed, or several together, and write their results."""
     reset_peak_memory()
-    parts = assemble(prepared, seed, display, accelerator)
-    latest: list[Scores] = []
-
-    def evaluate(current: nn.Module) -> dict[str, float]:
-        rows = EVAL_BATCH_FACTOR * spec.train.batch_size
-        latest[:] = [score(prepared.valid, predict(current, prepared.valid, rows, accelerator))]
-        # The loop goes by the first value.
-        return {latest[0].main: latest[0].score} | latest[0].values
-
-    job = Job(
-        model=parts.model,
-        batches=parts.batches,
-        objective=parts.objective,
-        groups=parts.groups,
-        hooks=parts.hooks,
-        masked=parts.masked,
-        best_from=parts.best_from,
-        evaluate=evaluate,
-        keep=lambda current: save_model(current, prepared, folder / "model"),
-        folder=folder,
-        seed=seed,
-        identity=identity(spec, prepared.digest, seed),
-        display=display,
-    )
-    ended = fit(job, spec.train, accelerator)
-    if not latest:  # every step was done before this call: only the result is missing
-        evaluate(parts.model)
-    result = _result(prepared, ended, latest[0], parts.model, seed, accelerator)
+    made = [_Seed(prepared, out / f"seed-{s}", s, display, accelerator) for s in seeds]
+    if len(made) == 1:
+        job = made[0].job
+    else:
+        for one in made:  # the stack's views must not be moved afterwards
+            one.job.model.to(accelerator.device)
+        folder = out / ("together-" + "-".join(map(str, seeds)))
+        job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
+    fits = fit_members(job, prepared.spec.train, accelerator)
+    results = [one.result(ended, len(made)) for one, ended in zip(made, fits, strict=True)]
     if accelerator.is_main_process:
-        write_result(folder / "result.json", result)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        for one, result in zip(made, results, strict=True):
+            write_result(one.job.folder / "result.json", result)
+        shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
+        if len(made) > 1:
+            shutil.rmtree(job.folder, ignore_errors=True)
     accelerator.free_memory()
-    return result
+    return results
+
+
+class _Seed:
+    """One seed's training: its parts, and the answers of its last look."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path,
+        seed: int,
+        display: Display,
+        accelerator: Accelerator,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        restore(folder / "model")
+        self.prepared, self.accelerator = prepared, accelerator
+        self.latest: Scores | None = None
+        parts = assemble(prepared, seed, display, accelerator)
+        self.model = parts.model
+        self.job = Job(
+            model=parts.model,
+            batches=parts.batches,
+            objective=parts.objective,
+            groups=parts.groups,
+            hooks=parts.hooks,
+            masked=parts.masked,
+            best_from=parts.best_from,
+            evaluate=self.evaluate,
+            keep=lambda current: save_model(current, prepared, folder / "model"),
+            folder=folder,
+            seed=seed,
+            identity=identity(prepared.spec, prepared.digest, seed),
+            display=display,
+        )
+
+    def evaluate(self, current: nn.Module) -> dict[str, float]:
+        """Score the validation set; the loop goes by the first value."""
+        rows = EVAL_BATCH_FACTOR * self.prepared.spec.train.batch_size
+        valid = self.prepared.valid
+        self.latest = score(valid, predict(current, valid, rows, self.accelerator))
+        return {self.latest.main: self.latest.score} | self.latest.values
+
+    def result(self, ended: Fit, together: int) -> SeedResult:
+        """Put together how it ended."""
+        if self.latest is None:  # every step was done before this call: only the result is missing
+            self.evaluate(self.model)
+        assert self.latest is not None
+        return _result(
+            self.prepared, ended, self.latest, self.model, self.job.seed, together, self.accelerator
+        )
 
 
 def _result(
@@ -134,6 +176,7 @@ def _result(
     scores: Scores,
     model: BermoPreTrainedModel,
     seed: int,
+    together: int,
     accelerator: Accelerator,
 ) -> SeedResult:
     best = ended.best or ended.last  # a run that broke down before its final density has no best
@@ -150,6 +193,7 @@ def _result(
         steps=ended.steps,
         loss=ended.last_loss,
         seconds=round(ended.seconds, 2),
+        together=together,
         rows_per_second=round(ended.num_rows / max(ended.seconds, 1e-9), 2),
         peak_memory_mib=round(peak_memory(), 1),
         mix_layers=list(model.mix.layers),

@@ -156,9 +156,9 @@ class ScoreMask(nn.Module):
         mask = self.mask.to(self.scores.dtype) + (self.scores - self.scores.detach())
         return weight * self.blocks.spread(mask)
 
-    def size_penalty(self) -> Tensor:
-        """Mean σ(S): what soft movement makes small."""
-        return torch.sigmoid(self.scores).mean()
+    def size_penalty(self, num_models: int = 1) -> Tensor:
+        """Mean σ(S) of each model: what soft movement makes small."""
+        return torch.sigmoid(self.scores).view(num_models, -1).mean(1)
 
 
 class HardConcrete(nn.Module):
@@ -196,9 +196,10 @@ class HardConcrete(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         return weight * self.blocks.spread(self.gates())
 
-    def size_penalty(self) -> Tensor:
-        """Mean σ(S − β ln(−l/r)): the chance that a gate is open."""
-        return torch.sigmoid(self.scores - L0_BETA * math.log(-L0_LEFT / L0_RIGHT)).mean()
+    def size_penalty(self, num_models: int = 1) -> Tensor:
+        """Mean σ(S − β ln(−l/r)) of each model: the chance that a gate is open."""
+        chance = torch.sigmoid(self.scores - L0_BETA * math.log(-L0_LEFT / L0_RIGHT))
+        return chance.view(num_models, -1).mean(1)
 
 
 Mask = TopMask | ScoreMask | HardConcrete

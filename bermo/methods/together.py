@@ -1,0 +1,222 @@
+"""Seeds trained together: N models of one shape as one stacked model, one step for all of them.
+
+On a graphics card a small encoder's step is a thousand short launches; N seeds in one stack share them, and their matrices are
+multiplied in batches. Each seed has its own start, its own batches, its own masks, clipping, scores and folder.
+Two things are shared: at each step all seeds read texts of about the same length (so that nothing is padded), and the
+random numbers of dropout come from one stream. A seed trained together is therefore another draw than the same seed alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers.utils import ModelOutput
+
+from bermo.errors import BermoError
+from bermo.job import Batch, Batches, Job, Objective
+from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
+from bermo.model import TARGETS
+from bermo.nn.masks import HardConcrete, Mask
+from bermo.prune import L0, Pruner, SoftMovement
+from bermo.spec import RunSpec
+from bermo.stack import stack, stacked_masks
+
+
+def check_together(spec: RunSpec) -> None:
+    """Refuse what cannot be done for several seeds at once, before any file is read."""
+    train, distill = spec.train, spec.distill
+    faults = {
+        "an accumulation of gradients": train.accumulation > 1,
+        "patience, since they all end together": train.patience is not None,
+        "fp16": train.precision == "fp16",
+        "pruning of whole units": spec.prune.method in UNITS,
+        "blocks of weights": spec.prune.block != (1, 1),
+        "a teacher of attention relations": distill.relations > 0,
+        'the mix "tensor", which looks at a whole batch': spec.model.mix.kind == "tensor",
+    }
+    found = [name for name, is_there in faults.items() if is_there]
+    if train.together > 1 and found:
+        raise BermoError(f"Seeds cannot be trained together with {found[0]}. Leave --together out.")
+
+
+def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
+    """Make one job of several that differ in their seed alone; their models become views of its own."""
+    joint = stack([cast(Any, job.model) for job in jobs])
+    masks = stacked_masks(joint)
+    hooks = [cast(PruneHook, job.hooks[0]) for job in jobs if job.hooks]
+    pruners = [cast(Pruner, hook.pruner) for hook in hooks]
+    losses = [cast(PrunedLoss, j.objective).objective if hooks else j.objective for j in jobs]
+    simple = tuple((m, w) for m, w in masks if not isinstance(m, HardConcrete))
+    return replace(
+        jobs[0],
+        model=joint,
+        batches=JoinedBatches([job.batches for job in jobs], lengths),
+        objective=JoinedLoss(jobs, losses, [mask for mask, _ in masks], pruners),
+        groups=_join_groups(joint, jobs[0]),
+        hooks=(JoinedHook(pruners, [mask for mask, _ in masks]),) if hooks else (),
+        masked=simple,
+        folder=folder,
+        identity="+".join(job.identity for job in jobs),
+        members=tuple(jobs),
+    )
+
+
+def _join_groups(joint: nn.Module, first: Job) -> list[dict[str, Any]]:
+    names = {id(parameter): name for name, parameter in first.model.named_parameters()}
+    stacked = dict(joint.named_parameters())
+    return [
+        group | {"params": [stacked[names[id(p)]] for p in group["params"]]}
+        for group in first.groups
+    ]
+
+
+class JoinedBatches:
+    """The batches of all seeds, side by side; those of one step are alike in length."""
+
+    def __init__(self, batches: Sequence[Batches], lengths: np.ndarray) -> None:
+        self.batches, self.lengths = batches, lengths
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """Rank each seed's batches by size and length; the k-th of all of them make one step, in the first seed's order."""
+        plans = [batches.epoch(epoch) for batches in self.batches]
+        ranks = [self._ranked(plan) for plan in plans]
+        steps = [
+            np.concatenate([plan[rank[k]] for plan, rank in zip(plans, ranks, strict=True)])
+            for k in range(len(ranks[0]))
+        ]
+        place_of = np.empty(len(steps), dtype=np.int64)
+        place_of[ranks[0]] = np.arange(len(steps))
+        return [steps[place] for place in place_of]
+
+    def collate(self, rows: np.ndarray) -> Batch:
+        """All seeds read the same data, so that one of them can pad the rows of all."""
+        return self.batches[0].collate(rows)
+
+    def _ranked(self, plan: Sequence[np.ndarray]) -> np.ndarray:
+        longest = np.array([self.lengths[rows].max() for rows in plan])
+        sizes = np.array([len(rows) for rows in plan])
+        return np.lexsort((longest, sizes))
+
+
+class JoinedLoss:
+    """Each seed's own objective on its own rows, from one pass through the stack; the masks' penalties on top."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        objectives: Sequence[Objective],
+        masks: Sequence[Mask],
+        pruners: Sequence[Pruner],
+    ) -> None:
+        self.jobs, self.objectives = jobs, objectives
+        self.masks, self.pruners = masks, pruners
+
+    def count(self, batch: Batch) -> int:
+        return self.objectives[0].count(batch)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return a loss for each seed."""
+        count = len(self.jobs)
+        answers = _Answers(model, batch, count)
+        parts = [_part(batch, place, count) for place in range(count)]
+        losses = [
+            objective(cast(nn.Module, _One(answers, place, job.model)), part)
+            for place, (job, objective, part) in enumerate(
+                zip(self.jobs, self.objectives, parts, strict=True)
+            )
+        ]
+        return torch.stack(losses) + self._penalty()
+
+    def _penalty(self) -> Tensor | float:
+        if not self.pruners or not isinstance(self.pruners[0].method, SoftMovement | L0):
+            return 0.0
+        count, first = len(self.pruners), self.pruners[0]
+        sizes = [cast(Any, mask).size_penalty(count) for mask in self.masks]
+        strength = first.numbers.strength(cast(SoftMovement | L0, first.method), self._density)
+        return strength * torch.stack(sizes).mean(0)
+
+    def _density(self) -> Tensor:
+        """The share that each model keeps now."""
+        count = len(self.pruners)
+        kept = torch.stack([mask.mask.view(count, -1).sum(1) for mask in self.masks]).sum(0)
+        return kept / sum(site.original.numel() for site in self.pruners[0].sites)
+
+
+class JoinedHook:
+    """Sets the masks of all seeds; what it records is asked of each seed's own hook."""
+
+    def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
+        self.pruners, self.masks = pruners, masks
+        for pruner in pruners[1:]:  # one schedule, so one set of numbers
+            pruner.numbers = pruners[0].numbers
+
+    def plan(self, step: int) -> None:
+        first = self.pruners[0]
+        first.plan(step)
+        for pruner in self.pruners[1:]:
+            pruner.num_steps, pruner.kept = first.num_steps, first.kept
+
+    def apply(self) -> None:
+        if isinstance(self.pruners[0].method, L0):
+            for mask in self.masks:
+                cast(HardConcrete, mask).draw_(self.pruners[0].numbers.generator)
+            return
+        for pruner in self.pruners:
+            pruner.apply()
+
+    def generators(self) -> list[torch.Generator]:
+        first = self.pruners[0]
+        return [first.numbers.generator] if isinstance(first.method, L0) else []
+
+    def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
+        return {}
+
+
+class _Answers:
+    """The stack's outputs on a whole batch, made once and handed out model by model."""
+
+    def __init__(self, model: nn.Module, batch: Batch, count: int) -> None:
+        self.model, self.batch, self.count = model, batch, count
+        self.outputs: Any = None
+
+    def of(self, place: int, given: Mapping[str, Any]) -> Any:
+        if self.outputs is None:
+            inputs = {
+                name: self.batch.get(name, value)
+                for name, value in given.items()
+                if name not in TARGETS
+            }
+            self.outputs = self.model(**inputs)
+        return _sliced(self.outputs, place, self.count)
+
+
+class _One:
+    """Stands for one seed's model in its objective."""
+
+    def __init__(self, answers: _Answers, place: int, model: nn.Module) -> None:
+        self.answers, self.place, self.model = answers, place, model
+
+    def __call__(self, **given: Any) -> Any:
+        outputs = self.answers.of(self.place, given)
+        targets = {name: given[name] for name in TARGETS if name in given}
+        outputs["loss"] = cast(Any, self.model).loss_of(outputs, **targets)
+        return outputs
+
+
+def _sliced(value: Any, place: int, count: int) -> Any:
+    if isinstance(value, Tensor):
+        return value.view(count, -1, *value.shape[1:])[place]
+    if isinstance(value, tuple):
+        return tuple(_sliced(item, place, count) for item in value)
+    made = {name: _sliced(item, place, count) for name, item in cast(ModelOutput, value).items()}
+    return type(value)(**made)
+
+
+def _part(batch: Batch, place: int, count: int) -> Batch:
+    return {
+        name: tensor.view(count, -1, *tensor.shape[1:])[place] for name, tensor in batch.items()
+    }

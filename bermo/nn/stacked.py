@@ -1,0 +1,150 @@
+"""Layers of N models of one shape as one layer: batch products in place of N small ones.
+
+    input (N·B, …, D): the rows of model 0, then those of model 1, …        y_n = x_n W_nᵀ + b_n
+
+Each takes the parameters of its N members over: afterwards these are views of the joint tensor, so whatever trains the joint one
+trains the members, and each member stays a whole model that can be asked, folded and saved by itself.
+Axes: N models, J mixed layers, D units.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bermo.errors import BermoError
+from bermo.nn.layers import choose
+from bermo.nn.mix import LayerMix
+from bermo.nn.stream import wide
+
+
+def join(parameters: Sequence[Tensor]) -> nn.Parameter:
+    """Stack tensors into one parameter, and make each of them a view of it."""
+    joint = torch.stack([parameter.detach() for parameter in parameters])
+    for place, parameter in enumerate(parameters):
+        parameter.data = joint[place]
+    return nn.Parameter(joint, requires_grad=parameters[0].requires_grad)
+
+
+class StackedLinear(nn.Linear):
+    """y_n = x_n W_nᵀ + b_n, one batch product for all models."""
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None) -> None:
+        nn.Module.__init__(self)
+        self.num_models, self.out_features, self.in_features = weight.shape
+        self.weight, self.bias = weight, bias  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(self.num_models, -1, x.shape[-1])
+        turned = self.weight.transpose(1, 2)
+        if self.bias is None:
+            made = torch.bmm(rows, turned)
+        else:
+            made = torch.baddbmm(self.bias[:, None], rows, turned)
+        return made.view(*x.shape[:-1], self.out_features)
+
+
+class StackedNorm(nn.Module):
+    """Layer norm whose gain and shift are each model's own."""
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None, eps: float) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = weight, bias, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(len(self.weight), -1, x.shape[-1])
+        normal = functional.layer_norm(rows, rows.shape[-1:], eps=self.eps)
+        if self.bias is None:
+            return (normal * self.weight[:, None]).view_as(x)
+        return torch.addcmul(self.bias[:, None], normal, self.weight[:, None]).view_as(x)
+
+
+class StackedEmbedding(nn.Module):
+    """A table a model: ids are moved on to the table of their row's model.
+
+    Encoders ask for the words first, with a row a text, and may ask for their places with one row for all texts: `rows`, shared
+    by the tables of a model, remembers how many texts there are.
+    """
+
+    def __init__(self, weight: nn.Parameter, padding_idx: int | None) -> None:
+        super().__init__()
+        self.weight, self.padding_idx = weight, padding_idx
+        self.rows = [0]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        count, size, width = self.weight.shape
+        if len(ids) == 1:
+            ids = ids.expand(self.rows[0], *ids.shape[1:])
+        self.rows[0] = len(ids)
+        first = torch.arange(count, device=ids.device).repeat_interleave(len(ids) // count) * size
+        moved = ids + first.view(-1, *[1] * (ids.ndim - 1))
+        return functional.embedding(moved, self.weight.view(-1, width))
+
+
+class StackedMix(LayerMix):
+    """γ_n · Σ_j softmax(α_n)_j · dropout(norm(h_j)): every model has its own shares and scale."""
+
+    def __init__(self, members: Sequence[LayerMix]) -> None:
+        nn.Module.__init__(self)
+        first = members[0]
+        if first.norm == "tensor":
+            raise BermoError(
+                'The mix "tensor" standardises over all texts of a batch, so seeds cannot be trained'
+                " together. Choose another mix, or leave --together out."
+            )
+        self.num_layers, self.norm, self.init, self.eps = (
+            first.num_layers, first.norm, first.init, first.eps,
+        )  # fmt: skip
+        self.dropout, self.layer_dropout = first.dropout, first.layer_dropout
+        self.layers, self.is_per_token = first.layers, first.is_per_token
+        self.logits = join([member.logits for member in members])
+        self.scale = join([member.scale for member in members])
+
+    def forward(
+        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Mix the stacked layers h_0 … h_L of all models, (N·B, T, D)."""
+        chosen = choose(hidden_states, self.layers, self.num_layers, "StackedMix")
+        count = len(self.scale)
+        with torch.autocast(chosen[0].device.type, enabled=False):
+            stack = self._normalise([wide(hidden) for hidden in chosen], attention_mask)
+            stack = functional.dropout(stack, self.dropout, self.training)
+            shares_NJ = self._shares(drop=self.training).to(stack.dtype)
+            rows_JNX = stack.view(len(self.layers), count, -1)
+            mixed_NX = (rows_JNX * shares_NJ.T[..., None]).sum(0) * self.scale[:, None]
+        return mixed_NX.view(chosen[-1].shape).to(chosen[-1].dtype)
+
+    def _shares(self, drop: bool = False) -> Tensor:
+        logits_NJ = self.logits[:, 0].float()
+        if drop and self.layer_dropout > 0:
+            luck_NJ = torch.rand_like(logits_NJ)
+            dropped_NJ = (luck_NJ < self.layer_dropout) & (luck_NJ < luck_NJ.amax(1, keepdim=True))
+            logits_NJ = logits_NJ.masked_fill(dropped_NJ, float("-inf"))
+        return torch.softmax(logits_NJ, dim=1)
+
+
+def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
+    """The members' layers as one; None for a kind of layer that has no joint form here."""
+    first = members[0]
+    if isinstance(first, LayerMix):
+        return StackedMix([cast(LayerMix, member) for member in members])
+    if isinstance(first, nn.Linear):
+        return StackedLinear(*_pair(members))
+    if isinstance(first, nn.LayerNorm):
+        return StackedNorm(*_pair(members), eps=first.eps)
+    if isinstance(first, nn.Embedding):
+        return StackedEmbedding(_pair(members)[0], first.padding_idx)
+    return None
+
+
+def _pair(members: Sequence[nn.Module]) -> tuple[nn.Parameter, nn.Parameter | None]:
+    """The joint weight and bias; of a masked weight the one under the mask."""
+    masked = [getattr(member, "parametrizations", None) for member in members]
+    weights = [
+        cast(Tensor, member.weight if under is None else under.weight.original)
+        for member, under in zip(members, masked, strict=True)
+    ]
+    biases = [getattr(member, "bias", None) for member in members]
+    return join(weights), None if biases[0] is None else join(cast(list[Tensor], biases))

@@ -1,0 +1,91 @@
+"""N models of one shape as one: the same modules, each layer stacked, the masks of pruning with them.
+
+joint = stack(models)      joint(**batch) reads rows of model 0, then of model 1, …; the models become views of it
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from transformers import PreTrainedModel
+
+from bermo.errors import BermoError
+from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
+from bermo.nn.stacked import StackedEmbedding, StackedLinear, stacked_layer
+
+WHY = "so the seeds cannot be trained together. Leave --together out."
+
+
+def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
+    """Return one model that computes what all of them do; they must lie where it is to run."""
+    joint = copy.deepcopy(models[0])
+    done: list[str] = []
+    rows = [0]
+    for name, module in list(joint.named_modules()):
+        is_inside = any(name.startswith(f"{prefix}.") for prefix in done)
+        if is_inside or not any(p.requires_grad for p in module.parameters()):
+            continue
+        members = [model.get_submodule(name) for model in models]
+        made = stacked_layer(members)
+        if made is None:
+            _check_bare(name, module)
+            continue
+        _stack_mask_(made, members)
+        if isinstance(made, StackedEmbedding):
+            made.rows = rows
+        joint.set_submodule(name, made)
+        done.append(name)
+    _check_shared(joint, models, done)
+    return joint
+
+
+def stacked_masks(joint: nn.Module) -> list[tuple[Mask, nn.Parameter]]:
+    """The joint masks and the weights under them."""
+    found = []
+    for module in joint.modules():
+        if isinstance(module, StackedLinear) and parametrize.is_parametrized(module):
+            masks = cast(nn.ModuleDict, module.parametrizations)["weight"]
+            weight = cast(nn.Parameter, masks.original)
+            found.append((cast(Mask, cast(nn.ModuleList, masks)[0]), weight))
+    return found
+
+
+def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
+    """Put a mask over the joint weight whose scores and mask the members' own become views of."""
+    if not parametrize.is_parametrized(members[0]):
+        return
+    masks = [cast(nn.ModuleDict, member.parametrizations)["weight"] for member in members]
+    own = [cast(Mask, cast(nn.ModuleList, mask)[0]) for mask in masks]
+    if own[0].blocks.size != (1, 1):
+        raise BermoError(f"Blocks of weights are pruned here, {WHY}")
+    mask = type(own[0])(cast(Tensor, made.weight))
+    if not isinstance(mask, TopMask):
+        own_scores = [cast(ScoreMask | HardConcrete, one).scores for one in own]
+        mask.scores.data = torch.stack([scores.data.flatten() for scores in own_scores])
+        for scores, joint in zip(own_scores, mask.scores.data, strict=True):
+            scores.data = joint.view_as(scores)
+    buffer = "noise" if isinstance(mask, HardConcrete) else "mask"
+    together = torch.stack([getattr(one, buffer).flatten() for one in own])
+    setattr(mask, buffer, together)
+    for place, one in enumerate(own):
+        setattr(one, buffer, together[place].view_as(getattr(one, buffer)))
+    parametrize.register_parametrization(made, "weight", mask, unsafe=True)
+
+
+def _check_bare(name: str, module: nn.Module) -> None:
+    bare = [key for key, p in module.named_parameters(recurse=False) if p.requires_grad]
+    if bare:
+        raise BermoError(f"{name} ({type(module).__name__}) has weights of its own, {WHY}")
+
+
+def _check_shared(joint: nn.Module, models: Sequence[nn.Module], done: Sequence[str]) -> None:
+    """What is not stacked is read by all, so it must be the same in all."""
+    prefixes = tuple(f"{name}." for name in done)
+    first = models[0].state_dict()
+    for model in models[1:]:
+        for name, tensor in model.state_dict().items():
+            if not name.startswith(prefixes) and not torch.equal(tensor, first[name]):
+                raise BermoError(f"{name} is not trained and differs between seeds, {WHY}")
