@@ -55,6 +55,9 @@ class ModelSpec:
     pooling: Pooling | None = option(None, "the token a text is read from; default: the family's")
     head_dropout: float = option(0.1, "dropout before the last linear layer (spans have none)")
     freeze_embeddings: bool = option(False, "do not train the embeddings")
+    first_layers: int | None = option(
+        None, "use only so many of the encoder's layers, from the first on"
+    )
     untrained: bool = option(False, "start from random weights of the same shape, to compare with")
 
 

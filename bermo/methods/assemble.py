@@ -88,6 +88,8 @@ def check_methods(spec: RunSpec) -> None:
     check_distill(spec.distill)
     if spec.distill.teacher is None and spec.distill != type(spec.distill)():
         raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
+    if spec.distill.student_layers is not None and spec.model.first_layers is not None:
+        raise BermoError("A student of its teacher's layers names them. Leave --first-layers out.")
     if spec.distill.student_layers is not None and spec.model.pooling is not None:
         raise BermoError(
             "A student made of its teacher's layers pools as the teacher does. Leave --pooling out."

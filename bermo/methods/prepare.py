@@ -15,6 +15,7 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
 from bermo.job import Display
+from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, find_model, load_teacher
 from bermo.schedule import num_steps
 from bermo.spec import ModelSpec, RunSpec
@@ -143,10 +144,13 @@ def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
         case "choice":
             kind, extra = models.BermoForMultipleChoice, {}
     backbone = model_spec.backbone
-    return kind.from_backbone(
+    model = kind.from_backbone(
         load_config(backbone) if model_spec.untrained else backbone,
         mix=model_spec.mix,
         pooling=model_spec.pooling,
         head_dropout=model_spec.head_dropout,
         **extra,
     )
+    if model_spec.first_layers is None:
+        return model
+    return student_from_teacher(model, range(1, model_spec.first_layers + 1), model_spec.mix)

@@ -50,7 +50,7 @@ def _check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int,
     chosen = tuple(layers)
     if not chosen or list(chosen) != sorted(set(chosen)) or chosen[0] < 1 or chosen[-1] > last:
         raise BermoError(
-            f"student-layers must be rising numbers from 1 to {last}, the teacher's layers, but got"
+            f"Layers to keep must be rising numbers from 1 to {last}, but got"
             f" {','.join(map(str, chosen)) or 'none'}. For example: {','.join(map(str, range(1, last + 1, 2)))}."
         )
     groups = getattr(config, "num_hidden_groups", 1) * getattr(config, "inner_group_num", 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bermo.errors import BermoError, nearest
-from bermo.recipes import core, paper, probing
+from bermo.recipes import core, here, paper, probing
 from bermo.spec import Experiment, RunSpec, override, replace_in
 
 RECIPES: Mapping[str, Callable[[], Experiment]] = {
@@ -18,11 +18,18 @@ RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "conll2003": core.conll2003,
     "readings": core.readings,
     "ways": core.ways,
+    "paper/standalone": paper.standalone,
     "paper/stability": paper.stability,
     "paper/pruning-methods": paper.pruning_methods,
     "paper/convergence": paper.convergence,
     "paper/distillation": paper.distillation,
     "paper/probing": probing.probing,
+    "here/dense": here.dense,
+    "here/stability": here.stability,
+    "here/distillation": here.distillation,
+    "here/pruning-methods": here.pruning_methods,
+    "here/convergence": here.convergence,
+    "here/baselines": here.baselines,
     **{f"glue/{name}": core.glue(name) for name in core.GLUE},
 }
 
@@ -51,7 +58,12 @@ def _tiny(spec: RunSpec) -> RunSpec:
         spec,
         model={"backbone": "box"},
         data={"task": task, "folder": None, "limit": 48, "max_length": 64, "stride": 16},
-        train={"epochs": 2.0 if is_pruned else 1.0, "batch_size": 16, "precision": "fp32"},
+        train={
+            "epochs": 2.0 if is_pruned else 1.0,
+            "batch_size": 16,
+            "precision": "fp32",
+            "together": 1,
+        },
         prune={"warmup_steps": None, "initial_warmup": 1, "final_warmup": 1},
         distill={"teacher": None, "student_layers": None},
     )
