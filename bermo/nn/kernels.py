@@ -31,18 +31,18 @@ def places_of(chunk, tensors, starts, sizes, EVEN: tl.constexpr, LENGTH: tl.cons
 
 
 @triton.jit
-def address_at(table, tensor, EVEN: tl.constexpr):
-    """The address of a tensor, from a table of addresses."""
-    address = tl.load(table + tensor)
-    if EVEN:
-        address = tl.multiple_of(address, 16)
-    return address
+def pointer_at(table, tensor, KIND: tl.constexpr, EVEN: tl.constexpr):
+    """A pointer to a tensor's values of a kind, from a table of addresses."""
+    pointer = tl.load(table + tensor).to(tl.pointer_type(KIND))
+    if EVEN:  # said of the pointer: the compiler forgets what it knew of the number it was made from
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer
 
 
 @triton.jit
 def values_at(table, tensor, places, exists, EVEN: tl.constexpr):
     """The values at places of a tensor, 0 where there is none."""
-    base = address_at(table, tensor, EVEN).to(tl.pointer_type(tl.float32))
+    base = pointer_at(table, tensor, tl.float32, EVEN)
     return tl.load(base + places, mask=exists, other=0.0)
 
 
@@ -55,16 +55,15 @@ def _copy_masked(
         tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH
     )
     weight = values_at(weights, tensor, places, exists, EVEN)
-    source = address_at(masks, tensor, EVEN).to(tl.pointer_type(tl.int8))
+    source = pointer_at(masks, tensor, tl.int8, EVEN)
     # A product and not a choice: where the mask is 0 the sign of zero is the twin's.
     masked = weight * tl.load(source + places, mask=exists, other=0).to(tl.float32)
-    target = address_at(copies, tensor, EVEN)
     if HALF:
-        tl.store(
-            target.to(tl.pointer_type(tl.bfloat16)) + places, masked.to(tl.bfloat16), mask=exists
-        )
+        target = pointer_at(copies, tensor, tl.bfloat16, EVEN)
+        tl.store(target + places, masked.to(tl.bfloat16), mask=exists)
     else:
-        tl.store(target.to(tl.pointer_type(tl.float32)) + places, masked, mask=exists)
+        target = pointer_at(copies, tensor, tl.float32, EVEN)
+        tl.store(target + places, masked, mask=exists)
 
 
 @triton.jit
@@ -78,7 +77,7 @@ def _write_grads(
     )
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
     grad = tl.load(grads + offset + places, mask=exists, other=0.0).to(tl.float32)
-    source = address_at(masks, tensor, EVEN).to(tl.pointer_type(tl.int8))
+    source = pointer_at(masks, tensor, tl.int8, EVEN)
     mask = tl.load(source + places, mask=exists, other=0).to(tl.float32)
     tl.store(weight_grads + offset + places, grad * mask, mask=exists)
     if SCORED:

@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from bermo.nn.kernels import Chunks, address_at, addresses, places_of, values_at
+from bermo.nn.kernels import Chunks, addresses, places_of, pointer_at, values_at
 
 LENGTH = 4096  # keys a program; with 4 warps a running sum over them costs half of what 8 take
 PROGRAMS = 2048  # of a pass that may have nothing to do: as many as a large card holds at once
@@ -252,7 +252,7 @@ def _write_masks(
         offset = tl.load(before + chunk) - tl.load(before + tl.load(first + segment))
         rank = offset + tl.cumsum(is_equal.to(tl.int32))
         kept = (key > threshold) | (is_equal & (rank <= wanted))
-    target = address_at(masks, tensor, EVEN).to(tl.pointer_type(tl.int8))
+    target = pointer_at(masks, tensor, tl.int8, EVEN)
     tl.store(target + places, kept.to(tl.int8), mask=exists)
 
 
