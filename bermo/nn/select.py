@@ -3,10 +3,10 @@
 A segment is a matrix or all matrices of a model. It is ranked by S, by |W|, or by |W| · σ(S), computed where it is read. A float's bits
 are made to rise with its value (a key). Five parts, of a fixed number of launches and without a word from the host:
 
-    bracket    a sample of 16,384 keys a segment gives a low and a high one, with the k-th between them almost surely:
+    bracket    a sample of 8,192 keys a segment gives a low and a high one, with the k-th between them almost surely:
                the sample's ranks k·m/n ± 4.5 · sqrt(m · k/n · (1 − k/n))
-    collect    all keys are read once: those above the bracket are counted, those inside go to a buffer
-    find       the k-th, digit by digit (radix select), among the few in the buffer
+    collect    all keys are read once: those above the bracket are counted, those inside go to their chunk's slots
+    find       the k-th, digit by digit (radix select), among the few in the slots
     ties       where only some of the k-th's equals are kept, they are counted chunk by chunk: the first by place stay
     write      all keys are read once more and become masks
 
@@ -17,7 +17,6 @@ Bytes for 84.9 M scores: 2 × 340 MB read and 85 MB written, 0.19 ms at 4 TB/s; 
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
 import triton
@@ -27,11 +26,12 @@ from triton.language.extra import libdevice
 
 from bermo.nn.kernels import Chunks, addresses, places_of, pointer_at, values_at
 
-LENGTH = 4096  # keys a program; with 4 warps a running sum over them costs half of what 8 take
-PROGRAMS = 2048  # of a pass that may have nothing to do: as many as a large card holds at once
-SAMPLE = 16384
-ROOM = 16  # a segment's buffer holds a 16th of it; the bracket holds a 27th at most, at half density
-LEAST_ROOM = 1024
+LENGTH = 2048  # keys a program; 8 a thread, so that a card holds many programs and waits for few
+NUM_WARPS = 8
+PROGRAMS = 2048  # of a pass that may have nothing to do
+SAMPLE = 8192
+SLOTS = 256  # an 8th of a chunk; the bracket holds a 20th of a segment at most, at half density
+ROWS = 32  # chunks whose slots are read together
 DIGITS = ((26, 6), (20, 6), (15, 5), (10, 5), (5, 5), (0, 5))  # shift and width in bits
 
 IS_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
@@ -59,16 +59,14 @@ def _keys(
             value = value * _sigmoid(values_at(scores, tensor, places, exists, EVEN))
     else:
         value = values_at(scores, tensor, places, exists, EVEN)
-    value = tl.where(value == 0, 0.0, value)  # −0 and 0 are equals
-    bits = value.to(tl.int32, bitcast=True)
-    flipped = tl.where(bits < 0, ~bits, bits | -2147483648)
-    return flipped.to(tl.uint32, bitcast=True)
+    bits = (value + 0.0).to(tl.int32, bitcast=True)  # the sum makes −0 and 0 equals
+    return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
 
 
 @triton.jit
 def _bracket(
     scores, weights, tensors, starts, sizes, first, num_chunks, totals, kept,
-    lows, highs, above, inside, unsolved,
+    lows, highs, above, inside, fullest, unsolved,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, LENGTH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
     """Find two keys with the k-th between them almost surely, from runs of 8 keys spread evenly over the segment."""
@@ -78,7 +76,7 @@ def _bracket(
     chunk = tl.load(first + segment) + runs * tl.load(num_chunks + segment) // (SAMPLE // 8)
     tensor = tl.load(tensors + chunk)
     # A golden step through the chunk, so that rows and columns of any width are met alike.
-    places = tl.load(starts + chunk) + (runs * 317 % (LENGTH // 8)) * 8 + spots % 8
+    places = tl.load(starts + chunk) + (runs * 159 % (LENGTH // 8)) * 8 + spots % 8
     exists = places < tl.load(sizes + tensor)
     key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, False)
     key = tl.where(exists, key, 0)
@@ -100,54 +98,52 @@ def _bracket(
     tl.store(highs + segment, high | 16383)
     tl.store(above + segment, 0)
     tl.store(inside + segment, 0)
+    tl.store(fullest + segment, 0)
     tl.store(unsolved + tl.arange(0, 2), tl.zeros((2,), tl.int32), mask=segment == 0)
 
 
 @triton.jit
 def _collect(
-    scores, weights, tensors, starts, sizes, segments, lows, highs, above, inside,
-    buffer, offsets, rooms,
+    scores, weights, tensors, starts, sizes, segments, lows, highs, above, inside, fullest,
+    numbers, buffer,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
+    SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Count the keys above the bracket, and put those inside into the segment's buffer, in any order."""
-    tensor, places, exists = places_of(
-        tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH
-    )
+    """Count the keys above the bracket, and put those inside into the chunk's slots, in any order."""
+    chunk = tl.program_id(0)
+    tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
     segment = tl.load(segments + tensor)
     low = tl.load(lows + segment).to(tl.uint32)
     high = tl.load(highs + segment).to(tl.uint32)
     key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
     is_above = (key > high) & exists
-    is_inside = (key >= low) & (key <= high) & exists
+    is_inside = (key >= low) & ~is_above & exists
+    # Few are inside: a number drawn for each costs less than a running sum over all.
+    slots = tl.atomic_add(numbers + chunk + tl.zeros_like(places), 1, is_inside, sem="relaxed")
+    target = buffer + chunk * SLOTS + slots
+    tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & (slots < SLOTS))
     both = tl.sum(is_above.to(tl.int32) * 65536 + is_inside.to(tl.int32))
     tl.atomic_add(above + segment, both >> 16, sem="relaxed")
-    number = both & 65535
-    if number > 0:
-        start = tl.atomic_add(inside + segment, number, sem="relaxed")
-        spots = start + tl.cumsum(is_inside.to(tl.int32)) - 1
-        target = buffer + tl.load(offsets + segment) + spots
-        has_room = spots < tl.load(rooms + segment)
-        tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & has_room)
+    tl.atomic_add(inside + segment, both & 65535, sem="relaxed")
+    tl.atomic_max(fullest + segment, both & 65535, sem="relaxed")
 
 
 @triton.jit
 def _route(
-    kept, totals, rooms, above, inside,
-    prefixes, missing, numbers, is_everywhere, unsolved,
-):  # fmt: skip
-    """Say where the k-th of a segment is to be found: in its buffer, or among all its keys."""
+    kept, totals, above, inside, fullest, prefixes, missing, routes, unsolved, SLOTS: tl.constexpr
+):
+    """Say where the k-th of a segment is to be found: nowhere (0), in the slots (1), or among all its keys (2)."""
     segment = tl.program_id(0)
     wanted, total = tl.load(kept + segment).to(tl.int32), tl.load(totals + segment)
-    number, over = tl.load(inside + segment), tl.load(above + segment)
+    over, number = tl.load(above + segment), tl.load(inside + segment)
+    is_inside = (wanted > over) & (wanted <= over + number)
+    is_inside &= tl.load(fullest + segment) <= SLOTS
     is_trivial = (wanted <= 0) | (wanted >= total)
-    is_inside = (wanted > over) & (wanted <= over + number) & (number <= tl.load(rooms + segment))
-    is_inside &= ~is_trivial
-    is_open = (~(is_inside | is_trivial)).to(tl.int32)
+    route = tl.where(is_trivial, 0, tl.where(is_inside, 1, 2))
+    tl.store(routes + segment, route)
     tl.store(prefixes + segment, 0)
-    tl.store(missing + segment, tl.where(is_inside, wanted - over, tl.maximum(wanted, 0)))
-    tl.store(numbers + segment, tl.where(is_inside, number, 0))
-    tl.store(is_everywhere + segment, is_open)
-    tl.atomic_add(unsolved, is_open, sem="relaxed")
+    tl.store(missing + segment, tl.where(route == 1, wanted - over, tl.maximum(wanted, 0)))
+    tl.atomic_add(unsolved, (route == 2).to(tl.int32), sem="relaxed")
 
 
 @triton.jit
@@ -164,28 +160,37 @@ def _count(key, exists, segment, prefixes, counts, SHIFT: tl.constexpr, WIDTH: t
 @triton.jit
 def _count_digits(
     scores, weights, tensors, starts, sizes, segments, num_chunks,
-    buffer, buffer_segments, buffer_starts, offsets, numbers, num_buffer_chunks,
-    is_everywhere, unsolved, prefixes, counts,
+    part_segments, part_starts, part_sizes, first, num_parts,
+    numbers, buffer, routes, unsolved, prefixes, counts,
     SHIFT: tl.constexpr, WIDTH: tl.constexpr,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
+    SLOTS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Count a digit in all buffers, and among all keys of the segments whose buffer does not serve."""
+    """Count a digit in all slots, and among all keys of the segments whose slots do not serve."""
+    COLUMNS: tl.constexpr = LENGTH // ROWS
     part = tl.program_id(0)
-    while part < num_buffer_chunks:  # Triton's interpreter cannot count a range of such numbers
-        segment = tl.load(buffer_segments + part)
-        number, start = tl.load(numbers + segment), tl.load(buffer_starts + part)
-        if start < number:
-            spots = start + tl.arange(0, LENGTH)
-            source = buffer + tl.load(offsets + segment) + spots
-            key = tl.load(source, mask=spots < number, other=0).to(tl.uint32, bitcast=True)
-            _count(key, spots < number, segment, prefixes, counts, SHIFT, WIDTH)
+    while part < num_parts:  # Triton's interpreter cannot count a range of such numbers
+        segment = tl.load(part_segments + part)
+        if tl.load(routes + segment) == 1:
+            row = tl.load(part_starts + part) + tl.arange(0, LENGTH) // COLUMNS
+            chunk = tl.load(first + segment) + row
+            is_row = row < tl.load(part_sizes + segment)
+            number = tl.load(numbers + chunk, mask=is_row, other=0)
+            slot = tl.arange(0, LENGTH) % COLUMNS
+            most, done = tl.max(number), 0
+            while done < most:
+                key = tl.load(buffer + chunk * SLOTS + slot, mask=slot < number, other=0)
+                key = key.to(tl.uint32, bitcast=True)
+                _count(key, slot < number, segment, prefixes, counts, SHIFT, WIDTH)
+                slot += COLUMNS
+                done += COLUMNS
         part += tl.num_programs(0)
     if tl.load(unsolved) > 0:
         chunk = tl.program_id(0)
         while chunk < num_chunks:
             tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
             segment = tl.load(segments + tensor)
-            if tl.load(is_everywhere + segment) > 0:
+            if tl.load(routes + segment) == 2:
                 key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
                 _count(key, exists, segment, prefixes, counts, SHIFT, WIDTH)
             chunk += tl.num_programs(0)
@@ -285,63 +290,69 @@ class Chooser:
         self._make_buffers(device)
 
     def _make_buffers(self, device: torch.device) -> None:
-        totals, num = self.chunks.segment_sizes, self.chunks.num_segments
-        rooms = [max(-(-total // ROOM), LEAST_ROOM) for total in totals]
-        self.parts = Chunks(rooms, device, length=LENGTH)
-        self.totals = torch.tensor(totals, dtype=torch.int32, device=device)
+        chunks, num = self.chunks, self.chunks.num_segments
+        self.parts = Chunks(chunks.num_chunks.tolist(), device, length=ROWS)
+        self.totals = torch.tensor(chunks.segment_sizes, dtype=torch.int32, device=device)
 
         def zeros(length: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(length, dtype=dtype, device=device)
 
-        self.buffer, self.by_chunk = zeros(self.parts.total), zeros(self.chunks.count)
+        self.numbers, self.equals = zeros(chunks.count), zeros(chunks.count)
+        self.buffer = zeros(chunks.count * SLOTS)
         self.lows, self.highs = zeros(num, torch.int64), zeros(num, torch.int64)
-        self.above, self.inside, self.numbers = zeros(num), zeros(num), zeros(num)
+        self.above, self.inside, self.fullest = zeros(num), zeros(num), zeros(num)
         self.prefixes, self.missing = zeros(num, torch.int64), zeros(num)
         self.counts, self.unsolved = zeros(num * 64), zeros(2)
-        self.is_everywhere, self.is_tied = zeros(num), zeros(num)
+        self.routes, self.is_tied = zeros(num), zeros(num)
 
     def choose_(self, kept: Tensor) -> None:
         """Set the masks; `kept` holds a number for each segment, on the device."""
-        chunks, each = self.chunks, (self.chunks.num_segments,)
+        chunks = self.chunks
         tensors = (*self.sources, *chunks.layout)
-        options = {**self.kinds, **chunks.options(num_warps=4)}
+        options = {**self.kinds, **chunks.options(num_warps=NUM_WARPS)}
         self._collect(kept)
-        few = (min(PROGRAMS, max(chunks.count, self.parts.count)),)
-        for shift, width in DIGITS:
-            _count_digits[few](
-                *tensors, chunks.segments, chunks.count, self.buffer, *self.parts.layout[:2],
-                self.parts.offsets, self.numbers, self.parts.count, self.is_everywhere,
-                self.unsolved, self.prefixes, self.counts, SHIFT=shift, WIDTH=width, **options,
-            )  # fmt: skip
-            _keep_digit[each](
-                self.prefixes, self.missing, self.counts, self.is_tied, self.unsolved,
-                SHIFT=shift, WIDTH=width,
-            )  # fmt: skip
-        _count_equals[few](
+        self._find()
+        _count_equals[(min(PROGRAMS, chunks.count),)](
             *tensors, chunks.segments, chunks.count, self.prefixes, self.is_tied, self.unsolved,
-            self.by_chunk, **options,
+            self.equals, **options,
         )  # fmt: skip
-        before = self.by_chunk.cumsum(0, dtype=torch.int32) - self.by_chunk
+        before = self.equals.cumsum(0, dtype=torch.int32) - self.equals
         _write_masks[(chunks.count,)](
             *self.sources, self.masks, *chunks.layout, chunks.segments, self.prefixes,
             self.missing, self.is_tied, before, chunks.first, **options,
         )  # fmt: skip
 
     def _collect(self, kept: Tensor) -> None:
-        """Fill the buffers, and say of each segment whether its k-th is there."""
+        """Fill the slots, and say of each segment whether its k-th is there."""
         chunks, each = self.chunks, (self.chunks.num_segments,)
         tensors = (*self.sources, *chunks.layout)
+        found = (self.above, self.inside, self.fullest)
+        self.numbers.zero_()
         _bracket[each](
             *tensors, chunks.first, chunks.num_chunks, self.totals, kept, self.lows, self.highs,
-            self.above, self.inside, self.unsolved,
-            LENGTH=LENGTH, SAMPLE=SAMPLE, num_warps=16, **self.kinds,
+            *found, self.unsolved, LENGTH=LENGTH, SAMPLE=SAMPLE, num_warps=16, **self.kinds,
         )  # fmt: skip
-        rooms = self.parts.layout[2]
         _collect[(chunks.count,)](
-            *tensors, chunks.segments, self.lows, self.highs, self.above, self.inside,
-            self.buffer, self.parts.offsets, rooms, **self.kinds, **chunks.options(num_warps=4),
+            *tensors, chunks.segments, self.lows, self.highs, *found, self.numbers, self.buffer,
+            SLOTS=SLOTS, **self.kinds, **chunks.options(num_warps=NUM_WARPS),
         )  # fmt: skip
         _route[each](
-            kept, self.totals, rooms, self.above, self.inside, self.prefixes, self.missing,
-            self.numbers, self.is_everywhere, self.unsolved,
+            kept, self.totals, *found, self.prefixes, self.missing, self.routes, self.unsolved,
+            SLOTS=SLOTS,
         )  # fmt: skip
+
+    def _find(self) -> None:
+        """Find the k-th of each segment, digit by digit."""
+        chunks, parts = self.chunks, self.parts
+        for shift, width in DIGITS:
+            _count_digits[(min(PROGRAMS, chunks.count),)](
+                *self.sources, *chunks.layout, chunks.segments, chunks.count,
+                *parts.layout, chunks.first, parts.count, self.numbers, self.buffer,
+                self.routes, self.unsolved, self.prefixes, self.counts,
+                SHIFT=shift, WIDTH=width, SLOTS=SLOTS, ROWS=ROWS, **self.kinds,
+                **chunks.options(num_warps=NUM_WARPS),
+            )  # fmt: skip
+            _keep_digit[(chunks.num_segments,)](
+                self.prefixes, self.missing, self.counts, self.is_tied, self.unsolved,
+                SHIFT=shift, WIDTH=width,
+            )  # fmt: skip
