@@ -34,7 +34,9 @@ def places_of(chunk, tensors, starts, sizes, EVEN: tl.constexpr, LENGTH: tl.cons
 def pointer_at(table, tensor, KIND: tl.constexpr, EVEN: tl.constexpr):
     """A pointer to a tensor's values of a kind, from a table of addresses."""
     pointer = tl.load(table + tensor).to(tl.pointer_type(KIND))
-    if EVEN:  # said of the pointer: the compiler forgets what it knew of the number it was made from
+    if (
+        EVEN
+    ):  # said of the pointer: the compiler forgets what it knew of the number it was made from
         pointer = tl.multiple_of(pointer, 16)
     return pointer
 
@@ -51,9 +53,7 @@ def _copy_masked(
     weights, masks, copies, tensors, starts, sizes,
     HALF: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
 ):  # fmt: skip
-    tensor, places, exists = places_of(
-        tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH
-    )
+    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
     weight = values_at(weights, tensor, places, exists, EVEN)
     source = pointer_at(masks, tensor, tl.int8, EVEN)
     # A product and not a choice: where the mask is 0 the sign of zero is the twin's.
@@ -72,9 +72,7 @@ def _write_grads(
     tensors, starts, sizes,
     SCORED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
 ):  # fmt: skip
-    tensor, places, exists = places_of(
-        tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH
-    )
+    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
     grad = tl.load(grads + offset + places, mask=exists, other=0.0).to(tl.float32)
     source = pointer_at(masks, tensor, tl.int8, EVEN)
