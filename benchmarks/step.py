@@ -222,14 +222,14 @@ def floor(options: argparse.Namespace, length: int, is_pruned: bool) -> dict[str
 
 def thresholds(options: argparse.Namespace) -> dict[str, float]:
     """Milliseconds to choose the masks of all matrices: ours, sorting, torch.topk."""
-    from bermo.nn.kernels import Chooser
+    from bermo.nn.select import Chooser
 
     width = options.width
     shapes = ([(width, width)] * 4 + [(4 * width, width), (width, 4 * width)]) * 12
     scores = [torch.randn(shape, device="cuda") for shape in shapes]
     masks = [torch.ones(shape, dtype=torch.bool, device="cuda") for shape in shapes]
     kept = torch.tensor([score.numel() // 10 for score in scores], device="cuda")
-    chooser = Chooser(scores, masks, is_sizes=False, is_global=False)
+    chooser = Chooser(masks, scores=scores)
     chooser.choose_(kept)
     slow = top_masks_at(scores, kept, is_global=False)
     assert all(torch.equal(a, b) for a, b in zip(masks, slow, strict=True))

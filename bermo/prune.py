@@ -6,9 +6,9 @@ bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
+from bermo.nn.choice import Choice
 from bermo.nn.masks import (
     HardConcrete,
     Mask,
@@ -25,9 +26,7 @@ from bermo.nn.masks import (
     soft_kept,
     soft_mask,
     top_masks,
-    top_masks_at,
 )
-from bermo.nn.shadow import has_kernels
 from bermo.schedule import CubicSchedule
 from bermo.sites import Site, prunable_sites
 
@@ -143,8 +142,7 @@ class Pruner:
         self.num_steps = 0
         self.kept: list[int] = []
         self.numbers = Numbers(model)
-        self.chooser: tuple[list[int], Any] | None = None
-        self.buffers: list[Tensor] = []
+        self.choice = Choice()
         self.at(0)
 
     @staticmethod
@@ -177,7 +175,7 @@ class Pruner:
         match method:
             case Magnitude() | Movement():
                 density = self.schedule.value(step, 1.0, method.density)
-                sizes = self._sizes(method.scope == "global")
+                sizes = self._sizes()
                 self.kept = [math.floor(density * size) for size in sizes]
                 for size, number in {*zip(sizes, self.kept, strict=True)}:
                     self.numbers.put(f"kept/{size}", number)
@@ -187,72 +185,47 @@ class Pruner:
     @torch.no_grad()
     def apply(self) -> None:
         """Set the masks as planned; on a graphics card this never waits for the host, so that it can be captured."""
-        method = self.method
-        match method:
-            case Magnitude() | Movement():
-                self._choose_(method)
-            case SoftMovement():
-                self._soften_()
-            case L0():
-                for mask in self.masks:
-                    cast(HardConcrete, mask).draw_(self.numbers.generator)
-
-    def _choose_(self, method: Magnitude | Movement) -> None:
-        is_global = method.scope == "global"
-        if self.masks[0].mask.is_cuda:
-            kept = [self.numbers[f"kept/{size}"] for size in self._sizes(is_global)]
-            self._choose_at_(torch.stack(kept), is_global)
+        if isinstance(self.method, L0):
+            for mask in self.masks:
+                cast(HardConcrete, mask).draw_(self.numbers.generator)
+        elif self.masks[0].mask.is_cuda:
+            choose_on_device_([self], self.choice)
         else:
-            found = top_masks(self._importances(), self.kept, is_global)
+            self._set_on_host_()
+
+    def _set_on_host_(self) -> None:
+        method = self.method
+        if isinstance(method, SoftMovement):
+            for mask in self._scored():
+                mask.mask.copy_(soft_mask(mask.scores, self.numbers["threshold"]))
+        else:
+            found = top_masks(self._importances(), self.kept, self._is_global())
             torch._foreach_copy_([mask.mask for mask in self.masks], found)
 
-    def _soften_(self) -> None:
-        threshold = self.numbers["threshold"]
-        if threshold.is_cuda:
-            self._choose_at_(soft_kept(self._importances(), threshold), is_global=False)
-        else:
-            for mask in self._scored():
-                mask.mask.copy_(soft_mask(mask.scores, threshold))
-
-    def _choose_at_(self, kept: Tensor, is_global: bool) -> None:
-        """Choose on the device: by kernels that do not sort, or by sorting where they cannot serve."""
-        masks = [mask.mask for mask in self.masks]
-        is_wide = all(site.original.dtype == torch.float32 for site in self.sites)
-        if has_kernels() and is_wide and all(mask.blocks.size == (1, 1) for mask in self.masks):
-            self._chooser(masks, is_global).choose_(kept)
-        else:
-            torch._foreach_copy_(masks, top_masks_at(self._importances(), kept, is_global))
-
-    def _chooser(self, masks: list[Tensor], is_global: bool) -> Any:
-        is_sizes = isinstance(self.method, Magnitude)
-        if is_sizes:
-            sources = [site.original.detach() for site in self.sites]
-        elif self._is_scaled():  # the kernels read from fixed places
-            found = self._importances()
-            self.buffers = self.buffers or [torch.empty_like(item) for item in found]
-            torch._foreach_copy_(self.buffers, found)
-            sources = self.buffers
-        else:
-            sources = [mask.scores.detach() for mask in self._scored()]
-        places = [tensor.data_ptr() for tensor in (*sources, *masks)]
-        if (
-            self.chooser is None or self.chooser[0] != places
-        ):  # the first time, or the model was moved
-            from bermo.nn.kernels import Chooser
-
-            self.chooser = (places, Chooser(sources, masks, is_sizes, is_global))
-        return self.chooser[1]
+    def wanted(self) -> Tensor:
+        """How many are kept now of each matrix, or of all of them under a global scope; on the device."""
+        if isinstance(self.method, SoftMovement):
+            return soft_kept(self._importances(), self.numbers["threshold"])
+        return torch.stack([self.numbers[f"kept/{size}"] for size in self._sizes()])
 
     def _importances(self) -> list[Tensor]:
-        is_scaled = self._is_scaled()
-        return [importance(mask, site.original, is_scaled) for mask, site in self._pairs()]
+        is_scaled = self.is_scaled()
+        return [importance(mask, site.original, is_scaled) for mask, site in self.pairs()]
 
-    def _is_scaled(self) -> bool:
+    def is_scaled(self) -> bool:
+        """Tell whether weights are ranked by |W| · σ(S)."""
         return isinstance(self.method, Movement) and self.method.rank == "size"
 
-    def _sizes(self, is_global: bool) -> list[int]:
+    def _is_global(self) -> bool:
+        return isinstance(self.method, Magnitude | Movement) and self.method.scope == "global"
+
+    def _sizes(self) -> list[int]:
         sizes = [mask.blocks.num for mask in self.masks]
-        return [sum(sizes)] if is_global else sizes
+        return [sum(sizes)] if self._is_global() else sizes
+
+    def segments(self) -> list[int]:
+        """Which number of `wanted` each matrix goes by."""
+        return [0 if self._is_global() else place for place in range(len(self.masks))]
 
     def penalty(self) -> Tensor:
         """What is added to the loss: λ(step) times the mean size of the masks; 0 for magnitude and movement."""
@@ -286,7 +259,7 @@ class Pruner:
     def simple_masks(self) -> tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...]:
         """The masks over single weights and their weights, which a `Shadow` can apply for all at once; else none."""
         found = []
-        for mask, site in self._pairs():
+        for mask, site in self.pairs():
             weight = site.original
             if isinstance(mask, HardConcrete) or mask.blocks.size != (1, 1):
                 return ()
@@ -295,11 +268,46 @@ class Pruner:
             found.append((mask, cast(nn.Parameter, weight)))
         return tuple(found)
 
-    def _pairs(self) -> Iterator[tuple[Mask, Site]]:
+    def pairs(self) -> Iterator[tuple[Mask, Site]]:
+        """The masks and the sites they are on."""
         return zip(self.masks, self.sites, strict=True)
 
     def _scored(self) -> list[ScoreMask | HardConcrete]:
         return [mask for mask in self.masks if not isinstance(mask, TopMask)]
+
+
+class Together:
+    """Pruners of several models under the same method, whose masks are set in one set of launches on a graphics card."""
+
+    def __init__(self, pruners: Sequence[Pruner]) -> None:
+        methods = {pruner.method for pruner in pruners}
+        if len(methods) != 1:
+            raise BermoError(
+                f"Together takes pruners of one method, but got {len(methods)}: {methods}."
+            )
+        self.pruners, self.choice = list(pruners), Choice()
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Set the masks of all as planned: the same ones as by each pruner's own `apply`."""
+        masks = [pruner.masks[0].mask for pruner in self.pruners]
+        is_one_card = masks[0].is_cuda and len({mask.device for mask in masks}) == 1
+        if is_one_card and not isinstance(self.pruners[0].method, L0):
+            choose_on_device_(self.pruners, self.choice)
+        else:
+            for pruner in self.pruners:
+                pruner.apply()
+
+
+def choose_on_device_(pruners: Sequence[Pruner], choice: Choice) -> None:
+    """Set the masks of pruners of one method where they are, without a word from the host."""
+    segments: list[int] = []
+    for pruner in pruners:
+        start = segments[-1] + 1 if segments else 0
+        segments += [start + segment for segment in pruner.segments()]
+    pairs = [(mask, site.original) for pruner in pruners for mask, site in pruner.pairs()]
+    kept = torch.cat([pruner.wanted() for pruner in pruners])
+    choice.choose_(pairs, kept, segments, pruners[0].is_scaled())
 
 
 def prune_(

@@ -13,6 +13,7 @@ import bermo
 from bermo.callback import PruningCallback
 from bermo.errors import BermoError
 from bermo.fold import count, fold_, folded_state
+from bermo.nn.choice import Choice
 from bermo.prune import (
     L0,
     Magnitude,
@@ -20,6 +21,8 @@ from bermo.prune import (
     Movement,
     Pruner,
     SoftMovement,
+    Together,
+    choose_on_device_,
     prune_,
 )
 from bermo.schedule import CubicSchedule
@@ -290,3 +293,36 @@ def test_ranking_by_size_keeps_the_largest_weight_times_open_score() -> None:
         value = (site.original.abs() * torch.sigmoid(mask.scores)).flatten()
         kept = set(value.argsort(descending=True)[: math.floor(0.3 * len(value))].tolist())
         assert set(mask.mask.flatten().nonzero().flatten().tolist()) == kept
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Movement(density=0.3, rank="size", block=(2, 4)),
+        Movement(density=0.3, scope="global", block=(2, 4)),
+        SoftMovement(penalty=1.0, block=(2, 4)),
+    ],
+)
+def test_pruners_together_set_the_masks_of_each(method: Method) -> None:
+    pruners = []
+    for seed in range(2):
+        pruners.append(prune_(model_of("bert"), method, SCHEDULE))
+        torch.manual_seed(seed)
+        for mask in pruners[-1].masks:
+            nn.init.normal_(mask.scores, std=3)
+        pruners[-1].at(7)
+    alone = [mask.mask.clone() for pruner in pruners for mask in pruner.masks]
+    for set_ in (Together(pruners).apply, lambda: choose_on_device_(pruners, Choice())):
+        for pruner in pruners:
+            for mask in pruner.masks:
+                mask.mask.fill_(True)
+        with torch.no_grad():
+            set_()
+        found = [mask.mask for pruner in pruners for mask in pruner.masks]
+        assert all(torch.equal(a, b) for a, b in zip(alone, found, strict=True))
+
+
+def test_pruners_of_different_methods_are_not_taken_together() -> None:
+    pruners = [prune_(model_of("bert"), Movement(density=d), SCHEDULE) for d in (0.1, 0.2)]
+    with pytest.raises(BermoError, match="one method, but got 2"):
+        Together(pruners)

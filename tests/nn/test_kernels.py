@@ -36,24 +36,6 @@ def test_numbers_on_the_device_choose_the_masks_of_numbers_on_the_host(
     assert all(torch.equal(a, b) for a, b in zip(found, slow, strict=True))
 
 
-@pytest.mark.parametrize("is_sizes", [False, True])
-@pytest.mark.parametrize("is_global", [False, True])
-@pytest.mark.parametrize("density", [0.0, 0.1, 0.999, 1.0])
-def test_choosing_by_digits_equals_choosing_by_the_kth_value(
-    density: float, is_global: bool, is_sizes: bool
-) -> None:
-    scores = scores_with_ties()
-    masks = [torch.ones(item.shape, dtype=torch.bool) for item in scores]
-    kept = numbers(scores, density, is_global)
-    chooser = kernels.Chooser(scores, masks, is_sizes, is_global)
-    for _ in range(
-        2 if density == 0.1 else 1
-    ):  # the second finds its counters as the first left them
-        chooser.choose_(torch.tensor(kept))
-        slow = top_masks([s.abs() if is_sizes else s for s in scores], kept, is_global)
-        assert all(torch.equal(a, b) for a, b in zip(masks, slow, strict=True))
-
-
 def test_a_soft_mask_keeps_the_highest_scores_of_its_number() -> None:
     scores = [item * 3 for item in scores_with_ties()]
     for threshold in (0.0, 0.4, 0.9999):
