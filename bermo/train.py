@@ -27,6 +27,7 @@ from bermo import checkpoint
 from bermo.errors import BermoError
 from bermo.feed import Feed
 from bermo.files import write_text
+from bermo.fuse import NOTHING, Fused
 from bermo.job import Batch, Fit, Job, Stopped
 from bermo.nn.shadow import Shadow
 from bermo.schedule import look_steps, num_steps, rate_factor, seed_step
@@ -109,7 +110,8 @@ class _Loop:
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
         self.plain = Step(
-            job, self.model, self.optimizer, settings.clip, accelerator, self.shadow
+            job, self.model, self.optimizer, settings.clip, accelerator, self.shadow,
+            Fused() if self.is_fast else NOTHING,
         )  # fmt: skip
 
     def run(self, caught: list[int]) -> Fit:

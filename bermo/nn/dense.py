@@ -165,23 +165,6 @@ class Gelu(torch.autograd.Function):
         return dh, of_bias
 
 
-def are_side_by_side(tensors: Sequence[Tensor | None]) -> bool:
-    """Tell whether tensors of one shape follow each other in one storage."""
-    first = tensors[0]
-    if first is None:
-        return False
-    size = first.numel() * first.element_size()
-    return all(
-        tensor is not None
-        and tensor.is_contiguous()
-        and tensor.shape == first.shape
-        and tensor.dtype == first.dtype
-        and tensor.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-        and tensor.data_ptr() == first.data_ptr() + place * size
-        for place, tensor in enumerate(tensors)
-    )
-
-
 def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:
     """One view over tensors that follow each other, along the first axis."""
     first = tensors[0].detach()

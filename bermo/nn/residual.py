@@ -174,7 +174,7 @@ def _num_warps(width: int) -> int:
 
 
 class Residual(torch.autograd.Function):
-    """(h, x, γ, β, bias, seed, p, ε, has_half) -> y and its bfloat16 copy (empty without `has_half`); see `residual`."""
+    """(h, x, γ, β, bias, seed, p, ε, half) -> y and its copy in another dtype (empty if None); see `residual`."""
 
     @staticmethod
     def forward(
@@ -187,14 +187,15 @@ class Residual(torch.autograd.Function):
         seed: Tensor,
         p: float,
         eps: float,
-        has_half: bool,
+        dtype: torch.dtype | None,
     ) -> tuple[Tensor, Tensor]:
         h, x, gamma, beta = h.contiguous(), x.contiguous(), gamma.contiguous(), beta.contiguous()
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
         total = x.numel() // size
         rows = total // num_groups
         y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
-        half = torch.empty(x.shape if has_half else (0,), dtype=torch.bfloat16, device=x.device)
+        has_half = dtype is not None
+        half = torch.empty(x.shape if has_half else (0,), dtype=dtype, device=x.device)
         means, spreads = torch.empty(2, total, dtype=torch.float32, device=x.device).unbind()
         width = triton.next_power_of_2(size)
         _forward[(triton.cdiv(rows, 4), num_groups)](
@@ -242,15 +243,15 @@ def residual(
     p: float = 0.0,
     eps: float = 1e-12,
     bias: Tensor | None = None,
-    has_half: bool = False,
+    half: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """LayerNorm(x + dropout(h)) in float32, and its bfloat16 copy with `has_half`.
+    """LayerNorm(x + dropout(h)) in float32, and a copy in the dtype `half`, where the next products want one.
 
     `bias` is what h was made with, cut off there (detached): its gradient, the sum of h's, is given here. `seed` is one
     int64 on the device.
     """
-    y, half = Residual.apply(h, x, gamma, beta, bias, seed, p, eps, has_half)
-    return y, half if has_half else None
+    y, copy = Residual.apply(h, x, gamma, beta, bias, seed, p, eps, half)
+    return y, None if half is None else copy
 
 
 def can_serve(x: Tensor) -> bool:
