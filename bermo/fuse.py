@@ -112,7 +112,7 @@ class Fusion:
 
         def forward(hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
             if not can_serve(input_tensor):
-                return type(module).forward(module, hidden_states, input_tensor)  # type: ignore[operator, no-any-return]
+                return type(module).forward(module, hidden_states, input_tensor)
             # Without the linear part the layer is called as it is, and its bias gets its gradient there.
             bias = dense.bias if self.fused.linear and self._is_copied(dense) else None
             h = self._linear(dense, hidden_states) if bias is not None else dense(hidden_states)
@@ -134,7 +134,7 @@ class Fusion:
 
         def forward(hidden_states: Tensor) -> Tensor:
             if not self._is_copied(dense):
-                return type(module).forward(module, hidden_states)  # type: ignore[operator, no-any-return]
+                return type(module).forward(module, hidden_states)
             found: Tensor = Gelu.apply(self._linear(dense, hidden_states), dense.bias)
             return found
 

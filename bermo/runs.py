@@ -59,6 +59,8 @@ class SeedResult:
     truncated_share: float
     device: str
     versions: dict[str, str]
+    padding_share: float = math.nan
+    """Share of the first epoch's tokens that were padding; unknown in results written before it was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,9 @@ class Step:
         norms = torch.stack([norm.float() for norm in torch._foreach_norm(self._grads())])
         if is_direct:
             more = self.adam.norms()
-            norms = torch.cat([norms, more.weights, *([] if more.scores is None else [more.scores])])
+            norms = torch.cat(
+                [norms, more.weights, *([] if more.scores is None else [more.scores])]
+            )
             found = (*found, *self.direct)
         if (
             found not in self.places

@@ -5,6 +5,7 @@ The plain encoder is the mix "none": the same head, the same loop, the fair base
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -120,7 +121,10 @@ def _one_seed(
     ended = fit(job, spec.train, accelerator)
     if not latest:  # every step was done before this call: only the result is missing
         evaluate(parts.model)
-    result = _result(prepared, ended, latest[0], parts.model, seed, accelerator)
+    result = replace(
+        _result(prepared, ended, latest[0], parts.model, seed, accelerator),
+        padding_share=round(parts.padding_share, 6),
+    )
     if accelerator.is_main_process:
         write_result(folder / "result.json", result)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)

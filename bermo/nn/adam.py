@@ -90,7 +90,9 @@ def _settings(numbers, rates, steps, entry):
 
 
 @triton.jit
-def _update(at, exists, value, grad, to, first_at, second_at, decay, b1, a1, b2, a2, eps, size, root):
+def _update(
+    at, exists, value, grad, to, first_at, second_at, decay, b1, a1, b2, a2, eps, size, root
+):
     """One AdamW update of a span of a tensor."""
     first = tl.load(first_at + at, mask=exists, other=0.0) * b1 + grad * a1
     second = tl.load(second_at + at, mask=exists, other=0.0) * b2 + grad * grad * a2

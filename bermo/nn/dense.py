@@ -112,7 +112,7 @@ class Linear(torch.autograd.Function):
         return functional.linear(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         x, weight = ctx.saved_tensors
         flat = _flat(grad)
         dx = torch.mm(flat, weight).view_as(x) if ctx.needs_input_grad[0] else None
@@ -132,7 +132,7 @@ class Joined(torch.autograd.Function):
         return out.chunk(3, dim=-1)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         x, *weights = ctx.saved_tensors
         joined, parts = join([_flat(grad).contiguous() for grad in grads])
         dx = None
@@ -155,7 +155,7 @@ class Gelu(torch.autograd.Function):
         return functional.gelu(h)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (h,) = ctx.saved_tensors
         dh, parts = gelu_backward(grad.contiguous(), h)
         if ctx.bias is None:

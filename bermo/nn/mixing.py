@@ -197,7 +197,7 @@ class Mixing(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         norm, p, eps, is_few = ctx.options
         shares, seed, *rest = ctx.saved_tensors
         rows, layers = (rest[0], tuple(rest[1:])) if is_few else (seed, tuple(rest))

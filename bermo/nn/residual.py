@@ -210,7 +210,7 @@ class Residual(torch.autograd.Function):
         return y, half
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, half_grad: Tensor | None) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, half_grad: Tensor | None) -> tuple[Any, ...]:
         if grad is None and half_grad is None:
             return (None,) * 9
         h, x, gamma, seed, means, spreads = ctx.saved_tensors
@@ -260,7 +260,12 @@ def can_serve(x: Tensor) -> bool:
 
 
 def residual_twin(
-    h: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, kept: Tensor | float = 1.0, eps: float = 1e-12
+    h: Tensor,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    kept: Tensor | float = 1.0,
+    eps: float = 1e-12,
 ) -> Tensor:
     """The same in plain torch; `kept` holds dropout's factors."""
     z = x.float() + h.float() * kept
