@@ -2,6 +2,7 @@
 
     python benchmarks/step.py --out results/step-cuda.json            BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
+    python benchmarks/step.py --without residual linear mix adam      nothing fused in the model's pass; --each: without each part in turn
 
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model; ours plain; with the mix; with
 the mix and each pruning method. "auto" replays whole steps as CUDA graphs, "off" is the plain step. Weights are
@@ -14,167 +15,20 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from torch import Tensor, nn
+from step_ways import METHODS, HuggingFace, Ours, make_batch
+from torch import Tensor
 
-from bermo.encoder import BermoConfig
-from bermo.job import Job
-from bermo.methods.assemble import ModelLoss
-from bermo.methods.prune import PrunedLoss, PruneHook
-from bermo.model import BermoForSequenceClassification
+from bermo.fuse import Fused
 from bermo.nn.masks import top_masks_at
-from bermo.nn.shadow import Shadow
-from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement, prune_
-from bermo.schedule import CubicSchedule, parameter_groups, seed_step
-from bermo.spec import TrainSpec
-from bermo.step import GraphedStep, Step, linear_parameters, make_optimizer
 
 MATRIX_RATE, MEMORY_RATE = 790e12, 4.3e12  # measured on one H200: bf16 products, copies
-METHODS: dict[str, Method | None] = {
-    "magnitude": Magnitude(density=0.1),
-    "movement": Movement(density=0.1),
-    "soft movement": SoftMovement(penalty=150.0),
-    "l0": L0(penalty=50.0),
-}
 MIDDLE = 5000  # a step in the middle of the pruning schedule
-
-
-def config_of(options: argparse.Namespace, dropout: float = 0.1) -> transformers.BertConfig:
-    width = options.width
-    return transformers.BertConfig(
-        hidden_size=width, num_hidden_layers=12, num_attention_heads=12, intermediate_size=4 * width,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
-    )  # fmt: skip
-
-
-def make_batch(rows: int, length: int, seed: int) -> dict[str, Tensor]:
-    """Random words, an eighth of them padding in every second row."""
-    generator = torch.Generator().manual_seed(seed)
-    mask = torch.ones(rows, length, dtype=torch.int64)
-    mask[::2, length - length // 8 :] = 0
-    return {
-        "input_ids": torch.randint(5, 30000, (rows, length), generator=generator),
-        "attention_mask": mask,
-        "labels": torch.randint(0, 2, (rows,), generator=generator),
-    }
-
-
-class Ours:
-    """One of our steps, ready to be called with a number."""
-
-    def __init__(
-        self, options: argparse.Namespace, mix: str, method: Method | None, fast: str,
-        precision: str = "bf16", dropout: float = 0.1,
-    ) -> None:  # fmt: skip
-        AcceleratorState._reset_state(reset_partial_state=True)
-        accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
-        torch.manual_seed(0)
-        settings = {"kind": mix} if mix == "none" else {"kind": mix, "dropout": dropout}
-        config = BermoConfig(config_of(options, dropout), mix=settings, num_labels=2, head_dropout=dropout)  # fmt: skip
-        model = BermoForSequenceClassification(config)
-        fast_groups: list[Any] = [(model.mix.parameters(), 1e-2)]
-        objective: Any = ModelLoss()
-        hooks, masked = (), ()
-        self.pruner = None
-        if method is not None:
-            model.freeze_embeddings_()
-            schedule = CubicSchedule(total_steps=10000, warmup_steps=100)
-            self.pruner = prune_(model, method, schedule)
-            objective, hooks = PrunedLoss(objective, self.pruner), (PruneHook(self.pruner),)
-            fast_groups.append((self.pruner.score_parameters(), 1e-2))
-            masked = self.pruner.simple_masks()
-        groups = parameter_groups(model, TrainSpec(), fast_groups)
-        job = Job(
-            model=model, batches=None, objective=objective, groups=groups, hooks=hooks, masked=masked,
-            evaluate=lambda _: {}, keep=lambda _: None, folder=Path(), seed=0, identity="",
-        )  # fmt: skip
-        optimizer = make_optimizer(job, accelerator.device)
-        self.model, optimizer = accelerator.prepare(model, optimizer)
-        shadow = None
-        if fast != "off":
-            half = precision == "bf16"
-            plain = linear_parameters(model) if half else {}
-            shadow = Shadow(masked, plain, torch.bfloat16 if half else torch.float32)
-        self.plain = Step(job, self.model, optimizer, 1.0, accelerator, shadow)
-        self.step = self.plain if fast == "off" else GraphedStep(self.plain, options.batch, print)
-        self.hooks = hooks
-        self.model.train()
-
-    def __call__(self, number: int, batch: dict[str, Tensor]) -> None:
-        def prepare() -> None:
-            for hook in self.hooks:
-                hook.plan(number)
-            seed_step(0, number, 0)
-
-        self.step([(batch, 1.0, True)], prepare)
-
-    def loss(self) -> float:
-        """The mean loss since the last call is asked for one step at a time here."""
-        value = self.plain.loss_sum.item()
-        self.plain.loss_sum.zero_()
-        return value
-
-
-class TopK(torch.autograd.Function):
-    """The reference's mask: sort the scores of a matrix, keep the first share of them; straight through."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, share: float) -> Tensor:
-        mask = scores.clone()
-        _, order = scores.flatten().sort(descending=True)
-        kept = int(share * scores.numel())
-        flat = mask.flatten()
-        flat[order[kept:]] = 0
-        flat[order[:kept]] = 1
-        return mask
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad, None
-
-
-class MaskedLinear(nn.Module):
-    """A linear layer as the reference has it: its mask is found anew in every forward pass."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
-        self.scores = nn.Parameter(torch.zeros_like(linear.weight))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return nn.functional.linear(hidden, self.weight * TopK.apply(self.scores, 0.2), self.bias)
-
-
-class HuggingFace:
-    """A plain step on Hugging Face's model, eager; with `is_pruned`, the reference's masks on it."""
-
-    def __init__(self, options: argparse.Namespace, is_pruned: bool) -> None:
-        torch.manual_seed(0)
-        self.model = transformers.BertForSequenceClassification(config_of(options)).cuda().train()
-        if is_pruned:
-            for layer in self.model.bert.encoder.layer:
-                for name, module in list(layer.named_modules()):
-                    if isinstance(module, nn.Linear):
-                        parent = layer.get_submodule(name.rpartition(".")[0])
-                        setattr(parent, name.rpartition(".")[2], MaskedLinear(module))
-            self.model.bert.embeddings.requires_grad_(False)
-        self.trained = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.trained, lr=3e-5)
-
-    def __call__(self, number: int, batch: dict[str, Tensor]) -> None:
-        moved = {name: tensor.cuda(non_blocking=True) for name, tensor in batch.items()}
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = self.model(**moved).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
 
 
 def measure(make: Callable[[], Any], options: argparse.Namespace, length: int) -> dict[str, float]:
@@ -303,6 +157,13 @@ def main() -> None:
     parser.add_argument(
         "--parity", type=int, default=200, help="steps of the parity check; 0 = none"
     )
+    parser.add_argument(
+        "--without", nargs="+", default=[], choices=[field.name for field in fields(Fused)],
+        help="parts of the model's pass that are not fused",
+    )  # fmt: skip
+    parser.add_argument(
+        "--each", action="store_true", help="also rows without each of the fused parts in turn"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows: dict[str, tuple[Callable[[], Any], bool]] = {
@@ -317,10 +178,16 @@ def main() -> None:
                 rows[f"mix + {name}, {fast}"] = (
                     lambda fast=fast, method=method: Ours(options, "across", method, fast), True,
                 )  # fmt: skip
+    for part in [field.name for field in fields(Fused)] if options.each else []:
+        bare = argparse.Namespace(**vars(options) | {"without": [*options.without, part]})
+        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), False)  # fmt: skip
+        rows[f"mix + movement, auto, no {part}"] = (
+            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"), True,
+        )  # fmt: skip
     report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__,
         "transformers": transformers.__version__, "width": options.width, "batch": options.batch,
-        "precision": "bf16", "steps": options.steps, "rows": [],
+        "precision": "bf16", "steps": options.steps, "without": options.without, "rows": [],
     }  # fmt: skip
     print(
         f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}{'x floor':>9}{'ready s':>9}{'MiB':>8}"

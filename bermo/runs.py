@@ -61,6 +61,8 @@ class SeedResult:
     versions: dict[str, str]
     together: int = 1
     """Seeds that were trained at once; `seconds` is then the time of all of them."""
+    padding_share: float = math.nan
+    """Share of the first epoch's tokens that were padding; unknown in results written before it was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,17 @@ replay computes what the plain step would, and a run can be taken up again at an
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from bermo.fuse import NOTHING, Fused, make_fusion
 from bermo.job import Batch, Job
+from bermo.nn.masks import ScoreMask
 from bermo.nn.shadow import Shadow
 
 # cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
@@ -37,6 +39,7 @@ class Step:
         clip: float,
         accelerator: Accelerator,
         shadow: Shadow | None,
+        fused: Fused = NOTHING,
     ) -> None:
         self.job, self.model, self.optimizer, self.clip = job, model, optimizer, clip
         self.accelerator, self.shadow = accelerator, shadow
@@ -49,6 +52,10 @@ class Step:
         self.norm_sum = torch.zeros(self.num_models, dtype=torch.float64, device=device)
         self.norms = torch.zeros(len(named), self.num_models, device=device)
         self.places: dict[tuple[int, ...], Tensor] = {}
+        self.ones = torch.ones(self.num_models, device=device)
+        is_half = accelerator.mixed_precision == "bf16"
+        self.fusion = make_fusion(inner, shadow, fused, device, is_half)
+        self.adam: Any = None
 
     def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
         prepare()
@@ -62,11 +69,16 @@ class Step:
         if self.shadow is not None:
             self.shadow.refresh()
         loss = self._backward(parts)
+        is_direct = self._is_direct()
         if self.shadow is not None:
-            self.shadow.collect()
-        norm = self._norm()
+            self.shadow.collect(is_masked=not is_direct)
+        if is_direct:
+            cast(Shadow, self.shadow).gather()
+        norm = self._norm(is_direct)
+        if is_direct and not is_update:
+            self.adam.step(self.ones, is_real=False)
         if is_update:
-            self._update(norm)
+            self._update(norm, is_direct)
             self.loss_sum += loss
             self.norm_sum += norm
         self.optimizer.zero_grad(set_to_none=True)
@@ -81,7 +93,7 @@ class Step:
         for index, (batch, share, has_labels) in enumerate(parts):
             is_last = index == len(parts) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
-                with accelerator.autocast(), sdpa_kernel(ATTENTION):
+                with accelerator.autocast(), sdpa_kernel(ATTENTION), self._holding():
                     loss = self.job.objective(self._reader(), batch)
                 if not has_labels:  # a mean over nothing is not a number
                     loss = loss.nan_to_num(0.0)
@@ -99,7 +111,32 @@ class Step:
             return self.model
         return _Reader(self.model, self.shadow.plain)
 
-    def _norm(self) -> Tensor:
+    def _holding(self) -> AbstractContextManager[None]:
+        """The model's fused forwards in place, where there are some."""
+        return nullcontext() if self.fusion is None else self.fusion.holding(self.loss_sum.device)
+
+    def start_(self) -> None:
+        """Make the optimiser's state, and what updates masked weights from the copies' gradients; tensors stay from now on."""
+        _start_optimizer_(self)
+        shadow, fusion, inner = self.shadow, self.fusion, self.optimizer.optimizer
+        if shadow is None or fusion is None or not (fusion.fused.adam and shadow.has_kernels):
+            return
+        from bermo.nn.adam import MaskedAdam, can_update
+
+        weights = [weight for _, weight in shadow.masked]
+        scores = [mask.scores for mask, _ in shadow.masked if isinstance(mask, ScoreMask)]
+        if can_update(inner, [*weights, *scores], self.num_models):
+            masks = [mask.mask for mask, _ in shadow.masked]
+            grads = shadow.keep_grads_()
+            self.adam = MaskedAdam(weights, masks, scores, grads, inner, self.num_models)
+            indices = {id(parameter): place for place, parameter in enumerate(self.parameters)}
+            self.direct = [indices[id(parameter)] for parameter in self.adam.parameters]
+
+    def _is_direct(self) -> bool:
+        """Tell whether masked weights and scores have no gradient but their copies' (a penalty gives them one)."""
+        return self.adam is not None and all(p.grad is None for p in self.adam.parameters)
+
+    def _norm(self, is_direct: bool) -> Tensor:
         """The norm of all gradients of each model together; those of each parameter are kept."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
@@ -110,7 +147,10 @@ class Step:
         if self.num_models > 1:
             grads = [grad[model] for grad in grads for model in range(self.num_models)]
         norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
-        norms = norms.view(len(found), self.num_models)
+        norms = norms.view(-1, self.num_models)
+        if is_direct:
+            norms = torch.cat([norms, self.adam.norms()])
+            found = (*found, *self.direct)
         if (
             found not in self.places
         ):  # made once: a list cannot be moved to the device inside a capture
@@ -121,9 +161,11 @@ class Step:
     def _grads(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
 
-    def _update(self, norm: Tensor) -> None:
+    def _update(self, norm: Tensor, is_direct: bool) -> None:
         shrinking = torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
         inner = self.optimizer.optimizer
+        if is_direct:
+            self.adam.step(self.ones if shrinking is None else shrinking)
         if self.num_models > 1:
             if shrinking is not None:
                 for grad in self._grads():
@@ -146,7 +188,7 @@ class GraphedStep:
         self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.can_capture = True
-        _start_optimizer_(step)
+        step.start_()
 
     def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
         (batch, share, has_labels), *others = parts

@@ -24,6 +24,7 @@ from torch import Tensor
 from bermo import checkpoint
 from bermo.errors import BermoError
 from bermo.feed import Feed
+from bermo.fuse import NOTHING, Fused
 from bermo.job import Batch, Fit, Job, Stopped
 from bermo.members import Member
 from bermo.nn.shadow import Shadow
@@ -111,7 +112,8 @@ class _Loop:
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
         self.plain = Step(
-            job, self.model, self.optimizer, settings.clip, accelerator, self.shadow
+            job, self.model, self.optimizer, settings.clip, accelerator, self.shadow,
+            Fused() if self.is_fast else NOTHING,
         )  # fmt: skip
 
     def run(self, caught: list[int]) -> list[Fit]:

@@ -1,5 +1,6 @@
 """A run's folder belongs to one run; seeds are put together with Student's interval."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ def seed_result(seed: int, score: float, diverged: str | None = None) -> SeedRes
         seed=seed, metric="accuracy", score=score, values={"accuracy": score}, last_score=score,
         diverged=diverged, best_step=1, steps=1, loss=math.nan, seconds=1.0, rows_per_second=1.0,
         peak_memory_mib=1.0, mix_layers=[0], mix_weights=[1.0], num_parameters=1, encoder_density=1.0, unknown_share=0.0,
-        truncated_share=0.0, device="cpu", versions={},
+        truncated_share=0.0, device="cpu", versions={}, padding_share=0.125,
     )  # fmt: skip
 
 
@@ -63,6 +64,17 @@ def test_a_result_survives_the_disk(tmp_path: Path) -> None:
     assert found is not None
     assert math.isnan(found.loss)
     assert replace(found, loss=0.0) == replace(seed_result(3, 91.25), loss=0.0)
+
+
+def test_a_result_from_before_padding_was_measured_is_still_read(tmp_path: Path) -> None:
+    write_result(tmp_path / "result.json", seed_result(3, 91.25))
+    values = json.loads((tmp_path / "result.json").read_text())
+    del values["padding_share"]
+    (tmp_path / "result.json").write_text(json.dumps(values))
+    found = read_seed(tmp_path)
+    assert found is not None
+    assert math.isnan(found.padding_share)
+    assert found.score == 91.25
 
 
 def test_the_folder_of_another_run_is_refused_and_the_difference_named(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class Assembled:
     hooks: tuple[Hook, ...]
     masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...]
     best_from: int
+    padding_share: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class TaskBatches:
 
     def collate(self, rows: np.ndarray) -> Batch:
         return collate(self.features, rows, self.longest)
+
+    def padding_share(self) -> float:
+        """The share of an epoch's tokens that is padding."""
+        return self.plan.padding_share(is_bucketed=self.longest is not None)
 
 
 class ModelLoss:
@@ -107,7 +112,8 @@ def assemble(
     )
     is_graphed = accelerator.device.type == "cuda"
     longest = int(prepared.train.lengths.max()) if is_graphed else None
-    batches: Batches = TaskBatches(prepared.train, plan, longest)
+    own = TaskBatches(prepared.train, plan, longest)
+    batches: Batches = own
     objective: Objective = ModelLoss()
     teacher = prepared.teacher
     torch.manual_seed(seed)
@@ -136,7 +142,7 @@ def assemble(
     groups = parameter_groups(model, spec.train, fast)
     return Assembled(
         model=model, batches=batches, objective=objective, groups=groups, hooks=hooks,
-        masked=masked, best_from=best_from,
+        masked=masked, best_from=best_from, padding_share=own.padding_share(),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ The plain encoder is the mix "none": the same head, the same loop, the fair base
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -136,7 +137,7 @@ class _Seed:
         self.prepared, self.accelerator = prepared, accelerator
         self.latest: Scores | None = None
         parts = assemble(prepared, seed, display, accelerator)
-        self.model = parts.model
+        self.model, self.padding_share = parts.model, parts.padding_share
         self.job = Job(
             model=parts.model,
             batches=parts.batches,
@@ -165,9 +166,11 @@ class _Seed:
         if self.latest is None:  # every step was done before this call: only the result is missing
             self.evaluate(self.model)
         assert self.latest is not None
-        return _result(
-            self.prepared, ended, self.latest, self.model, self.job.seed, together, self.accelerator
+        result = _result(
+            self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator
         )
+        padding = round(self.padding_share, 6)
+        return replace(result, padding_share=padding, together=together)
 
 
 def _result(
@@ -176,7 +179,6 @@ def _result(
     scores: Scores,
     model: BermoPreTrainedModel,
     seed: int,
-    together: int,
     accelerator: Accelerator,
 ) -> SeedResult:
     best = ended.best or ended.last  # a run that broke down before its final density has no best
@@ -193,7 +195,6 @@ def _result(
         steps=ended.steps,
         loss=ended.last_loss,
         seconds=round(ended.seconds, 2),
-        together=together,
         rows_per_second=round(ended.num_rows / max(ended.seconds, 1e-9), 2),
         peak_memory_mib=round(peak_memory(), 1),
         mix_layers=list(model.mix.layers),

@@ -21,7 +21,7 @@ from bermo.job import Batch, Batches, Job, Objective
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.model import TARGETS
 from bermo.nn.masks import HardConcrete, Mask
-from bermo.prune import L0, Pruner, SoftMovement
+from bermo.prune import L0, Pruner, SoftMovement, Together
 from bermo.spec import RunSpec
 from bermo.stack import stack, stacked_masks
 
@@ -150,7 +150,7 @@ class JoinedHook:
     """Sets the masks of all seeds; what it records is asked of each seed's own hook."""
 
     def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
-        self.pruners, self.masks = pruners, masks
+        self.pruners, self.masks, self.together = pruners, masks, Together(pruners)
         for pruner in pruners[1:]:  # one schedule, so one set of numbers
             pruner.numbers = pruners[0].numbers
 
@@ -165,8 +165,7 @@ class JoinedHook:
             for mask in self.masks:
                 cast(HardConcrete, mask).draw_(self.pruners[0].numbers.generator)
             return
-        for pruner in self.pruners:
-            pruner.apply()
+        self.together.apply()
 
     def generators(self) -> list[torch.Generator]:
         first = self.pruners[0]

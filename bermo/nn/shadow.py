@@ -34,10 +34,14 @@ class Shadow:
     ) -> None:
         self.masked, self.dtype = list(masked), dtype
         self.sources: list[Tensor] = list(plain.values())
-        self.plain = {name: _copy(weight, dtype) for name, weight in plain.items()}
-        for mask, weight in self.masked:
-            mask.copy = _copy(weight, dtype)
+        self.plain = _copies(plain, dtype)
         weights = [weight for _, weight in self.masked]
+        numbered = {str(place): weight for place, weight in enumerate(weights)}
+        for (mask, _), copy in zip(self.masked, _copies(numbered, dtype).values(), strict=True):
+            mask.copy = copy
+        self.grads: Tensor | None = None
+        self.places: dict[int, Tensor] = {}
+        self.free: dict[int, Tensor] = {}
         self.has_kernels = bool(weights) and weights[0].is_cuda and has_kernels()
         if self.has_kernels:
             from bermo.nn.kernels import Chunks, addresses
@@ -50,6 +54,7 @@ class Shadow:
     @torch.no_grad()
     def refresh(self) -> None:
         """Make the copies anew from the weights and masks as they stand."""
+        self.free = dict(self.places)
         if self.sources:
             torch._foreach_copy_([copy.detach() for copy in self.plain.values()], self.sources)
         if self.has_kernels:
@@ -60,18 +65,55 @@ class Shadow:
         for mask, weight in self.masked:
             _given(mask.copy).copy_(weight * mask.mask.view_as(weight))
 
+    def keep_grads_(self) -> Tensor:
+        """From now on the masked copies' gradients lie in one buffer, which is returned; see `take` and `gather`."""
+        flat = torch.zeros(self.chunks.total, dtype=self.dtype, device=self.weights.device)
+        for place, (mask, weight) in zip(self.chunks.places, self.masked, strict=True):
+            view = flat[place : place + weight.numel()].view(weight.shape)
+            self.places[id(_given(mask.copy))] = view
+        self.grads = flat
+        return flat
+
+    def take(self, copies: Sequence[Tensor]) -> Tensor | None:
+        """Where the gradient of these copies, side by side, may be written; None if there is no such place or it is taken.
+
+        A place is given once a step: what reads a copy a second time must add, and not write over.
+        """
+        found = [self.free.pop(id(copy), None) for copy in copies]
+        first = found[0]
+        if first is None or not are_side_by_side(found):
+            return None
+        return first.as_strided((len(found) * first.shape[0], *first.shape[1:]), first.stride())
+
     @torch.no_grad()
-    def collect(self) -> None:
-        """Turn the copies' gradients into those of weights and scores."""
+    def gather(self) -> None:
+        """Bring the masked copies' gradients into the buffer, those that are not there yet, and forget them."""
+        pairs = [(self.places[id(copy)], copy.grad) for copy in self._masked_copies()]
+        absent = [(to, grad) for to, grad in pairs if grad is None or grad.data_ptr() != to.data_ptr()]  # fmt: skip
+        for to, grad in absent:
+            if grad is None:
+                to.zero_()
+        moved = [(to, grad) for to, grad in absent if grad is not None]
+        if moved:
+            torch._foreach_copy_([to for to, _ in moved], [grad for _, grad in moved])
+        for copy in self._masked_copies():
+            copy.grad = None
+
+    def _masked_copies(self) -> list[Tensor]:
+        return [_given(mask.copy) for mask, _ in self.masked]
+
+    @torch.no_grad()
+    def collect(self, is_masked: bool = True) -> None:
+        """Turn the copies' gradients into those of weights and scores; the masked ones only where asked."""
         for weight, copy in zip(self.sources, self.plain.values(), strict=True):
             if copy.grad is not None:
                 weight.grad = torch.empty_like(weight)
         found = [(w, c) for w, c in zip(self.sources, self.plain.values(), strict=True) if c.grad is not None]  # fmt: skip
         if found:
             torch._foreach_copy_([_given(w.grad) for w, _ in found], [_given(c.grad) for _, c in found])  # fmt: skip
-        if self.masked:
+        if self.masked and is_masked:
             self._collect_masked()
-        for copy in (*self.plain.values(), *(_given(mask.copy) for mask, _ in self.masked)):
+        for copy in (*self.plain.values(), *(self._masked_copies() if is_masked else ())):
             copy.grad = None
 
     def close(self) -> None:
@@ -109,9 +151,38 @@ class Shadow:
         return self.dtype == torch.bfloat16
 
 
-def _copy(weight: nn.Parameter, dtype: torch.dtype) -> Tensor:
-    """An empty leaf of the same shape, contiguous, that takes gradients."""
-    return torch.empty(weight.shape, dtype=dtype, device=weight.device).requires_grad_()
+def _copies(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Empty leaves of the same shapes that take gradients, in one buffer: matrices first, then vectors.
+
+    So the matrices of layers that follow each other lie side by side, and so do their biases; each starts at a multiple of 16.
+    """
+    if not weights:
+        return {}
+    order = sorted(weights, key=lambda name: weights[name].dim() < 2)
+    sizes = [-(-weights[name].numel() // 16) * 16 for name in order]
+    device = next(iter(weights.values())).device
+    parts = torch.empty(sum(sizes), dtype=dtype, device=device).split(sizes)
+    found = {}
+    for name, part in zip(order, parts, strict=True):
+        shape = weights[name].shape
+        found[name] = part[: shape.numel()].view(shape).detach().requires_grad_()
+    return {name: found[name] for name in weights}
+
+
+def are_side_by_side(tensors: Sequence[Tensor | None]) -> bool:
+    """Tell whether tensors of one shape follow each other in one storage."""
+    first = tensors[0]
+    if first is None:
+        return False
+    size = first.numel() * first.element_size()
+    return all(
+        tensor is not None
+        and tensor.is_contiguous()
+        and (tensor.shape, tensor.dtype) == (first.shape, first.dtype)
+        and tensor.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        and tensor.data_ptr() == first.data_ptr() + place * size
+        for place, tensor in enumerate(tensors)
+    )
 
 
 def _given(value: Tensor | None) -> Tensor:

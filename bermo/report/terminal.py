@@ -140,6 +140,10 @@ def print_result(result: RunResult, out: str) -> None:
     if len(best.mix_weights) > 1:
         console.print("\nShare of each layer in the mix:")
         console.print(weight_bars(best.mix_layers, best.mix_weights))
+    if not math.isnan(best.padding_share):
+        console.print(
+            f"\n{best.rows_per_second:.0f} rows a second; {best.padding_share:.1%} of the tokens were padding."
+        )
     if Path(out, "model").is_dir():
         console.print(f"\nThe model is in {out}/model", markup=False, soft_wrap=True)
 

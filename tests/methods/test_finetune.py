@@ -39,6 +39,7 @@ def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Pat
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
     assert model.config.id2label == {0: "past", 1: "present"}
     assert sum(result.seeds[0].mix_weights) == pytest.approx(1.0, abs=1e-5)
+    assert 0 <= result.seeds[0].padding_share < 0.5
     assert len(result.seeds[0].mix_weights) == model.config.num_hidden_layers + 1
     looks = [row for row in _metrics(tmp_path / "run") if "valid/accuracy" in row]
     assert max(row["valid/accuracy"] for row in looks) == result.seeds[0].score

@@ -1,0 +1,163 @@
+"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm on Hugging Face's model."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor, nn
+
+from bermo.encoder import BermoConfig
+from bermo.fuse import NOTHING, Fused
+from bermo.job import Job
+from bermo.methods.assemble import ModelLoss
+from bermo.methods.prune import PrunedLoss, PruneHook
+from bermo.model import BermoForSequenceClassification
+from bermo.nn.shadow import Shadow
+from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement, prune_
+from bermo.schedule import CubicSchedule, parameter_groups, seed_step
+from bermo.spec import TrainSpec
+from bermo.step import GraphedStep, Step, linear_parameters, make_optimizer
+
+METHODS: dict[str, Method | None] = {
+    "magnitude": Magnitude(density=0.1),
+    "movement": Movement(density=0.1),
+    "soft movement": SoftMovement(penalty=150.0),
+    "l0": L0(penalty=50.0),
+}
+
+
+def config_of(options: argparse.Namespace, dropout: float = 0.1) -> transformers.BertConfig:
+    width = options.width
+    return transformers.BertConfig(
+        hidden_size=width, num_hidden_layers=12, num_attention_heads=12, intermediate_size=4 * width,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+    )  # fmt: skip
+
+
+def make_batch(rows: int, length: int, seed: int) -> dict[str, Tensor]:
+    """Random words, an eighth of them padding in every second row."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.ones(rows, length, dtype=torch.int64)
+    mask[::2, length - length // 8 :] = 0
+    return {
+        "input_ids": torch.randint(5, 30000, (rows, length), generator=generator),
+        "attention_mask": mask,
+        "labels": torch.randint(0, 2, (rows,), generator=generator),
+    }
+
+
+class Ours:
+    """One of our steps, ready to be called with a number."""
+
+    def __init__(
+        self, options: argparse.Namespace, mix: str, method: Method | None, fast: str,
+        precision: str = "bf16", dropout: float = 0.1,
+    ) -> None:  # fmt: skip
+        AcceleratorState._reset_state(reset_partial_state=True)
+        accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
+        torch.manual_seed(0)
+        settings = {"kind": mix} if mix == "none" else {"kind": mix, "dropout": dropout}
+        config = BermoConfig(config_of(options, dropout), mix=settings, num_labels=2, head_dropout=dropout)  # fmt: skip
+        model = BermoForSequenceClassification(config)
+        fast_groups: list[Any] = [(model.mix.parameters(), 1e-2)]
+        objective: Any = ModelLoss()
+        hooks, masked = (), ()
+        self.pruner = None
+        if method is not None:
+            model.freeze_embeddings_()
+            schedule = CubicSchedule(total_steps=10000, warmup_steps=100)
+            self.pruner = prune_(model, method, schedule)
+            objective, hooks = PrunedLoss(objective, self.pruner), (PruneHook(self.pruner),)
+            fast_groups.append((self.pruner.score_parameters(), 1e-2))
+            masked = self.pruner.simple_masks()
+        groups = parameter_groups(model, TrainSpec(), fast_groups)
+        job = Job(
+            model=model, batches=None, objective=objective, groups=groups, hooks=hooks, masked=masked,
+            evaluate=lambda _: {}, keep=lambda _: None, folder=Path(), seed=0, identity="",
+        )  # fmt: skip
+        optimizer = make_optimizer(job, accelerator.device)
+        self.model, optimizer = accelerator.prepare(model, optimizer)
+        shadow = None
+        if fast != "off":
+            half = precision == "bf16"
+            plain = linear_parameters(model) if half else {}
+            shadow = Shadow(masked, plain, torch.bfloat16 if half else torch.float32)
+        fused = NOTHING if fast == "off" else Fused(**dict.fromkeys(options.without, False))
+        self.plain = Step(job, self.model, optimizer, 1.0, accelerator, shadow, fused)
+        self.step = self.plain if fast == "off" else GraphedStep(self.plain, options.batch, print)
+        self.hooks = hooks
+        self.model.train()
+
+    def __call__(self, number: int, batch: dict[str, Tensor]) -> None:
+        def prepare() -> None:
+            for hook in self.hooks:
+                hook.plan(number)
+            seed_step(0, number, 0)
+
+        self.step([(batch, 1.0, True)], prepare)
+
+    def loss(self) -> float:
+        """The mean loss since the last call is asked for one step at a time here."""
+        value = self.plain.loss_sum.item()
+        self.plain.loss_sum.zero_()
+        return value
+
+
+class TopK(torch.autograd.Function):
+    """The reference's mask: sort the scores of a matrix, keep the first share of them; straight through."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, share: float) -> Tensor:
+        mask = scores.clone()
+        _, order = scores.flatten().sort(descending=True)
+        kept = int(share * scores.numel())
+        flat = mask.flatten()
+        flat[order[kept:]] = 0
+        flat[order[:kept]] = 1
+        return mask
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+class MaskedLinear(nn.Module):
+    """A linear layer as the reference has it: its mask is found anew in every forward pass."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        self.scores = nn.Parameter(torch.zeros_like(linear.weight))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return nn.functional.linear(hidden, self.weight * TopK.apply(self.scores, 0.2), self.bias)
+
+
+class HuggingFace:
+    """A plain step on Hugging Face's model, eager; with `is_pruned`, the reference's masks on it."""
+
+    def __init__(self, options: argparse.Namespace, is_pruned: bool) -> None:
+        torch.manual_seed(0)
+        self.model = transformers.BertForSequenceClassification(config_of(options)).cuda().train()
+        if is_pruned:
+            for layer in self.model.bert.encoder.layer:
+                for name, module in list(layer.named_modules()):
+                    if isinstance(module, nn.Linear):
+                        parent = layer.get_submodule(name.rpartition(".")[0])
+                        setattr(parent, name.rpartition(".")[2], MaskedLinear(module))
+            self.model.bert.embeddings.requires_grad_(False)
+        self.trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=3e-5)
+
+    def __call__(self, number: int, batch: dict[str, Tensor]) -> None:
+        moved = {name: tensor.cuda(non_blocking=True) for name, tensor in batch.items()}
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = self.model(**moved).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()

@@ -1,0 +1,67 @@
+"""AdamW over masked weights, in Triton's interpreter on the CPU, equals torch's own on the gradients written out."""
+
+import pytest
+import torch
+from torch import nn
+
+adam = pytest.importorskip("bermo.nn.adam", reason="needs Triton")
+SHAPES = {1: [(11, 3), (100, 90)], 2: [(2, 8, 6), (2, 100, 92)]}
+
+
+def make(
+    num_models: int = 1,
+) -> tuple[list[nn.Parameter], list[nn.Parameter], torch.optim.AdamW]:
+    torch.manual_seed(1)
+    weights = [nn.Parameter(torch.randn(shape)) for shape in SHAPES[num_models]]
+    scores = [nn.Parameter(torch.randn(shape)) for shape in SHAPES[num_models]]
+    groups = [
+        {"params": weights, "lr": torch.tensor(1e-2), "weight_decay": 0.1},
+        {"params": scores, "lr": torch.tensor(3e-2), "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=torch.tensor(1e-3), fused=True)
+    for p in (*weights, *scores):
+        zeros = (torch.zeros_like(p), torch.zeros_like(p), torch.zeros(()))
+        optimizer.state[p] = dict(zip(("exp_avg", "exp_avg_sq", "step"), zeros, strict=True))
+    return weights, scores, optimizer
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("is_scored", [True, False])
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_updates_and_norms_are_those_of_torch(
+    is_scored: bool, dtype: torch.dtype, num_models: int
+) -> None:
+    fast, slow = make(num_models), make(num_models)
+    masks = [torch.rand(weight.shape) > 0.5 for weight in fast[0]]
+    chunks = adam.Chunks([weight.numel() for weight in fast[0]], torch.device("cpu"))
+    grads = torch.zeros(chunks.total, dtype=dtype)
+    scales = torch.tensor([0.37, 0.8])[:num_models]  # each model has a clip of its own
+    scores = fast[1] if is_scored else []
+    masked = adam.MaskedAdam(fast[0], masks, scores, grads, fast[2], num_models)
+    assert adam.can_update(fast[2], masked.parameters, num_models)
+    for _ in range(2):
+        for i, weight in enumerate(slow[0]):
+            grad = torch.randn(weight.shape).to(dtype)
+            grads[chunks.places[i] :][: grad.numel()] = grad.flatten()
+            weight.grad = grad.float() * masks[i]
+            slow[1][i].grad = grad.float() * weight.detach() if is_scored else None
+        given = [*slow[0], *(slow[1] if is_scored else [])]
+        expected = [parameter.grad.view(num_models, -1).norm(dim=1) for parameter in given]
+        torch.testing.assert_close(masked.norms(), torch.stack(expected))
+        for parameter in given:
+            parameter.grad.view(num_models, -1).mul_(scales[:, None])
+        masked.step(scales, is_real=False)
+        masked.step(scales)
+        slow[2].step()
+    for a, b in zip((*fast[0], *fast[1]), (*slow[0], *slow[1]), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+        for name, value in slow[2].state[b].items():
+            torch.testing.assert_close(fast[2].state[a][name], value, rtol=1e-5, atol=1e-7)
+
+
+def test_another_optimiser_is_refused() -> None:
+    weights, _, optimizer = make()
+    assert adam.can_update(optimizer, weights)
+    assert not adam.can_update(torch.optim.Adam(weights), weights)
+    optimizer.param_groups[0]["lr"] = 0.1  # a rate that a captured step could not read
+    assert not adam.can_update(optimizer, weights)

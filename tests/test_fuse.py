@@ -1,0 +1,207 @@
+"""The fused pass of whole models, in Triton's interpreter on the CPU, equals the plain one; and it is off where it must be."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bermo import fuse
+from bermo.fuse import NOTHING, Fused, Fusion, make_fusion
+from bermo.methods.finetune import finetune
+from bermo.nn.shadow import Shadow
+from bermo.prune import Movement, prune_
+from bermo.schedule import CubicSchedule
+from bermo.stack import stack, stacked_masks
+from bermo.step import _Reader, linear_parameters
+from tests.methods.test_prune import TINY
+from tests.test_prune import batch_of, model_of
+
+pytest.importorskip("triton", reason="needs Triton")
+CPU = torch.device("cpu")
+
+
+def without_dropout(family: str) -> nn.Module:
+    model = model_of(family).train()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    model.mix.dropout = 0.0
+    return model
+
+
+def small_batch(model: nn.Module) -> dict[str, Tensor]:
+    """Two texts of four tokens: the interpreter runs one program after the other."""
+    batch = {name: tensor[:2, :4] for name, tensor in batch_of(model).items()}
+    return batch | {"labels": torch.tensor([0, 1])}
+
+
+@cache
+def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[str, Tensor], int]:
+    """The loss, the gradients and the number of fused modules of one pass, with copies in float32."""
+    model = without_dropout(family)
+    masked = ()
+    if is_pruned:
+        pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+        pruner.at(5)
+        masked = pruner.simple_masks()
+    shadow = Shadow(masked, linear_parameters(model), torch.float32)
+    shadow.refresh()
+    fusion = Fusion(model, shadow, fused)
+    batch = small_batch(model)
+    with fusion.holding(CPU):
+        loss = _Reader(model, shadow.plain)(**batch).loss
+    assert not any("forward" in vars(module) for module in model.modules())
+    loss.backward()
+    shadow.collect()
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return loss.detach(), found, len(fusion.places)
+
+
+@pytest.mark.parametrize(
+    ("family", "count"),
+    [
+        ("bert", 19), ("electra", 19), ("roberta", 19), ("distilbert", 10), ("albert", 4), ("mpnet", 16),
+        ("deberta-v2", 10), ("modernbert", 1), ("gpt2", 1), ("mobilebert", 1), ("xlnet", 1),
+    ],
+)  # fmt: skip
+def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> None:
+    assert len(Fusion(model_of(family), None, Fused()).places) == count
+
+
+@pytest.mark.parametrize(
+    ("family", "is_pruned"),
+    [("bert", False), ("bert", True), ("distilbert", False), ("albert", False)],
+)
+def test_the_fused_pass_gives_the_plain_loss_and_gradients(family: str, is_pruned: bool) -> None:
+    slow_loss, slow, _ = gradients(family, NOTHING, is_pruned)
+    loss, found, _ = gradients(family, Fused(), is_pruned)
+    torch.testing.assert_close(loss, slow_loss, rtol=1e-5, atol=1e-6)
+    assert found.keys() == slow.keys()
+    for name, grad in slow.items():
+        torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("part", ["residual", "linear", "mix"])
+def test_each_part_can_be_left_out(part: str) -> None:
+    slow_loss, slow, _ = gradients("bert", NOTHING, False)
+    loss, found, num = gradients("bert", Fused(**{part: False}), False)
+    assert num < 19
+    torch.testing.assert_close(loss, slow_loss, rtol=1e-5, atol=1e-6)
+    for name, grad in slow.items():
+        torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_gradients_go_to_their_places_once_and_are_gathered() -> None:
+    from bermo.nn.kernels import Chunks
+
+    model = without_dropout("bert")
+    pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+    shadow = Shadow(pruner.simple_masks(), linear_parameters(model), torch.float32)
+    shadow.chunks = Chunks([weight.numel() for _, weight in shadow.masked], CPU)
+    shadow.weights = torch.empty(0)
+    flat = shadow.keep_grads_()
+    fusion = Fusion(model, shadow, Fused(mix=False))
+    batch = small_batch(model)
+    copies = [mask.copy for mask, _ in shadow.masked]
+    grads = []
+    for num_passes in (1, 2):  # the second pass of a step adds
+        shadow.refresh()
+        for _ in range(num_passes):
+            with fusion.holding(CPU):
+                loss = _Reader(model, shadow.plain)(**batch).loss
+            loss.backward()
+        direct = [c.grad.data_ptr() == shadow.places[id(c)].data_ptr() for c in copies]
+        assert all(direct)
+        shadow.collect(is_masked=False)
+        shadow.gather()
+        assert all(copy.grad is None for copy in copies)
+        grads.append(flat.clone())
+        model.zero_grad()
+    torch.testing.assert_close(grads[1], 2 * grads[0])
+    assert grads[0].abs().sum() > 0
+    shadow.refresh()
+    shadow.gather()  # a copy that nothing read has no gradient, and the last step's does not stay
+    assert flat.abs().sum() == 0
+
+
+def test_a_module_called_again_gets_another_seed() -> None:
+    model = model_of("bert").train()
+    fusion = Fusion(model, None, Fused())
+    with fusion.holding(CPU):
+        first, other = fusion._seed(0).clone(), fusion._seed(1).clone()
+        again = fusion._seed(0).clone()
+    assert len({first.item(), other.item(), again.item()}) == 3
+
+
+def test_hooked_and_checkpointed_modules_keep_their_own_forward() -> None:
+    model = model_of("bert").train()
+    layer = model.core.backbone.encoder.layer[0]
+    layer.output.dense.register_forward_hook(lambda *_: None)
+    layer.attention.output.register_forward_hook(lambda *_: None)
+    fusion = Fusion(model, None, Fused())
+    with fusion.holding(CPU):
+        assert "forward" not in vars(layer.output)
+        assert "forward" not in vars(layer.attention.output)
+        assert "forward" in vars(model.core.backbone.encoder.layer[1].output)
+    model.gradient_checkpointing_enable()
+    assert not Fusion(model, None, Fused()).places
+
+
+def test_without_a_graphics_card_nothing_is_fused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a fused path was taken")
+
+    assert make_fusion(nn.Linear(2, 2), None, Fused(), CPU, is_half=True) is None
+    card = torch.device("cuda")
+    assert make_fusion(nn.Linear(2, 2), None, Fused(), card, is_half=False) is None
+    assert make_fusion(nn.Linear(2, 2), None, NOTHING, card, is_half=True) is None
+    monkeypatch.setattr(fuse.Fusion, "__init__", refuse)
+    finetune(TINY, tmp_path / "run")
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_stack_of_models_is_fused_too(is_pruned: bool) -> None:
+    """Fused, the joint pass gives each model the loss and gradients that it has alone."""
+    models = [without_dropout("bert") for _ in range(2)]
+    with torch.no_grad():
+        for parameter in models[1].parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter)) if parameter.requires_grad else None
+    for model in models:
+        model.core.backbone.embeddings.load_state_dict(
+            models[0].core.backbone.embeddings.state_dict()
+        )
+        model.freeze_embeddings_()
+        if is_pruned:
+            schedule = CubicSchedule(total_steps=9, warmup_steps=1)
+            prune_(model, Movement(density=0.5), schedule).at(5)
+    batch = small_batch(models[0])
+    expected = []
+    for model in models:
+        model.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        expected.append(
+            {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+        )
+        model.zero_grad()
+    joint = stack(models)
+    masked = tuple(stacked_masks(joint))
+    shadow = Shadow(masked, linear_parameters(joint), torch.float32)
+    shadow.refresh()
+    fusion = Fusion(joint, shadow, Fused())
+    inputs = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
+    with fusion.holding(CPU):
+        outputs = _Reader(joint, shadow.plain)(**inputs)
+    (outputs.loss * 2).backward()
+    shadow.collect()
+    found = {n: p.grad for n, p in joint.named_parameters() if p.grad is not None}
+    assert found.keys() == expected[0].keys()
+    assert sum(name == "forward" for _, name, _ in fusion.places) > 12
+    for place, grads in enumerate(expected):
+        for name, grad in grads.items():
+            mine = found[name][place].view_as(grad)
+            torch.testing.assert_close(mine, grad, rtol=1e-3, atol=1e-4, msg=name)
