@@ -39,7 +39,9 @@ def read_tokens(path: Path, model: str) -> tuple[Tokens, Pieces]:
     return Tokens(ids, np.array([0, len(ids)])), read_pieces(tokenizer)
 
 
-def score(words: BermoForMaskedLM, held: PackedBatches, accelerator: Accelerator) -> dict[str, float]:
+def score(
+    words: BermoForMaskedLM, held: PackedBatches, accelerator: Accelerator
+) -> dict[str, float]:
     """Score every row once."""
     model = MaskedPretraining(words.eval(), has_pairs=False).to(accelerator.device)
     return score_guesses(model, held, np.arange(held.source.num_rows), accelerator)
