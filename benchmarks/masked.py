@@ -1,6 +1,6 @@
 """How many masked words an encoder guesses on a text, beside the same shape untrained and the commonest word.
 
-    python benchmarks/masked.py wiki.valid.tokens [--model box] [--seed 0] [--out masked.json]
+    python benchmarks/masked.py wiki.valid.tokens [--model box] [--seed 0] [--rows N] [--out masked.json]
 
 The text's rows of 128 tokens run on over lines; 15 % are masked once, from the seed, as in pretraining. WikiText's own marks are undone
 first (" @-@ " is "-"), and its <unk> is left out: a guess of it would say nothing. Prints one JSON line.
@@ -44,12 +44,12 @@ def score(
 ) -> dict[str, float]:
     """Score every row once."""
     model = MaskedPretraining(words.eval(), has_pairs=False).to(accelerator.device)
-    return score_guesses(model, held, np.arange(held.source.num_rows), accelerator)
+    return score_guesses(model, held, rows, accelerator)
 
 
-def commonest(held: PackedBatches) -> float:
+def commonest(held: PackedBatches, rows: np.ndarray) -> float:
     """Return the share in percent of the masked places at which the commonest word of the text stands."""
-    batch = held.collate(np.arange(held.source.num_rows))
+    batch = held.collate(rows)
     word = np.bincount(held.source.tokens.ids).argmax()
     is_right = (batch["targets"] == int(word)).float() * batch["weights"]
     return float(100 * is_right.sum() / batch["weights"].sum())
@@ -60,19 +60,21 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--model", default="box")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=int, help="score only the first so many rows")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     accelerator = Accelerator()
     tokens, pieces = read_tokens(options.text, options.model)
     source = Stream(tokens, pieces, LENGTH, options.seed)
     held = PackedBatches(source, Masker(pieces, "token", SHARE, options.seed), 64, options.seed)
+    rows = np.arange(source.num_rows)[: options.rows]
     trained = load_masked(options.model)
     torch.manual_seed(1)
     untrained = BermoForMaskedLM(trained.config)
     found = {
-        "text": options.text.name, "model": options.model, "tokens": len(tokens.ids), "rows": source.num_rows,
-        "trained": score(trained, held, accelerator), "untrained": score(untrained, held, accelerator),
-        "commonest_word": commonest(held), "device": str(accelerator.device),
+        "text": options.text.name, "model": options.model, "tokens": len(tokens.ids), "rows": len(rows),
+        "trained": score(trained, held, rows, accelerator), "untrained": score(untrained, held, rows, accelerator),
+        "commonest_word": commonest(held, rows), "device": str(accelerator.device),
     }  # fmt: skip
     print(json.dumps(found))
     if options.out is not None:
