@@ -40,9 +40,9 @@ def read_tokens(path: Path, model: str) -> tuple[Tokens, Pieces]:
 
 
 def score(
-    words: BermoForMaskedLM, held: PackedBatches, accelerator: Accelerator
+    words: BermoForMaskedLM, held: PackedBatches, rows: np.ndarray, accelerator: Accelerator
 ) -> dict[str, float]:
-    """Score every row once."""
+    """Score each of the rows once."""
     model = MaskedPretraining(words.eval(), has_pairs=False).to(accelerator.device)
     return score_guesses(model, held, rows, accelerator)
 
