@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import (
-    AutoTokenizer,
-    BertTokenizer,
     AlbertConfig,
     AutoModelForMaskedLM,
+    AutoTokenizer,
     BartConfig,
     BertConfig,
     BertModel,
+    BertTokenizer,
     PretrainedConfig,
     PreTrainedModel,
 )
