@@ -70,7 +70,7 @@ def main() -> None:
     rows = np.arange(source.num_rows)[: options.rows]
     trained = load_masked(options.model)
     torch.manual_seed(1)
-    untrained = BermoForMaskedLM(trained.config)
+    untrained = BermoForMaskedLM(trained.config)  # type: ignore[arg-type]
     found = {
         "text": options.text.name, "model": options.model, "tokens": len(tokens.ids), "rows": len(rows),
         "trained": score(trained, held, rows, accelerator), "untrained": score(untrained, held, rows, accelerator),
