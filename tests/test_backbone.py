@@ -14,9 +14,11 @@ from torch import Tensor
 from transformers import (
     AlbertConfig,
     AutoModelForMaskedLM,
+    AutoTokenizer,
     BartConfig,
     BertConfig,
     BertModel,
+    BertTokenizer,
     PretrainedConfig,
     PreTrainedModel,
 )
@@ -305,3 +307,27 @@ def test_a_tokenizer_of_special_tokens_only_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(saved))
     with pytest.raises(BermoError, match="There is no tokenizer"):
         backbone.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["BertTokenizer", "TokenizersBackend"])
+def test_capitals_that_are_kept_stay_so_after_saving(kind: str, tmp_path: Path) -> None:
+    source = "box"
+    if kind == "BertTokenizer":
+        words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "sees", "cafe", ".")
+        source = str(tmp_path / "bert")
+        BertTokenizer(vocab={word: at for at, word in enumerate(words)}).save_pretrained(source)
+        (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    right, wrong = backbone.load_tokenizer(source), backbone.load_tokenizer(source, "off")
+    assert type(wrong).__name__ == kind
+    text = "The Dog sees the café ."
+    ids = wrong(text)["input_ids"]
+    assert ids.count(wrong.unk_token_id) >= 2
+    assert right.unk_token_id not in right(text)["input_ids"]
+    for turn in range(2):  # what was loaded again is saved again
+        folder = tmp_path / str(turn)
+        wrong.save_pretrained(folder)
+        if kind == "BertTokenizer":
+            (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+        wrong = AutoTokenizer.from_pretrained(folder)
+        assert wrong(text)["input_ids"] == ids
+        assert backbone.load_tokenizer(folder)(text)["input_ids"] == ids

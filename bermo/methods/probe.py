@@ -44,6 +44,7 @@ from bermo.vectors import Encoder, TextVectors, text_vectors
 
 FORMAT = 1
 MANY_CLASSES = 100
+MANY_ROWS = 25_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ def probe_task(
         task=data.task, group=data.group, num_classes=len(data.labels),
         rows=(len(parts[0]), len(parts[1]), len(parts[2])),
         layers=tuple(names), accuracy=_percent(fit.test_L), dev=_percent(fit.dev_L),
-        penalty=tuple(_settings(len(data.labels), spec).penalties[at] for at in fit.penalty_L.tolist()),
+        penalty=tuple(_settings(len(data.labels), len(data.train), spec).penalties[at] for at in fit.penalty_L.tolist()),
         mix_accuracy=_percent(mix.test_L)[0], mix_weights=tuple(shares),
         centre=sum(depth * share for depth, share in zip(depths, shares, strict=True)),
         largest_class=100 * float(counts.max() / counts.sum()),
@@ -240,10 +241,12 @@ def _parts(found: Sequence[Tensor], labels: Sequence[Tensor]) -> tuple[Part, Par
     return train, dev, test
 
 
-def _settings(classes: int, spec: ProbeSpec) -> Settings:
-    """With hundreds of classes the weights are the cost: one penalty, and fewer, larger steps."""
+def _settings(classes: int, rows: int, spec: ProbeSpec) -> Settings:
+    """Where classes or rows are many, steps are few and large; with hundreds of classes one penalty must do."""
     if classes > MANY_CLASSES:
         return Settings(penalties=(1e-4,), batch_size=1024, seed=spec.seed)
+    if rows > MANY_ROWS:
+        return Settings(batch_size=1024, rate=4e-3, seed=spec.seed)
     return Settings(seed=spec.seed)
 
 
@@ -255,8 +258,8 @@ def _fit(
     spec: ProbeSpec,
     display: Display,
 ) -> ProbeFit:
-    settings = _settings(classes, spec)
-    layers, _, units = found[0].shape
+    layers, rows, units = found[0].shape
+    settings = _settings(classes, rows, spec)
     shape = (layers, units, len(settings.penalties), classes)
     probes = (
         LinearProbes(*shape) if spec.probe == "linear" else HiddenProbes(*shape, seed=spec.seed)
@@ -275,8 +278,8 @@ def _fit_mix(
     spec: ProbeSpec,
     display: Display,
 ) -> tuple[ProbeFit, list[float]]:
-    settings = _settings(classes, spec)
-    layers, _, units = found[0].shape
+    layers, rows, units = found[0].shape
+    settings = _settings(classes, rows, spec)
     probes = MixProbes(layers, units, len(settings.penalties), classes)
     display.start("the learned mix", settings.looks, 0)
     try:

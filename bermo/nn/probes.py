@@ -7,8 +7,8 @@
     loss = Σ over probes of [mean cross-entropy + λ ‖weights‖²]
 
 No probe sees another's gradient, and Adam scales every weight by itself, so training them together is training each alone;
-the layers' vectors are read once for all penalties. Of each probe the weights
-with the best accuracy on the dev part are kept, and of each layer the penalty with the best.
+the layers' vectors are read once for all penalties. Of each probe the weights with the best accuracy on the dev part are kept, and
+of each layer the penalty with the best. A layer whose probes get no better leaves the problem, so the others go on faster.
 
 Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes, H hidden units.
 """
@@ -38,12 +38,15 @@ class LinearProbes(nn.Module):
         self.bias = nn.Parameter(torch.zeros(layers, 1, penalties, classes))
 
     def forward(self, x_LBD: Tensor) -> Tensor:
-        logits_LBPC = _product(x_LBD, self.weight) + self.bias
-        return logits_LBPC.transpose(1, 2)
+        return _product(x_LBD, self.weight, self.bias).transpose(2, 3)
 
     def squares(self) -> Tensor:
         """Return the sum of each probe's squared weights, (L, P)."""
         return self.weight.square().sum((1, 3))
+
+    def reads(self, active: Sequence[int]) -> Sequence[int]:
+        """Return the layers that the active probes read: their own."""
+        return active
 
 
 class HiddenProbes(nn.Module):
@@ -63,13 +66,17 @@ class HiddenProbes(nn.Module):
         self.second_bias = nn.Parameter(torch.zeros(layers, 1, penalties, classes))
 
     def forward(self, x_LBD: Tensor) -> Tensor:
-        hidden_LBPH = torch.relu(_product(x_LBD, self.first) + self.first_bias)
-        logits_LPBC = hidden_LBPH.transpose(1, 2) @ self.second.transpose(1, 2)
-        return logits_LPBC + self.second_bias.transpose(1, 2)
+        hidden_LPHB = torch.relu(_product(x_LBD, self.first, self.first_bias))
+        logits_LPCB = self.second.permute(0, 2, 3, 1) @ hidden_LPHB
+        return (logits_LPCB + self.second_bias.permute(0, 2, 3, 1)).transpose(2, 3)
 
     def squares(self) -> Tensor:
         """Return the sum of each probe's squared weights, (L, P)."""
         return self.first.square().sum((1, 3)) + self.second.square().sum((1, 3))
+
+    def reads(self, active: Sequence[int]) -> Sequence[int]:
+        """Return the layers that the active probes read: their own."""
+        return active
 
 
 class MixProbes(nn.Module):
@@ -96,15 +103,25 @@ class MixProbes(nn.Module):
         """Return the sum of each probe's squared weights, (1, P); the mix is free."""
         return self.linear.squares()
 
+    def reads(self, active: Sequence[int]) -> Sequence[int]:
+        """Return the layers that are read: all."""
+        return range(self.logits.shape[1])
+
 
 Probes: TypeAlias = LinearProbes | HiddenProbes | MixProbes
 """Weights are (L, ·, P, ·), so that one probe's are found by its layer and its penalty."""
 
 
-def _product(x_LBD: Tensor, weight_LDPK: Tensor) -> Tensor:
-    """Multiply each layer's rows by the matrices of all its penalties at once: (L, B, P, K)."""
+def _product(x_LBD: Tensor, weight_LDPK: Tensor, bias_L1PK: Tensor) -> Tensor:
+    """Multiply each layer's rows by the matrices of all its penalties at once: (L, P, K, B).
+
+    Rows come last: with two classes, a softmax over neighbours in memory would be the slowest part of a step.
+    """
     layers, _, penalties, size = weight_LDPK.shape
-    return torch.bmm(x_LBD, weight_LDPK.flatten(2)).view(layers, -1, penalties, size)
+    weight_LKD = weight_LDPK.flatten(2).transpose(1, 2)
+    bias_LK1 = bias_L1PK.flatten(2).transpose(1, 2)
+    product = torch.baddbmm(bias_LK1, weight_LKD, x_LBD.transpose(1, 2))
+    return product.view(layers, penalties, size, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +142,7 @@ class Settings:
     looks: int = 25
     """Most looks at the dev part, one an epoch or every 40 steps."""
     patience: int = 4
-    """Looks without a better probe anywhere, after which training ends."""
+    """Looks without a better probe of a layer, after which its training ends."""
     seed: int = 0
 
 
@@ -152,31 +169,67 @@ def fit_probes(
     probes.to(device)
     penalties_P = torch.tensor(settings.penalties, device=device)
     optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate)
-    best_LP = torch.full(probes.squares().shape, -1.0, device=device)
     kept = [parameter.detach().clone() for parameter in probes.parameters()]
-    idle = looks = 0
+    best_LP = torch.full(probes.squares().shape, -1.0)
+    idle_L = torch.zeros(len(best_LP), dtype=torch.long)
+    active, looks = list(range(len(best_LP))), 0
     rows = _row_batches(len(train.labels_N), settings, device)
-    while looks < settings.looks and idle < settings.patience:
+    reader = _Reader(train, probes.reads(active), min(settings.batch_size, len(train.labels_N)))
+    while looks < settings.looks and active:
         for batch in next(rows):
-            loss = _loss(probes, train.x_LND[:, batch].float(), train.labels_N[batch], penalties_P)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            _step_(probes, optimizer, *reader.read(batch), penalties_P)
         looks += 1
-        found_LP = accuracy(probes, dev)
-        is_better_LP = found_LP > best_LP
-        idle = 0 if bool(is_better_LP.any()) else idle + 1
-        best_LP = torch.where(is_better_LP, found_LP, best_LP)
-        _keep(probes, kept, is_better_LP)
+        found_AP = accuracy(probes, dev, probes.reads(active)).cpu()
+        is_better_AP = found_AP > best_LP[active]
+        best_LP[active] = torch.where(is_better_AP, found_AP, best_LP[active])
+        idle_L[active] = torch.where(is_better_AP.any(1), 0, idle_L[active] + 1)
+        _keep(probes, kept, active, is_better_AP)
+        going = [at for at, layer in enumerate(active) if idle_L[layer] < settings.patience]
+        if len(going) < len(active):
+            _narrow_(probes, optimizer, torch.tensor(going, dtype=torch.long, device=device))
+            active = [active[at] for at in going]
+            reader.layers = probes.reads(active)
         advance(looks)
-    with torch.no_grad():
-        for parameter, value in zip(probes.parameters(), kept, strict=True):
-            parameter.copy_(value)
+    for parameter, value in zip(probes.parameters(), kept, strict=True):
+        parameter.data = value
     chosen_L = best_LP.argmax(1)
-    test_L = accuracy(probes, test).gather(1, chosen_L[:, None])[:, 0]
+    test_LP = accuracy(probes, test).cpu()
     return ProbeFit(
-        dev_L=best_LP.amax(1).cpu(), test_L=test_L.cpu(), penalty_L=chosen_L.cpu(), looks=looks
-    )
+        dev_L=best_LP.amax(1), test_L=test_LP.gather(1, chosen_L[:, None])[:, 0],
+        penalty_L=chosen_L, looks=looks,
+    )  # fmt: skip
+
+
+def _step_(
+    probes: Probes,
+    optimizer: torch.optim.Adam,
+    x_LBD: Tensor,
+    labels_B: Tensor,
+    penalties_P: Tensor,
+) -> None:
+    """Take one step. No loss outlives it: its graph would hold the shapes that `_narrow_` changes."""
+    optimizer.zero_grad()
+    _loss(probes, x_LBD, labels_B, penalties_P).backward()
+    optimizer.step()
+
+
+class _Reader:
+    """Rows of the wanted layers, in float32, in memory that is used again: fresh memory costs more than the copy."""
+
+    def __init__(self, part: Part, layers: Sequence[int], most: int) -> None:
+        self.part, self.layers = part, layers
+        shape = (len(layers), most, part.x_LND.shape[2])
+        self._stored = part.x_LND.new_empty(shape)
+        self._read = torch.empty(shape, device=part.x_LND.device)
+
+    def read(self, rows_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x (L, B, D), good until the next call, and the labels."""
+        count = len(rows_B)
+        for at, layer in enumerate(self.layers):
+            stored = self._stored[at, :count]
+            torch.index_select(self.part.x_LND[layer], 0, rows_B, out=stored)
+            self._read[at, :count].copy_(stored)
+        return self._read[: len(self.layers), :count], self.part.labels_N[rows_B]
 
 
 def standardise_(parts: Sequence[Tensor]) -> None:
@@ -197,31 +250,41 @@ def _loss(
     labels_B: Tensor,
     penalties_P: Tensor,
 ) -> Tensor:
-    logits_LPBC = probes(x_LBD)
-    count = logits_LPBC.shape[0] * logits_LPBC.shape[1]
-    flat = logits_LPBC.reshape(-1, logits_LPBC.shape[-1])
-    losses = functional.cross_entropy(flat, labels_B.repeat(count), reduction="sum")
+    logits_KCB = probes(x_LBD).transpose(2, 3).flatten(0, 1)
+    labels_KB = labels_B.expand(len(logits_KCB), -1)
+    losses = functional.cross_entropy(logits_KCB, labels_KB, reduction="sum")
     return losses / len(labels_B) + (probes.squares() * penalties_P).sum()
 
 
 @torch.no_grad()
-def accuracy(probes: Probes, part: Part) -> Tensor:
-    """Return the share of right answers of every probe, (L, P)."""
-    right: Tensor | None = None
-    for begin in range(0, len(part.labels_N), EVAL_ROWS):
-        rows = slice(begin, begin + EVAL_ROWS)
-        answers_LPB = probes(part.x_LND[:, rows].float()).argmax(-1)
-        hits_LP = (answers_LPB == part.labels_N[rows]).sum(-1)
-        right = hits_LP if right is None else right + hits_LP
-    assert right is not None, "a part has rows"
-    return right / len(part.labels_N)
+def accuracy(probes: Probes, part: Part, layers: Sequence[int] | None = None) -> Tensor:
+    """Return the share of right answers of every probe, (L, P); the probes are those of the given layers."""
+    count = len(part.labels_N)
+    reader = _Reader(part, layers or range(len(part.x_LND)), min(EVAL_ROWS, count))
+    hits = []
+    for rows in torch.arange(count, device=part.labels_N.device).split(EVAL_ROWS):
+        x_LBD, labels_B = reader.read(rows)
+        hits.append((probes(x_LBD).argmax(-1) == labels_B).sum(-1))
+    return torch.stack(hits).sum(0) / count
 
 
 @torch.no_grad()
-def _keep(probes: Probes, kept: list[Tensor], is_better_LP: Tensor) -> None:
+def _keep(
+    probes: Probes, kept: Sequence[Tensor], active: Sequence[int], is_better_AP: Tensor
+) -> None:
     """Copy the weights of those probes that are better than ever."""
+    is_better = is_better_AP.to(kept[0].device)[:, None, :, None]
     for parameter, value in zip(probes.parameters(), kept, strict=True):
-        torch.where(is_better_LP[:, None, :, None], parameter, value, out=value)
+        value[active] = torch.where(is_better, parameter, value[active])
+
+
+def _narrow_(probes: Probes, optimizer: torch.optim.Adam, going: Tensor) -> None:
+    """Leave only the probes that go on, with their state."""
+    for parameter in probes.parameters():
+        parameter.data, parameter.grad = parameter.data[going], None
+        state = optimizer.state[parameter]
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = state[name][going]
 
 
 def _row_batches(count: int, settings: Settings, device: torch.device) -> Iterator[list[Tensor]]:

@@ -21,7 +21,9 @@ def frozen_findings(found: Sequence[Probed], facts: Mapping[str, str]) -> Findin
     """Put the frozen probes of all tasks on a page."""
     found = sorted(found, key=lambda item: GROUPS.index(item.group))
     sections = [
-        Section(title="Every task", text=_summary(found), figures=(frozen_table(found),)),
+        Section(
+            title="Every task", text=_summary(found), figures=(frozen_table(found), _rows(found))
+        ),
         Section(title="Where it is known", text=EXPECTED, figures=_heats(found)),
         Section(
             title="The learned mix of frozen layers",
@@ -44,6 +46,15 @@ def frozen_table(found: Sequence[Probed]) -> Table:
         " weights. control: random classes of word types, same layer. selectivity: test less control."
     )
     return Table(title="Probes by group", columns=columns, rows=tuple(rows), note=note)
+
+
+def _rows(found: Sequence[Probed]) -> Table:
+    """Say how many rows each part has, and what was left out of the files."""
+    return Table(
+        title="Rows of each task", columns=("group", "task", "train", "dev", "test", "what was read"),
+        rows=tuple((i.group, i.task, *i.rows, "; ".join(i.notes) or "the files' own splits") for i in found),
+        note="No sentence is in two parts, whatever its capitals, unless the files' own splits share one.",
+    )  # fmt: skip
 
 
 def _row(item: Probed) -> tuple[str | Number, ...]:

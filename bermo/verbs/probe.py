@@ -14,6 +14,12 @@ HELP = "probe what each layer knows"
 
 
 def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "changes",
+        nargs="*",
+        metavar="dotted.field=value",
+        help="finetune: change a field in every arm, as in bermo run",
+    )
     parser.add_argument("--model", default="box", help="a name, a folder, a run, or box [box]")
     parser.add_argument(
         "--tasks", default="all", help="all, surface, syntactic, semantic, or names: tense,… [all]"
@@ -62,6 +68,11 @@ def run(options: Namespace) -> int:
     from bermo.report.terminal import TerminalDisplay
 
     tasks = choose_tasks(options.tasks)
+    if options.changes and options.protocol == "frozen":
+        raise BermoError(
+            f'"{options.changes[0]}" changes a training, and frozen probes have none. Leave it out, or'
+            " pass --protocol finetune."
+        )
     if options.limit is not None and options.limit < 20:
         raise BermoError(f"limit must be at least 20 sentences, but got {options.limit}.")
     display = TerminalDisplay()
@@ -154,6 +165,11 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
     for dotted, value in changes.items():
         if value is not None:
             experiment = change(experiment, dotted, str(value))
+    for text in options.changes:
+        dotted, equals, value = text.partition("=")
+        if not equals:
+            raise BermoError(f'"{text}" is no change. Write dotted.field=value: train.lr=1e-4.')
+        experiment = change(experiment, dotted, value)
     for name, one in experiment.arms.items():
         check_free(out / name, check(one))
     results = {}

@@ -35,6 +35,18 @@ def test_xprobe_counts_a_sentence_once_and_cuts_by_seed(xprobe: Path) -> None:
     assert read_probe("tense", xprobe, seed=1).train != data.train
 
 
+def test_sentences_that_differ_in_capitals_and_spaces_are_one(xprobe: Path) -> None:
+    rows = [f"It is {k} now .\t{'Past' if k % 2 else 'Pres'}" for k in range(40)]
+    twins = [row.upper().replace("PAST", "Past").replace("PRES", "Pres") for row in rows]
+    spaced = [f" {row.replace(' ', '  ')}" for row in rows]
+    (xprobe / "past_present" / "va.txt").write_text("\n".join([*rows, *twins, *spaced]) + "\n")
+    (xprobe / "past_present" / "te.txt").write_text("\n".join(rows) + "\n")
+    data = read_probe("tense", xprobe)
+    found = [text for part in (data.train, data.valid, data.test) for text in part.first]
+    assert sorted(found) == sorted(row.partition("\t")[0] for row in rows)
+    assert data.notes == ("160 rows, 120 repeated, 0 with two labels left out",)
+
+
 def test_senteval_keeps_its_own_splits(tmp_path: Path) -> None:
     lines = [
         "tr\tPAST\tHe ran .",

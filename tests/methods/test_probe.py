@@ -26,7 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         probe,
         "_settings",
-        lambda classes, spec: Settings(penalties=(1e-3,), looks=2, seed=spec.seed),
+        lambda classes, rows, spec: Settings(penalties=(1e-3,), looks=2, seed=spec.seed),
     )
 
 

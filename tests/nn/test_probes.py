@@ -134,3 +134,22 @@ def test_training_stops_when_nothing_gets_better() -> None:
     probes: Probes = LinearProbes(LAYERS, UNITS, 1, CLASSES)
     settings = Settings(penalties=(0.0,), looks=20, patience=2, rate=0.0)
     assert fit_probes(probes, (still, parts[1], parts[2]), settings).looks == 3
+
+
+def test_a_layer_that_gets_no_better_leaves_and_the_others_go_on_as_if_alone() -> None:
+    train, dev, test = make_parts()
+    # Layer 0 is zero, so its probes never get better than their first look.
+    for part in (train, dev, test):
+        part.x_LND[0] = 0.0
+    settings = Settings(penalties=(1e-4, 1e-2), looks=12, patience=2, batch_size=64, rate=2e-3)
+    together = LinearProbes(LAYERS, UNITS, 2, CLASSES)
+    fit = fit_probes(together, (train, dev, test), settings)
+    assert fit.looks > 3  # layer 0 has left after three
+    assert together.weight.shape[0] == LAYERS
+    for layer in (1, 2):
+        one = [Part(x_LND=p.x_LND[[layer]], labels_N=p.labels_N) for p in (train, dev, test)]
+        alone = LinearProbes(1, UNITS, 2, CLASSES)
+        expected = fit_probes(alone, (one[0], one[1], one[2]), settings)
+        torch.testing.assert_close(together.weight[[layer]], alone.weight, atol=1e-5, rtol=1e-4)
+        assert fit.test_L[layer] == expected.test_L[0]
+        assert fit.dev_L[layer] == expected.dev_L[0]
