@@ -5,7 +5,7 @@ are made to rise with its value (a key). Five parts, of a fixed number of launch
 
     bracket    a sample of 8,192 keys a segment gives a low and a high one, with the k-th between them almost surely:
                the sample's ranks k·m/n ± 4.5 · sqrt(m · k/n · (1 − k/n))
-    collect    all keys are read once: those above the bracket are counted, those inside go to their chunk's slots
+    collect    all keys are read once: those above the bracket are counted, those inside go to slots
     find       the k-th, digit by digit (radix select), among the few in the slots
     ties       where only some of the k-th's equals are kept, they are counted chunk by chunk: the first by place stay
     write      all keys are read once more and become masks
@@ -36,8 +36,9 @@ LENGTH = 2048  # keys a program; 8 a thread, so that a card holds many programs 
 NUM_WARPS = 8
 PROGRAMS = 2048  # of a pass that may have nothing to do
 SAMPLE = 8192
-SLOTS = 256  # an 8th of a chunk; the bracket holds a 20th of a segment at most, at half density
-ROWS = 32  # chunks whose slots are read together
+GROUP = 8  # chunks that share slots; they lie far apart, for neighbouring rows are often alike
+SLOTS = 2048  # of a group: an 8th of its keys; the bracket holds a 20th of a segment at most, at half density
+SPAN = 512  # slots read at once
 DIGITS = ((26, 6), (20, 6), (15, 5), (10, 5), (5, 5), (0, 5))  # shift and width in bits
 
 
@@ -71,14 +72,17 @@ class Chooser:
 
     def _make_buffers(self, device: torch.device) -> None:
         chunks, num = self.chunks, self.chunks.num_segments
-        self.parts = Chunks(chunks.num_chunks.tolist(), device, length=ROWS)
-        self.totals = torch.tensor(chunks.segment_sizes, dtype=torch.int32, device=device)
+        groups, owners = _groups(chunks.num_chunks.tolist())
+        self.groups, self.owners, self.totals = (
+            torch.tensor(values, dtype=torch.int32, device=device)
+            for values in (groups, owners, chunks.segment_sizes)
+        )
 
         def zeros(length: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(length, dtype=dtype, device=device)
 
-        self.numbers, self.equals = zeros(chunks.count), zeros(chunks.count)
-        self.buffer = zeros(chunks.count * SLOTS)
+        self.numbers, self.buffer = zeros(len(owners)), zeros(len(owners) * SLOTS)
+        self.equals = zeros(chunks.count)
         self.lows, self.highs = zeros(num, torch.int64), zeros(num, torch.int64)
         self.above, self.inside, self.fullest = zeros(num), zeros(num), zeros(num)
         self.prefixes, self.missing = zeros(num, torch.int64), zeros(num)
@@ -113,8 +117,8 @@ class Chooser:
             *found, self.unsolved, LENGTH=LENGTH, SAMPLE=SAMPLE, num_warps=16, **self.kinds,
         )  # fmt: skip
         collect[(chunks.count,)](
-            *tensors, chunks.segments, self.lows, self.highs, *found, self.numbers, self.buffer,
-            SLOTS=SLOTS, **self.kinds, **chunks.options(num_warps=NUM_WARPS),
+            *tensors, chunks.segments, self.lows, self.highs, *found, self.groups,
+            self.numbers, self.buffer, SLOTS=SLOTS, **self.kinds, **chunks.options(num_warps=NUM_WARPS),
         )  # fmt: skip
         route[each](
             kept, self.totals, *found, self.prefixes, self.missing, self.routes, self.unsolved,
@@ -123,16 +127,27 @@ class Chooser:
 
     def _find(self) -> None:
         """Find the k-th of each segment, digit by digit."""
-        chunks, parts = self.chunks, self.parts
+        chunks, num_groups = self.chunks, len(self.owners)
         for shift, width in DIGITS:
             count_digits[(min(PROGRAMS, chunks.count),)](
                 *self.sources, *chunks.layout, chunks.segments, chunks.count,
-                *parts.layout, chunks.first, parts.count, self.numbers, self.buffer,
-                self.routes, self.unsolved, self.prefixes, self.counts,
-                SHIFT=shift, WIDTH=width, SLOTS=SLOTS, ROWS=ROWS, **self.kinds,
+                self.owners, num_groups, self.numbers, self.buffer, self.routes,
+                self.unsolved, self.prefixes, self.counts,
+                SHIFT=shift, WIDTH=width, SLOTS=SLOTS, SPAN=SPAN, **self.kinds,
                 **chunks.options(num_warps=NUM_WARPS),
             )  # fmt: skip
             keep_digit[(chunks.num_segments,)](
                 self.prefixes, self.missing, self.counts, self.is_tied, self.unsolved,
                 SHIFT=shift, WIDTH=width,
             )  # fmt: skip
+
+
+def _groups(num_chunks: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The group of each chunk, and the segment of each group, for segments of so many chunks."""
+    groups: list[int] = []
+    owners: list[int] = []
+    for segment, number in enumerate(num_chunks):
+        num_groups = -(-number // GROUP)
+        groups += [len(owners) + chunk % num_groups for chunk in range(number)]
+        owners += [segment] * num_groups
+    return groups, owners

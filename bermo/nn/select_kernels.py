@@ -1,5 +1,5 @@
-"""The kernels of `nn.select`, in the order in which they run. Names of tables: of a chunk `tensors, starts, numbers, equals`; of a tensor
-`sizes, segments, scores, weights, masks` (addresses); of a segment all others.
+"""The kernels of `nn.select`, in the order in which they run. Names of tables: of a chunk `tensors, starts, groups, equals`; of a group
+`numbers, buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a segment all others.
 """
 
 import triton
@@ -76,11 +76,11 @@ def bracket(
 @triton.jit
 def collect(
     scores, weights, tensors, starts, sizes, segments, lows, highs, above, inside, fullest,
-    numbers, buffer,
+    groups, numbers, buffer,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
     SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Count the keys above the bracket, and put those inside into the chunk's slots, in any order."""
+    """Count the keys above the bracket, and put those inside into the slots of the chunk's group, in any order."""
     chunk = tl.program_id(0)
     tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
     segment = tl.load(segments + tensor)
@@ -90,13 +90,15 @@ def collect(
     is_above = (key > high) & exists
     is_inside = (key >= low) & ~is_above & exists
     # Few are inside: a number drawn for each costs less than a running sum over all.
-    slots = tl.atomic_add(numbers + chunk + tl.zeros_like(places), 1, is_inside, sem="relaxed")
-    target = buffer + chunk * SLOTS + slots
+    group = tl.load(groups + chunk)
+    slots = tl.atomic_add(numbers + group + tl.zeros_like(places), 1, is_inside, sem="relaxed")
+    target = buffer + group * SLOTS + slots
     tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & (slots < SLOTS))
     both = tl.sum(is_above.to(tl.int32) * 65536 + is_inside.to(tl.int32))
     tl.atomic_add(above + segment, both >> 16, sem="relaxed")
     tl.atomic_add(inside + segment, both & 65535, sem="relaxed")
-    tl.atomic_max(fullest + segment, both & 65535, sem="relaxed")
+    most = tl.max(tl.where(is_inside, slots + 1, 0))
+    tl.atomic_max(fullest + segment, most, sem="relaxed")
 
 
 @triton.jit
@@ -131,31 +133,24 @@ def _count(key, exists, segment, prefixes, counts, SHIFT: tl.constexpr, WIDTH: t
 @triton.jit
 def count_digits(
     scores, weights, tensors, starts, sizes, segments, num_chunks,
-    part_segments, part_starts, part_sizes, first, num_parts,
-    numbers, buffer, routes, unsolved, prefixes, counts,
+    group_segments, num_groups, numbers, buffer, routes, unsolved, prefixes, counts,
     SHIFT: tl.constexpr, WIDTH: tl.constexpr,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
-    SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    SLOTS: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Count a digit in all slots, and among all keys of the segments whose slots do not serve."""
-    COLUMNS: tl.constexpr = LENGTH // ROWS
-    part = tl.program_id(0)
-    while part < num_parts:  # Triton's interpreter cannot count a range of such numbers
-        segment = tl.load(part_segments + part)
+    group = tl.program_id(0)
+    while group < num_groups:  # Triton's interpreter cannot count a range of such numbers
+        segment = tl.load(group_segments + group)
         if tl.load(routes + segment) == 1:
-            row = tl.load(part_starts + part) + tl.arange(0, LENGTH) // COLUMNS
-            chunk = tl.load(first + segment) + row
-            is_row = row < tl.load(part_sizes + segment)
-            number = tl.load(numbers + chunk, mask=is_row, other=0)
-            slot = tl.arange(0, LENGTH) % COLUMNS
-            most, done = tl.max(number), 0
-            while done < most:
-                key = tl.load(buffer + chunk * SLOTS + slot, mask=slot < number, other=0)
+            number, start = tl.load(numbers + group), 0
+            while start < number:
+                slots = start + tl.arange(0, SPAN)
+                key = tl.load(buffer + group * SLOTS + slots, mask=slots < number, other=0)
                 key = key.to(tl.uint32, bitcast=True)
-                _count(key, slot < number, segment, prefixes, counts, SHIFT, WIDTH)
-                slot += COLUMNS
-                done += COLUMNS
-        part += tl.num_programs(0)
+                _count(key, slots < number, segment, prefixes, counts, SHIFT, WIDTH)
+                start += SPAN
+        group += tl.num_programs(0)
     if tl.load(unsolved) > 0:
         chunk = tl.program_id(0)
         while chunk < num_chunks:
