@@ -1,24 +1,30 @@
-"""Our loop against transformers.Trainer on the same model, data and batch size: examples a second.
+"""Our loop against transformers.Trainer, and our fine-pruning step against our plain one, on this machine: two ratios.
 
     python benchmarks/loop.py [--rows 2048] [--rounds 3] [--batch-size 32] [--layers 4] [--width 256]
 
-Both train the same BertForSequenceClassification-shaped model (`--mix none`) on generated sentences, fp32, AdamW, clip 1,
-linear decay, no evaluation and no checkpoint inside the timed part. Each pair of rounds starts from the same weights; rounds
-alternate, so that a slow minute of the machine hits both. With and without grouping by length, on both or neither.
-Prints a table and writes results/loop-<device>.json.
+All train one BERT-shaped model in fp32 with AdamW, clip 1 and linear decay on random rows as long as SST-2's (`LENGTHS`); no
+evaluation and no checkpoint inside the timed part. Each way is as its user gets it:
+
+    ours       defaults: like lengths together, copies of weights where they help
+    Trainer    defaults: random order, each batch padded to its longest
+    pruning    ours with movement to 10 %, timed in the middle of its schedule, so that the masks change at every step
+
+Ways alternate within a round, so that a slow minute of the machine hits all of them, and each starts from the same weights; medians over
+rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 × a plain one. Writes results/loop-<device>.json.
 """
 
 import argparse
 import copy
-import json
+import itertools
 import platform
 import statistics
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from rich.console import Console
@@ -28,15 +34,36 @@ from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 from bermo.backbone import load_tokenizer
 from bermo.data.batches import BatchPlan
-from bermo.data.features import Features, make_features
-from bermo.data.load import load_task
+from bermo.data.features import Features, TokenFacts
+from bermo.data.tasks import Task
 from bermo.files import write_json
 from bermo.job import Job
 from bermo.methods.assemble import ModelLoss, TaskBatches
+from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.model import BermoForSequenceClassification
-from bermo.schedule import parameter_groups
-from bermo.spec import DataSpec, TrainSpec
+from bermo.prune import Movement, Pruner, prune_
+from bermo.schedule import CubicSchedule, parameter_groups
+from bermo.spec import TrainSpec
 from bermo.train import fit, make_accelerator
+
+# Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles; mean 13.2.
+LENGTHS = (3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13, 15, 18, 21, 25, 31, 63)
+
+
+def make_rows(num: int, vocabulary: int) -> Features:
+    """Random words and labels in rows of SST-2's lengths."""
+    rng = np.random.default_rng(0)
+    lengths = np.interp(rng.random(num) * 16, np.arange(17), LENGTHS).round().astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    task = Task(name="lengths", kind="classification", metric="accuracy", labels=("0", "1"))
+    facts = TokenFacts(
+        unknown_share=0.0, truncated_share=0.0, lost_words=0, num_tokens=int(starts[-1])
+    )
+    return Features(
+        task=task, labels=("0", "1"), rows=[], facts=facts, starts=starts,
+        ids=rng.integers(5, vocabulary, starts[-1]).astype(np.int32),
+        segments=np.zeros(starts[-1], dtype=np.uint8), targets=rng.integers(0, 2, num),
+    )  # fmt: skip
 
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
@@ -63,12 +90,39 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
         return self.rows[index]
 
 
-def time_ours(model: nn.Module, features: Features, settings: TrainSpec, folder: Path) -> float:
+class MiddleHook:
+    """A pruner's hook that stays in the middle of its schedule: each step keeps fewer weights than the one before."""
+
+    def __init__(self, pruner: Pruner) -> None:
+        self.hook, self.middle = PruneHook(pruner), pruner.schedule.total_steps // 2
+        self.generators, self.metrics, self.apply = (
+            self.hook.generators, self.hook.metrics, self.hook.apply,
+        )  # fmt: skip
+
+    def plan(self, step: int) -> None:
+        self.hook.plan(self.middle + step)
+
+
+def time_ours(
+    model: nn.Module, features: Features, settings: TrainSpec, folder: Path, is_pruned: bool = False
+) -> float:
     """Seconds of one epoch in our loop."""
     plan = BatchPlan(features.lengths, settings.batch_size, seed=1, grouped=settings.group_lengths)
+    objective: Any = ModelLoss()
+    hooks: Any = ()
+    masked: Any = ()
+    fast: list[Any] = []
+    if is_pruned:
+        model.freeze_embeddings_()
+        schedule = CubicSchedule(total_steps=100 * len(plan), warmup_steps=len(plan))
+        pruner = prune_(model, Movement(density=0.1), schedule)
+        for scores in pruner.score_parameters():  # all equal at first, which is not how they stay
+            nn.init.normal_(scores, std=1e-3)
+        objective, hooks = PrunedLoss(objective, pruner), (MiddleHook(pruner),)
+        fast, masked = [(pruner.score_parameters(), 1e-2)], pruner.simple_masks()
     job = Job(
-        model=model, batches=TaskBatches(features, plan), objective=ModelLoss(),
-        groups=parameter_groups(model, settings), evaluate=lambda m: {"none": 0.0},
+        model=model, batches=TaskBatches(features, plan), objective=objective, hooks=hooks, masked=masked,
+        groups=parameter_groups(model, settings, fast), evaluate=lambda m: {"none": 0.0},
         keep=lambda m: None, folder=folder, seed=1, identity="bench",
     )  # fmt: skip
     accelerator = make_accelerator(settings, folder)
@@ -86,7 +140,6 @@ def time_trainer(
         output_dir=str(folder), num_train_epochs=1, per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.lr, warmup_steps=settings.warmup, save_strategy="no", report_to="none",
         disable_tqdm=True, logging_steps=50, use_cpu=settings.device == "cpu",
-        train_sampling_strategy="group_by_length" if settings.group_lengths else "random",
     )  # fmt: skip
     trainer = Trainer(
         model=model,
@@ -119,12 +172,8 @@ def main() -> None:
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
 
-    data_spec = DataSpec(task="box/tense", limit=options.rows)
-    data = load_task(data_spec)
     tokenizer = load_tokenizer("box")
-    features = make_features(
-        data.train, data.task, data.labels, tokenizer, data_spec, has_segments=True
-    )
+    features = make_rows(options.rows, len(tokenizer))
     rows = Rows(features)
     config = transformers.BertConfig(
         vocab_size=len(tokenizer), hidden_size=options.width, num_hidden_layers=options.layers,
@@ -132,50 +181,51 @@ def main() -> None:
     )  # fmt: skip
     torch.manual_seed(0)
     start = BermoForSequenceClassification.from_backbone(config, mix=None, num_labels=2)
-    base = TrainSpec(
-        epochs=1,
-        batch_size=options.batch_size,
-        lr=1e-4,
-        device=options.device,
-        checkpoint_minutes=1e9,
-    )
-    results: dict[str, dict[str, float]] = {}
-    for grouped in (False, True):
-        settings = replace(base, group_lengths=grouped)
-        seconds: dict[str, list[float]] = {"ours": [], "Trainer": []}
-        for round_index in range(options.rounds + 1):
-            for name in ("ours", "Trainer"):
-                model = copy.deepcopy(start)
-                with tempfile.TemporaryDirectory() as folder:
-                    if name == "ours":
-                        taken = time_ours(model, features, settings, Path(folder))
-                    else:
-                        taken = time_trainer(model, rows, settings, Path(folder), tokenizer)
-                if round_index:  # the first round warms caches and threads up
-                    seconds[name].append(taken)
-        rates = {name: len(rows) / statistics.median(values) for name, values in seconds.items()}
-        rates["ratio"] = rates["ours"] / rates["Trainer"]
-        results["grouped" if grouped else "random order"] = rates
-    _report(results, options)
+    settings = TrainSpec(
+        epochs=1, batch_size=options.batch_size, lr=1e-4, device=options.device, checkpoint_minutes=1e9
+    )  # fmt: skip
+    ways: dict[str, Callable[[nn.Module, Path], float]] = {
+        "ours": lambda model, folder: time_ours(model, features, settings, folder),
+        "Trainer": lambda model, folder: time_trainer(model, rows, settings, folder, tokenizer),
+        "pruning": lambda model, folder: time_ours(model, features, settings, folder, True),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for round_index, (name, way) in itertools.product(range(options.rounds + 1), ways.items()):
+        model = copy.deepcopy(start)
+        with tempfile.TemporaryDirectory() as folder:
+            taken = way(model, Path(folder))
+        if round_index:  # the first round warms caches and threads up
+            seconds[name].append(taken)
+    plan = BatchPlan(features.lengths, settings.batch_size, seed=1, grouped=settings.group_lengths)
+    _report(seconds, len(plan), plan.padding_share(), options)
 
 
-def _report(results: dict[str, dict[str, float]], options: argparse.Namespace) -> None:
-    table = Table(title="examples a second", box=None)
-    for title in ("", "ours", "Trainer", "ratio"):
+def _report(
+    seconds: dict[str, list[float]], num_steps: int, padding: float, options: argparse.Namespace
+) -> None:
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    table = Table(box=None)
+    for title in ("", "examples a second", "ms a step"):
         table.add_column(title, justify="right")
-    for name, rates in results.items():
-        table.add_row(name, *(f"{rates[key]:.2f}" for key in ("ours", "Trainer", "ratio")))
-    Console().print(table)
+    for name, taken in medians.items():
+        table.add_row(name, f"{options.rows / taken:.1f}", f"{1000 * taken / num_steps:.1f}")
+    # Each round's own ratio: what slows the machine for a while slows both of a pair.
+    loop = statistics.median(t / o for o, t in zip(seconds["ours"], seconds["Trainer"], strict=True))  # fmt: skip
+    step = statistics.median(p / o for o, p in zip(seconds["ours"], seconds["pruning"], strict=True))  # fmt: skip
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"ours against Trainer, examples a second: {loop:.2f} × (target: at least 1.3)")
+    console.print(f"a fine-pruning step against a plain one: {step:.2f} × (target: at most 1.5)")
     is_gpu = options.device == "auto" and torch.cuda.is_available()
     device = torch.cuda.get_device_name() if is_gpu else f"{platform.machine()} CPU"
     facts = {
         "device": device, "threads": torch.get_num_threads(), "torch": torch.__version__,
         "transformers": transformers.__version__,
         "shape": {k: getattr(options, k) for k in ("rows", "rounds", "batch_size", "layers", "width")},
-        "examples_per_second": results,
+        "seconds": seconds, "examples_per_second": {k: options.rows / v for k, v in medians.items()},
+        "padding_share": padding, "loop_ratio": loop, "pruning_step_ratio": step,
     }  # fmt: skip
     write_json(options.out / f"loop-{'gpu' if is_gpu else 'cpu'}.json", facts)
-    print(json.dumps(facts["examples_per_second"]))
 
 
 if __name__ == "__main__":

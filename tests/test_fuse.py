@@ -32,8 +32,8 @@ def without_dropout(family: str) -> nn.Module:
 
 
 def small_batch(model: nn.Module) -> dict[str, Tensor]:
-    """Two texts of four tokens: the interpreter runs one program after the other."""
-    batch = {name: tensor[:2, :4] for name, tensor in batch_of(model).items()}
+    """Two texts of three tokens: the interpreter runs one program after the other."""
+    batch = {name: tensor[:2, :3] for name, tensor in batch_of(model).items()}
     return batch | {"labels": torch.tensor([0, 1])}
 
 
@@ -72,7 +72,7 @@ def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> 
 
 @pytest.mark.parametrize(
     ("family", "is_pruned"),
-    [("bert", False), ("bert", True), ("distilbert", False), ("albert", False)],
+    [("bert", True), ("distilbert", False), ("albert", False)],
 )
 def test_the_fused_pass_gives_the_plain_loss_and_gradients(family: str, is_pruned: bool) -> None:
     slow_loss, slow, _ = gradients(family, NOTHING, is_pruned)

@@ -146,3 +146,19 @@ def test_the_penalty_of_soft_movement_is_the_mean_sigmoid() -> None:
 def test_blocks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="6 × 4 weights do not fall into blocks"):
         Blocks((6, 4), (4, 4))
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "equal", "sorted", "periodic"])
+def test_many_scores_are_chosen_from_a_window_as_by_sorting_all(kind: str) -> None:
+    torch.manual_seed(0)
+    scores = {
+        "normal": torch.randn(130, 95), "ties": torch.randn(130, 95).round(decimals=1),
+        "equal": torch.zeros(130, 95), "sorted": torch.randn(130 * 95).sort().values.view(130, 95),
+        "periodic": (torch.arange(130 * 95) % 64).float().view(130, 95),  # a sample that misleads
+    }[kind]  # fmt: skip
+    size = scores.numel()
+    order = scores.flatten().sort(descending=True, stable=True).indices
+    for kept in (1, 60, size // 10, size // 2, size - 40, size - 1):
+        expected = torch.zeros(size, dtype=torch.bool)
+        expected[order[:kept]] = True
+        assert torch.equal(top_mask(scores, kept).flatten(), expected), kept
