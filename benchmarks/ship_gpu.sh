@@ -2,18 +2,19 @@
 # Small students of gte-small on SST-2: a dense teacher and truncations without one, then students of 2 to 12 layers, whole and
 # pruned by heads and neurons, side by side on one GPU; then shrunk, timed on the GPU, and packed to be taken home.
 #   benchmarks/ship_gpu.sh MODEL DATA OUT [TEACHER]     TEACHER: a finished run that teaches; without it one is trained here
-#   SECONDS_LEFT=520 (all but the packing), TIMES=5 (rows of the larger training file), EPOCHS=5, LIMIT= (a few rows: a trial)
+#   SECONDS_LEFT=520 (all but the packing), TIMES=5 (rows of the larger training file), EPOCHS=5; a trial elsewhere: DEVICE=cpu PRECISION=fp32
 set -u
 model=$1 data=$2 out=$3 teacher=${4:-$3/dense}
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=1 PYTHONPATH=.
-deadline=${SECONDS_LEFT:-520} epochs=${EPOCHS:-5} few=${LIMIT:+--limit $LIMIT}
+deadline=${SECONDS_LEFT:-520} epochs=${EPOCHS:-5}
 students_end=$((deadline - 80))
 mkdir -p "$out/small"
 
 train() {  # name, options…: a run in $out/name that is told to stop, and saves, when the time for students is over
-  local name=$1; shift
-  timeout -k 20 -s TERM "$((students_end - SECONDS))" python -m bermo train --task sst2 --mix none --precision bf16 \
-    --seeds 9, --checkpoint-minutes 100 $few --out "$out/$name" "$@" > "$out/$name.log" 2>&1
+  local name=$1 left=$((students_end - SECONDS)); shift
+  [ $left -gt 0 ] || { echo "$name: no time left"; return; }
+  timeout -k 20 -s TERM $left python -m bermo train --task sst2 --mix none --precision "${PRECISION:-bf16}" \
+    --seeds 9, --checkpoint-minutes 100 --out "$out/$name" "$@" > "$out/$name.log" 2>&1
   echo "$name: $? after $SECONDS s"
 }
 plain="--data $data/sst2 --freeze-embeddings"                                # 3 epochs, batch 32, rate 3e-5
@@ -68,7 +69,7 @@ wait
 echo "shrunk after $SECONDS s"
 candidates=
 for name in four-60 three-60 two-50 twelve-25; do [ -d "$out/small/$name" ] && candidates="$candidates $out/small/$name"; done
-timeout -k 5 "$((deadline - SECONDS))" python -m bermo bench "$teacher" $candidates --device "${DEVICE:-cuda}" --precision fp32,fp16 \
+[ $SECONDS -lt "$deadline" ] && timeout -k 5 $((deadline - SECONDS)) python -m bermo bench "$teacher" $candidates --device "${DEVICE:-cuda}" --precision fp32,fp16 \
   --batch 1,128 --lengths 32,128 --rounds 3 --threads 2 --data "$data/sst2/dev.tsv" --out "$out/bench" > "$out/bench.log" 2>&1
 echo "bench: $? after $SECONDS s"
 python benchmarks/ship_pack.py --runs "$out" --model "$model" --out "$out/packed"
