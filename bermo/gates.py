@@ -2,9 +2,9 @@
 
 pruner = prune_units_(model, Movement(density=0.5), CubicSchedule(…))      the same use as bermo.prune_
 
-Movement keeps the units with the highest scores: heads are ranked among heads and neurons among neurons, in each
-layer (scope="matrix") or over all layers (scope="global"); soft movement and L0 as for weights. Density is the
-kept share of the weights in all units; a unit's norms, biases and positions do not count.
+Movement keeps the units with the highest scores, or (rank="size") the largest mean |W₂| · σ(score): heads are ranked among
+heads and neurons among neurons, in each layer (scope="matrix") or over all layers (scope="global"); soft movement and L0 as
+for weights. Density is the kept share of the weights in all units; a unit's norms, biases and positions do not count.
 """
 
 import math
@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
 from bermo.nn.gates import Follower, GateMask, share_scores_
-from bermo.nn.masks import HardConcrete, ScoreMask, soft_kept, top_masks_at
+from bermo.nn.masks import HardConcrete, ScoreMask, importance, soft_kept, top_masks_at
 from bermo.prune import L0, Magnitude, Method, Movement, Numbers, Pruner, SoftMovement
 from bermo.schedule import CubicSchedule
 from bermo.sites import Site
@@ -39,6 +39,8 @@ class Gates:
     masks: tuple[GateMask, ...]
     cost: int
     """Weights behind one gate."""
+    output: Site
+    """The matrix that reads the units; of a whole layer, the first."""
 
     @property
     def scores(self) -> nn.Parameter:
@@ -73,6 +75,11 @@ class UnitPruner:
         if isinstance(method, Magnitude) or method.block != (1, 1):
             raise BermoError(
                 "Heads, neurons and layers are chosen by movement, soft movement or L0, and have no blocks."
+            )
+        self.is_scaled = isinstance(method, Movement) and method.rank == "size"
+        if self.is_scaled and unit == "layers":
+            raise BermoError(
+                'Whole layers are ranked by their scores. Leave rank="size" out, or prune heads-and-neurons.'
             )
         self.model, self.method, self.schedule, self.seed = model, method, schedule, seed
         groups = groups_of(model)
@@ -132,12 +139,13 @@ class UnitPruner:
             case Movement():
                 for place, (rivals, _) in enumerate(self.rivals):
                     kept = self.numbers[f"kept/{place}"].view(1)
-                    _set_together_(rivals, top_masks_at([_scores(rivals)], kept, False)[0])
+                    worth = [_worth(rivals, self.is_scaled)]
+                    _set_together_(rivals, top_masks_at(worth, kept, False)[0])
             case SoftMovement():
                 # A layer is one gate, so all layers are looked at together: one of them stays.
                 is_layers = self.gates[0].kind == "layers"
                 for rivals in [self.gates] if is_layers else [[gates] for gates in self.gates]:
-                    scores = [_scores(rivals)]
+                    scores = [_worth(rivals)]
                     kept = soft_kept(scores, self.numbers["threshold"])
                     _set_together_(rivals, top_masks_at(scores, kept, False)[0])
             case L0():
@@ -223,8 +231,10 @@ def prune_units_(
     return UnitPruner(model, method, schedule, seed, unit)
 
 
-def _scores(gates: list[Gates]) -> Tensor:
-    return torch.cat([item.scores.detach().flatten() for item in gates])
+def _worth(gates: list[Gates], is_scaled: bool = False) -> Tensor:
+    """What the units of several gates are ranked by: their scores, or the sizes of what is read from them times σ(score)."""
+    found = [importance(item.masks[0], item.output.original, is_scaled) for item in gates]
+    return torch.cat([item.detach().flatten() for item in found])
 
 
 def _set_together_(gates: list[Gates], mask: Tensor) -> None:
@@ -237,8 +247,9 @@ def _unit_gates_(group: Group, method: Method) -> Gates:
     mask = _mask(group, method, group.size)
     _attach_(group, mask, is_whole=False)
     return Gates(
-        name=group.name, layer=group.layer, kind=group.kind, masks=(mask,), cost=group.cost
-    )
+        name=group.name, layer=group.layer, kind=group.kind, masks=(mask,), cost=group.cost,
+        output=group.output,
+    )  # fmt: skip
 
 
 def _layer_gate_(groups: list[Group], method: Method) -> Gates:
@@ -249,7 +260,10 @@ def _layer_gate_(groups: list[Group], method: Method) -> Gates:
         _attach_(group, mask, is_whole=True)
     cost = sum(group.cost * group.count for group in groups)
     layer = groups[0].layer
-    return Gates(name=f"layer.{layer}", layer=layer, kind="layers", masks=tuple(masks), cost=cost)
+    return Gates(
+        name=f"layer.{layer}", layer=layer, kind="layers", masks=tuple(masks), cost=cost,
+        output=groups[0].output,
+    )  # fmt: skip
 
 
 def _mask(group: Group, method: Method, columns: int) -> GateMask:

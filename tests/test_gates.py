@@ -171,3 +171,24 @@ def test_a_model_with_gates_is_not_gated_twice_and_not_shrunk() -> None:
         prune_units_(model, Movement(density=0.5), SCHEDULE)
     with pytest.raises(BermoError, match="still has masks"):
         shrink(model)
+
+
+def test_rank_by_size_keeps_the_units_that_are_read_most_until_their_scores_say_otherwise() -> None:
+    model = model_of("bert")
+    pruner = prune_units_(model, Movement(density=0.5, rank="size"), SCHEDULE)
+    pruner.at(10)
+    for group, gates in zip(groups_of(model), pruner.gates, strict=True):
+        sizes = group.units_of_output(group.output.original.detach()).abs().mean(1)
+        kept = gates.masks[0].mask.flatten()
+        assert torch.equal(kept.nonzero().flatten(), sizes.topk(int(kept.sum())).indices.sort()[0])
+    gates = pruner.gates[1]
+    smallest = (~gates.masks[0].mask.flatten()).nonzero()[0]
+    with torch.no_grad():
+        gates.scores.fill_(-10.0).view(-1)[smallest] = 10.0
+    pruner.at(10)
+    assert gates.masks[0].mask.flatten()[smallest]
+
+
+def test_whole_layers_are_not_ranked_by_size() -> None:
+    with pytest.raises(BermoError, match="ranked by their scores"):
+        UnitPruner(model_of("bert"), Movement(density=0.5, rank="size"), SCHEDULE, unit="layers")

@@ -33,7 +33,7 @@ UNITS = ("heads-and-neurons", "layers")
 def make_method(spec: PruneSpec) -> Method:
     """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
     if spec.method in UNITS:
-        _refuse(spec, "block", "rank", *(["scope", "start"] if spec.method == "layers" else []))
+        _refuse(spec, "block", *(["scope", "start", "rank"] if spec.method == "layers" else []))
         if spec.by == "movement" and spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
         return make_method(replace(spec, method=spec.by, by="movement"))
