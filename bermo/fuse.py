@@ -74,7 +74,8 @@ class Fusion:
             self._add(module, "_mix_stacked", self._mix(module, self._next_seed()))
 
     def _add(self, module: nn.Module, name: str, forward: Callable[..., Any]) -> None:
-        self.places.append((module, name, forward))
+        if all(known is not module for known, _, _ in self.places):  # one of three stays that
+            self.places.append((module, name, forward))
 
     def _next_seed(self) -> int:
         self.num_seeds += 1
@@ -120,9 +121,10 @@ class Fusion:
             bias = dense.bias if self.fused.linear and self._is_copied(dense) else None
             h = self._linear(dense, hidden_states) if bias is not None else dense(hidden_states)
             p = dropout.p if dropout.training else 0.0
+            adds = bias is not None and bias.dim() == 2
             y, half = residual(
                 h, input_tensor, norm.weight, norm.bias, self._seed(number), p, norm.eps, bias,
-                self.dtype if self.fused.linear else None,
+                self.dtype if self.fused.linear else None, adds,
             )  # fmt: skip
             if half is not None:
                 self.halves[id(y)] = (y, half)
@@ -138,8 +140,8 @@ class Fusion:
         def forward(hidden_states: Tensor) -> Tensor:
             if not self._is_copied(dense):
                 return type(module).forward(module, hidden_states)
-            found: Tensor = Gelu.apply(self._linear(dense, hidden_states), dense.bias)
-            return found
+            h, adds = self._linear(dense, hidden_states), dense.bias.dim() == 2
+            return cast(Tensor, Gelu.apply(h, dense.bias, adds))
 
         return forward
 
@@ -151,26 +153,26 @@ class Fusion:
                 return type(linear).forward(linear, x)
             weight = linear.weight
             place = None if self.shadow is None else self.shadow.take((weight,))
-            return cast(Tensor, Stacked.apply(self._half(x), weight, linear.bias, place, True))
+            return cast(Tensor, Stacked.apply(self._half(x), weight, linear.bias, place))
 
         return forward
 
     def _linear(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """x Wᵀ + b from the copies; b's gradient is left to what follows."""
+        """x Wᵀ + b from the copies; b's gradient is left to what follows, and of stacked layers b itself."""
         from bermo.nn.dense import Linear, Stacked
 
         weight = linear.weight
         place = None if self.shadow is None else self.shadow.take((weight,))
         if weight.dim() == 3:
-            bias = linear.bias.detach()
-            return cast(Tensor, Stacked.apply(self._half(x), weight, bias, place, False))
+            return cast(Tensor, Stacked.apply(self._half(x), weight, None, place))
         found: Tensor = Linear.apply(self._half(x), weight, linear.bias.detach(), place)
         return found
 
     def _one_of_three(self, three: Sequence[nn.Linear], place: int) -> Callable[[Tensor], Tensor]:
-        from bermo.nn.dense import Joined
+        from bermo.nn.dense import Joined, StackedThree
 
         own = three[place]
+        joined = StackedThree if isinstance(own, StackedLinear) else Joined
 
         def forward(x: Tensor) -> Tensor:
             known = self.waiting.pop(id(own), None)
@@ -182,10 +184,12 @@ class Fusion:
                 biases = [linear.bias for linear in three]
                 if are_side_by_side(weights) and are_side_by_side(biases):
                     taken = None if self.shadow is None else self.shadow.take(weights)
-                    found = Joined.apply(self._half(x), taken, *weights, *biases)
+                    found = joined.apply(self._half(x), taken, *weights, *biases)
                     for linear, out in zip(three[1:], found[1:], strict=True):
                         self.waiting[id(linear)] = (x, out)
                     return cast(Tensor, found[0])
+            if isinstance(own, StackedLinear):
+                return type(own).forward(own, self._half(x))
             return nn.functional.linear(self._half(x), own.weight, own.bias)
 
         return forward
@@ -247,7 +251,6 @@ def is_gelu(module: nn.Module) -> bool:
     dense, act = parts["dense"], parts["intermediate_act_fn"]
     return (
         isinstance(dense, nn.Linear)
-        and not isinstance(dense, StackedLinear)
         and dense.bias is not None
         and getattr(act, "act", None) is nn.functional.gelu
         and _arguments(module) == ["hidden_states"]
@@ -259,13 +262,7 @@ def three_of(module: nn.Module) -> list[tuple[nn.Linear, nn.Linear, nn.Linear]]:
     """The three layers of one shape that read one input in this attention module, if it has them."""
     for names in THREES:
         found = [getattr(module, name, None) for name in names]
-        linears = [
-            part
-            for part in found
-            if isinstance(part, nn.Linear)
-            and not isinstance(part, StackedLinear)
-            and part.bias is not None
-        ]
+        linears = [part for part in found if isinstance(part, nn.Linear) and part.bias is not None]
         if len(linears) == 3 and len({(p.in_features, p.out_features) for p in linears}) == 1:
             return [(linears[0], linears[1], linears[2])]
     return []

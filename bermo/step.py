@@ -167,9 +167,8 @@ class Step:
         if is_direct:
             self.adam.step(self.ones if shrinking is None else shrinking)
         if self.num_models > 1:
-            if shrinking is not None:
-                for grad in self._grads():
-                    grad.mul_(shrinking.view(-1, *[1] * (grad.ndim - 1)))
+            for model, factor in enumerate(() if shrinking is None else shrinking):
+                torch._foreach_mul_([grad[model] for grad in self._grads()], factor)
         elif self.accelerator.scaler is None and inner.defaults["fused"]:
             # The fused update divides by this scale as it reads the gradients: clipping costs no pass of its own.
             inner.grad_scale = None if shrinking is None else 1 / shrinking[0]

@@ -22,15 +22,38 @@ HEIGHT, WIDTH = 32, 128  # a tile of rows and columns, one program each
 
 
 @triton.jit
-def _gelu_backward(
-    grad, h, dh, parts, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
-):
-    """dh = g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
-    row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
+def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """A tile of a group's (rows, D): its columns, places in the whole, and which exist."""
+    row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     exists = (row < rows)[:, None] & (column < D)[None, :]
-    place = row[:, None] * D + column[None, :]
+    whole = (tl.program_id(2) * rows + row).to(tl.int64)
+    return column, whole[:, None] * D + column[None, :], exists
+
+
+@triton.jit
+def _gelu_forward(h, bias, out, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """gelu(h + b), with a bias for each group of rows."""
+    column, place, exists = _tile(rows, D, HEIGHT, WIDTH)
     value = tl.load(h + place, mask=exists, other=0.0).to(tl.float32)
+    value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(
+        tl.float32
+    )
+    found = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    tl.store(out + place, found.to(out.dtype.element_ty), mask=exists)
+
+
+@triton.jit
+def _gelu_backward(
+    grad, h, bias, dh, parts, rows,
+    D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    """dh = g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
+    group = tl.program_id(2)
+    column, place, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + place, mask=exists, other=0.0).to(tl.float32)
+    if ADD:
+        value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
     g = tl.load(grad + place, mask=exists, other=0.0).to(tl.float32)
     cumulated = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
     density = 0.3989422804014327 * tl.exp(-0.5 * value * value)
@@ -38,7 +61,8 @@ def _gelu_backward(
     tl.store(dh + place, found, mask=exists)
     # What is summed is what the products read, as torch does.
     total = tl.sum(found.to(tl.float32), 0)
-    tl.store(parts + tl.program_id(0).to(tl.int64) * D + column, total, mask=column < D)
+    part = (group * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
+    tl.store(parts + part * D + column, total, mask=column < D)
 
 
 @triton.jit
@@ -64,16 +88,28 @@ def _join(
     tl.store(parts + tl.program_id(0).to(tl.int64) * (3 * D) + across, total, mask=column < D)
 
 
-def gelu_backward(grad: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-    """Return dh and its sums over tiles of rows, (1, tiles, 1, D)."""
-    size = h.shape[-1]
-    rows = h.numel() // size
+def gelu_forward(h: Tensor, bias: Tensor) -> Tensor:
+    """gelu(h + b) in one pass; b is (G, D), and the rows of h fall into G equal groups."""
+    size, num_groups = h.shape[-1], len(bias)
+    rows = h.numel() // size // num_groups
+    out = torch.empty_like(h)
+    _gelu_forward[(triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH), num_groups)](
+        h, bias, out, rows, D=size, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
+    )
+    return out
+
+
+def gelu_backward(grad: Tensor, h: Tensor, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return dh and its sums over tiles of rows, (groups, tiles, 1, D); `added` is a bias (G, D) that h lacks."""
+    size, num_groups = h.shape[-1], 1 if added is None else len(added)
+    rows = h.numel() // size // num_groups
     dh = torch.empty_like(h)
     tiles = triton.cdiv(rows, HEIGHT)
-    parts = h.new_empty((1, tiles, 1, size), dtype=torch.float32)
-    _gelu_backward[(tiles, triton.cdiv(size, WIDTH))](
-        grad, h, dh, parts, rows, D=size, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
-    )
+    parts = h.new_empty((num_groups, tiles, 1, size), dtype=torch.float32)
+    _gelu_backward[(tiles, triton.cdiv(size, WIDTH), num_groups)](
+        grad, h, h if added is None else added, dh, parts, rows,
+        D=size, HEIGHT=HEIGHT, WIDTH=WIDTH, ADD=added is not None, num_warps=8,
+    )  # fmt: skip
     return dh, parts
 
 
@@ -121,29 +157,67 @@ class Linear(torch.autograd.Function):
 
 
 class Stacked(torch.autograd.Function):
-    """y_n = x_n W_nᵀ + b_n of N models, rows of model 0 first; `place` takes dW, and b's gradient may be left to what follows."""
+    """y_n = x_n W_nᵀ (+ b_n) of N models, rows of model 0 first; `place` takes dW. Without b, what follows adds it."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, place: Tensor | None, has_bias: bool
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, place: Tensor | None
     ) -> Tensor:
         rows = x.reshape(len(weight), -1, x.shape[-1])
         ctx.save_for_backward(rows, weight)
-        ctx.place, ctx.has_bias, ctx.shape = place, has_bias, x.shape
-        made = torch.baddbmm(bias[:, None], rows, weight.transpose(1, 2))
-        return made.view(*x.shape[:-1], weight.shape[1])
+        ctx.place, ctx.has_bias, ctx.shape = place, bias is not None, x.shape
+        return _stacked(rows, weight, bias).view(*x.shape[:-1], weight.shape[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         rows, weight = ctx.saved_tensors
         flat = grad.reshape(len(weight), -1, grad.shape[-1])
         dx = torch.bmm(flat, weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        turned = flat.transpose(1, 2)
-        if ctx.place is None:
-            dw = torch.bmm(turned, rows)
-        else:
-            dw = torch.bmm(turned, rows, out=ctx.place.view_as(ctx.place))
-        return dx, dw, flat.sum(1) if ctx.has_bias else None, None, None
+        dw = _stacked_grad(flat, rows, ctx.place)
+        return dx, dw, flat.sum(1) if ctx.has_bias else None, None
+
+
+class StackedThree(torch.autograd.Function):
+    """Three such layers that read one input, whose weights lie side by side, and so do their biases: one product each way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, place: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
+        weights, biases = given[:3], given[3:]
+        rows = x.reshape(len(weights[0]), -1, x.shape[-1])
+        ctx.save_for_backward(rows, *weights)
+        ctx.place, ctx.shape = place, x.shape
+        out = _stacked(_thrice(rows), _side_by_side(weights), _side_by_side(biases))
+        return tuple(part.view(*x.shape[:-1], -1) for part in out.chunk(3))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        rows, *weights = ctx.saved_tensors
+        flat = torch.cat([grad.reshape(len(rows), -1, grad.shape[-1]) for grad in grads])
+        dx = None
+        if ctx.needs_input_grad[0]:
+            parts = torch.bmm(flat, _side_by_side(weights))
+            dx = parts.view(3, *rows.shape).sum(0).view(ctx.shape)
+        dw = _stacked_grad(flat, _thrice(rows), ctx.place)
+        return dx, None, *dw.chunk(3), *flat.sum(1).chunk(3)
+
+
+def _stacked(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    turned = weight.transpose(1, 2)
+    if bias is None:
+        return torch.bmm(rows, turned)
+    return torch.baddbmm(bias[:, None], rows, turned)
+
+
+def _stacked_grad(flat: Tensor, rows: Tensor, place: Tensor | None) -> Tensor:
+    """dY_nᵀ X_n, written to its place where there is one."""
+    turned = flat.transpose(1, 2)
+    if place is None:
+        return torch.bmm(turned, rows)
+    return torch.bmm(turned, rows, out=place.view_as(place))
+
+
+def _thrice(rows: Tensor) -> Tensor:
+    return rows.expand(3, *rows.shape).reshape(-1, *rows.shape[1:])
 
 
 class Joined(torch.autograd.Function):
@@ -171,24 +245,24 @@ class Joined(torch.autograd.Function):
 
 
 class Gelu(torch.autograd.Function):
-    """h Φ(h); the bias that h was made with gets its gradient here."""
+    """h Φ(h); the bias that h was made with, or that is added here, (G, D), gets its gradient here."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, h: Tensor, bias: Tensor | None, adds: bool) -> Tensor:
         h = h.contiguous()
         ctx.save_for_backward(h)
-        ctx.bias = bias
-        return functional.gelu(h)
+        ctx.bias, ctx.adds = bias, adds
+        return gelu_forward(h, bias) if bias is not None and adds else functional.gelu(h)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (h,) = ctx.saved_tensors
-        dh, parts = gelu_backward(grad.contiguous(), h)
+        dh, parts = gelu_backward(grad.contiguous(), h, ctx.bias.detach() if ctx.adds else None)
         if ctx.bias is None:
-            return dh, None
+            return dh, None, None
         of_bias = torch.empty_like(ctx.bias)
         sum_parts(parts, [of_bias])
-        return dh, of_bias
+        return dh, of_bias, None
 
 
 def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:

@@ -37,8 +37,9 @@ def _chance(seed, places, P: tl.constexpr, ROUNDS: tl.constexpr):
 
 @triton.jit
 def _forward(
-    h, x, gamma, beta, seed, y, half, means, spreads, rows, eps,
+    h, x, gamma, beta, bias, seed, y, half, means, spreads, rows, eps,
     D: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr, HALF: tl.constexpr,
+    ADD: tl.constexpr,
 ):  # fmt: skip
     """Four rows of one group."""
     block, group = tl.program_id(0), tl.program_id(1)
@@ -46,6 +47,8 @@ def _forward(
     is_column = columns < D
     scale = tl.load(gamma + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
     shift = tl.load(beta + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
+    if ADD:
+        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
     if P > 0:
         number = group * tl.num_programs(0) + block
         first, second, third, fourth = _chance(seed, number * D + columns, P, ROUNDS)
@@ -54,6 +57,8 @@ def _forward(
         exists = is_column & (local < rows)
         row = (group * rows + local).to(tl.int64)
         z = tl.load(h + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+        if ADD:
+            z += added
         if P > 0:
             if k == 0:
                 z *= first
@@ -77,15 +82,17 @@ def _forward(
 
 @triton.jit
 def _backward(
-    h, x, gamma, seed, means, spreads, grad, half_grad, dh, dx, parts, rows, num_blocks,
+    h, x, gamma, bias, seed, means, spreads, grad, half_grad, dh, dx, parts, rows, num_blocks,
     D: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
-    WIDE: tl.constexpr, HALF: tl.constexpr, NUM: tl.constexpr,
+    WIDE: tl.constexpr, HALF: tl.constexpr, NUM: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """NUM blocks of four rows of one group, and their sums for γ, β and the bias."""
     part, group = tl.program_id(0), tl.program_id(1)
     columns = tl.arange(0, WIDTH)
     is_column = columns < D
     scale = tl.load(gamma + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
+    if ADD:
+        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
     of_scale = tl.zeros([WIDTH], tl.float32)
     of_shift = tl.zeros([WIDTH], tl.float32)
     of_bias = tl.zeros([WIDTH], tl.float32)
@@ -99,6 +106,8 @@ def _backward(
             exists = is_column & (local < rows)
             row = (group * rows + local).to(tl.int64)
             z = tl.load(h + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+            if ADD:
+                z += added
             if P > 0:
                 if k == 0:
                     kept = first
@@ -174,7 +183,7 @@ def _num_warps(width: int) -> int:
 
 
 class Residual(torch.autograd.Function):
-    """(h, x, γ, β, bias, seed, p, ε, half) -> y and its copy in another dtype (empty if None); see `residual`."""
+    """(h, x, γ, β, bias, adds, seed, p, ε, half) -> y and its copy in another dtype (empty if None); see `residual`."""
 
     @staticmethod
     def forward(
@@ -184,6 +193,7 @@ class Residual(torch.autograd.Function):
         gamma: Tensor,
         beta: Tensor,
         bias: Tensor | None,
+        adds: bool,
         seed: Tensor,
         p: float,
         eps: float,
@@ -199,11 +209,11 @@ class Residual(torch.autograd.Function):
         means, spreads = torch.empty(2, total, dtype=torch.float32, device=x.device).unbind()
         width = triton.next_power_of_2(size)
         _forward[(triton.cdiv(rows, 4), num_groups)](
-            h, x, gamma, beta, seed, y, half, means, spreads, rows, eps,
-            D=size, WIDTH=width, P=p, ROUNDS=ROUNDS, HALF=has_half, num_warps=_num_warps(width),
+            h, x, gamma, beta, bias if adds else h, seed, y, half, means, spreads, rows, eps,
+            D=size, WIDTH=width, P=p, ROUNDS=ROUNDS, HALF=has_half, ADD=adds, num_warps=_num_warps(width),
         )  # fmt: skip
         ctx.save_for_backward(h, x, gamma, seed, means, spreads)
-        ctx.rows, ctx.p, ctx.beta, ctx.bias = rows, p, beta.shape, bias
+        ctx.rows, ctx.p, ctx.beta, ctx.bias, ctx.adds = rows, p, beta.shape, bias, adds
         ctx.set_materialize_grads(False)
         if not has_half:
             ctx.mark_non_differentiable(half)
@@ -212,7 +222,7 @@ class Residual(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, half_grad: Tensor | None) -> tuple[Any, ...]:
         if grad is None and half_grad is None:
-            return (None,) * 9
+            return (None,) * 10
         h, x, gamma, seed, means, spreads = ctx.saved_tensors
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
         num_blocks = triton.cdiv(ctx.rows, 4)
@@ -223,15 +233,15 @@ class Residual(torch.autograd.Function):
         width = triton.next_power_of_2(size)
         wide = x if grad is None else grad.contiguous()
         _backward[(num_parts, num_groups)](
-            h, x, gamma, seed, means, spreads, wide, h if half_grad is None else half_grad.contiguous(),
-            dh, dx, parts, ctx.rows, num_blocks,
+            h, x, gamma, ctx.bias.detach() if ctx.adds else h, seed, means, spreads, wide,
+            h if half_grad is None else half_grad.contiguous(), dh, dx, parts, ctx.rows, num_blocks,
             D=size, WIDTH=width, P=ctx.p, ROUNDS=ROUNDS, WIDE=grad is not None,
-            HALF=half_grad is not None, NUM=num, num_warps=_num_warps(width),
+            HALF=half_grad is not None, NUM=num, ADD=ctx.adds, num_warps=_num_warps(width),
         )  # fmt: skip
         of_gamma, of_beta = torch.empty_like(gamma), torch.empty_like(gamma)
         bias = None if ctx.bias is None else torch.empty_like(ctx.bias)
         sum_parts(parts, [of_gamma, of_beta] if bias is None else [of_gamma, of_beta, bias])
-        return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, None, None, None, None
+        return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, None, None, None, None, None
 
 
 def residual(
@@ -244,13 +254,14 @@ def residual(
     eps: float = 1e-12,
     bias: Tensor | None = None,
     half: torch.dtype | None = None,
+    adds: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """LayerNorm(x + dropout(h)) in float32, and a copy in the dtype `half`, where the next products want one.
 
-    `bias` is what h was made with, cut off there (detached): its gradient, the sum of h's, is given here. `seed` is one
-    int64 on the device.
+    `bias` is what h was made with, cut off there (detached), or with `adds` what is to be added to h: its gradient, the sum of
+    h's, is given here. `seed` is one int64 on the device.
     """
-    y, copy = Residual.apply(h, x, gamma, beta, bias, seed, p, eps, half)
+    y, copy = Residual.apply(h, x, gamma, beta, bias, adds, seed, p, eps, half)
     return y, None if half is None else copy
 
 

@@ -158,7 +158,7 @@ def _copies(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> dict[str
     """
     if not weights:
         return {}
-    order = sorted(weights, key=lambda name: weights[name].dim() < 2)
+    order = sorted(weights, key=lambda name: weights[name].dim() < 2 or name.endswith(".bias"))
     sizes = [-(-weights[name].numel() // 16) * 16 for name in order]
     device = next(iter(weights.values())).device
     parts = torch.empty(sum(sizes), dtype=dtype, device=device).split(sizes)

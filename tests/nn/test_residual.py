@@ -7,16 +7,16 @@ fused = pytest.importorskip("bermo.nn.residual", reason="needs Triton")
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
-@pytest.mark.parametrize("num_groups", [1, 3])
-def test_output_and_all_gradients_equal_the_twin(num_groups: int, p: float) -> None:
+@pytest.mark.parametrize(("num_groups", "adds"), [(1, False), (3, False), (3, True)])
+def test_output_and_all_gradients_equal_the_twin(num_groups: int, adds: bool, p: float) -> None:
     torch.manual_seed(0)
     rows, size = 21, 24  # neither is a power of two, and a group's 7 rows are no multiple of four
     h, x = torch.randn(2, rows, size).unbind()
     gamma, beta = torch.randn(2, num_groups, size).unbind()
     given = [t.clone().requires_grad_() for t in (h, x, gamma, beta)]
-    bias = torch.zeros(num_groups, size, requires_grad=True)
+    bias = torch.randn(num_groups, size, requires_grad=True)
     seed = torch.randint(0, 2**62, (1,))
-    y, copy = fused.residual(*given, seed, p, 1e-5, bias, torch.float32)
+    y, copy = fused.residual(*given, seed, p, 1e-5, bias, torch.float32, adds)
     assert copy is not None
     assert torch.equal(y, copy)
     grad, copy_grad = torch.randn(2, rows, size).unbind()
@@ -25,7 +25,8 @@ def test_output_and_all_gradients_equal_the_twin(num_groups: int, p: float) -> N
     assert p == 0 or 0 < (kept == 0).float().mean() < 2 * p
 
     slow = [t.clone().requires_grad_() for t in (h, x, gamma, beta)]
-    twin = fused.residual_twin(*slow, kept, 1e-5)
+    whole = (slow[0].view(num_groups, -1, size) + bias.detach()[:, None] * adds).view_as(h)
+    twin = fused.residual_twin(whole, *slow[1:], kept, 1e-5)
     twin.backward(grad + copy_grad)
     torch.testing.assert_close(y, twin, rtol=1e-5, atol=1e-5)
     for fast, reference in zip(given, slow, strict=True):
