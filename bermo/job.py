@@ -88,6 +88,8 @@ class Job:
     """Masks and their weights that the step may apply for all of them at once."""
     best_from: int = 0
     """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
+    before_look: Callable[[], None] = lambda: None
+    """Called before the models are scored."""
     display: Display = field(default_factory=Quiet)
     members: tuple["Job", ...] = ()
     """The jobs whose models are trained together as this one: the objective then gives a loss for each, every trained tensor

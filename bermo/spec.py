@@ -105,6 +105,9 @@ class TrainSpec:
         "weights masked once a step, and on a GPU whole steps as CUDA graphs; off = plain steps",
     )
     together: int = option(1, "seeds that are trained at once, stacked in one model (for a GPU)")
+    keep: Literal["best", "none"] = option(
+        "best", "save the model of the best look, or only scores"
+    )
     tracker: Tracker = option("none", "also log to this tracker")
 
 

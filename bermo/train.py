@@ -40,9 +40,8 @@ from bermo.step import (
 )
 
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
-SAVING_SHARE = (
-    0.1  # of the time may go into saving at looks; what checkpoint_minutes asks for comes on top
-)
+SAVING_SHARE = 0.05  # of the time may go into saving at looks; checkpoint_minutes comes on top
+SAVING_RATE = 4e8  # bytes a second, to guess what the first saving takes
 PREFETCHED = 8  # batches that wait, collated and pinned, for a graphics card
 
 
@@ -107,7 +106,8 @@ class _Loop:
         optimizer = make_optimizer(job, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
         self.step = self.num_rows = 0
-        self.seconds = self.saving_seconds = 0.0
+        self.seconds = 0.0
+        self.saving_seconds = _num_bytes(job) / SAVING_RATE
         self.epoch_order = lru_cache(2)(job.batches.epoch)  # threads may be in two epochs at once
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
@@ -126,7 +126,8 @@ class _Loop:
         feed = Feed(self._make_parts, self.step, self.total, depth)
         try:
             while self.step < self.total and not self._is_out_of_patience():
-                due = time.monotonic() - saved > 60 * self.settings.checkpoint_minutes
+                age = (time.monotonic() - saved) / 60
+                due = age > self.settings.checkpoint_minutes
                 stop, due = self._train_step(
                     train_step, feed.get(self.step), bool(caught), due
                 )  # fmt: skip
@@ -134,7 +135,7 @@ class _Loop:
                 is_finite = self._log()
                 if self.step in self.looks or not is_finite:
                     self._look()
-                    due = due or (self.step < self.total and self._is_saving_cheap())
+                    due = due or (self.step < self.total and self._is_worth_saving(age))
                 if not is_finite:
                     self.job.display.tell(
                         f"The loss is no longer a number at step {self.step}: stopped."
@@ -245,6 +246,7 @@ class _Loop:
 
     def _look(self) -> None:
         """Score the validation set by each model, and tell how the first score stands."""
+        self.job.before_look()
         for member in self.members:
             row = member.look(self.step)
             self.accelerator.log(self._named(member, row), step=self.step)
@@ -267,9 +269,9 @@ class _Loop:
             return row
         return {f"seed-{member.job.seed}/{name}": value for name, value in row.items()}
 
-    def _is_saving_cheap(self) -> bool:
-        """Whether saving has taken a small share of the time so far, so that a look may save too."""
-        return self.saving_seconds <= SAVING_SHARE * self.seconds
+    def _is_worth_saving(self, age: float) -> bool:
+        """Whether a look, a good moment to save, comes late enough after the last time for what saving takes."""
+        return 60 * age >= self.saving_seconds / SAVING_SHARE
 
     def _save(self) -> None:
         started = time.monotonic()
@@ -289,7 +291,7 @@ class _Loop:
                 state=state,
             )
         self.accelerator.wait_for_everyone()
-        self.saving_seconds += time.monotonic() - started
+        self.saving_seconds = time.monotonic() - started
 
     def _resume(self) -> None:
         """Go on from the last whole checkpoint, if there is one."""
@@ -323,6 +325,12 @@ class _Loop:
     def _scaler_state(self) -> dict[str, Any]:
         scaler = self.accelerator.scaler
         return scaler.state_dict() if scaler is not None else {}
+
+
+def _num_bytes(job: Job) -> int:
+    """What a checkpoint holds: all weights, and two moments of those that are trained."""
+    sizes = [p.nbytes * (3 if p.requires_grad else 1) for p in job.model.parameters()]
+    return sum(sizes)
 
 
 def _freeze_unused_(job: Job) -> None:

@@ -15,7 +15,7 @@ from bermo.model import TARGETS
 
 
 def predict(
-    model: nn.Module,
+    model: Callable[..., Any],
     features: Features,
     batch_size: int,
     accelerator: Accelerator,
@@ -25,7 +25,8 @@ def predict(
     batches = in_order(features, batch_size)
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     found: list[tuple[int, np.ndarray]] = []
-    model.eval()
+    if isinstance(model, nn.Module):
+        model.eval()
     with torch.inference_mode():
         for rows in mine:
             batch = collate(features, rows)

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from accelerate import Accelerator
 from torch import nn
 
@@ -28,7 +29,7 @@ from bermo.methods.measure import (
 )
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import make_schedule
-from bermo.methods.together import check_together, join_jobs
+from bermo.methods.together import check_together, join_jobs, predict_together
 from bermo.model import BermoPreTrainedModel
 from bermo.runs import (
     RunResult,
@@ -109,6 +110,7 @@ def _train(
             one.job.model.to(accelerator.device)
         folder = out / ("together-" + "-".join(map(str, seeds)))
         job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
+        job = replace(job, before_look=lambda: _ask_all(job.model, made))
     fits = fit_members(job, prepared.spec.train, accelerator)
     results = [one.result(ended, len(made)) for one, ended in zip(made, fits, strict=True)]
     if accelerator.is_main_process:
@@ -136,6 +138,7 @@ class _Seed:
         restore(folder / "model")
         self.prepared, self.accelerator = prepared, accelerator
         self.latest: Scores | None = None
+        self.answers: list[np.ndarray] | None = None
         parts = assemble(prepared, seed, display, accelerator)
         self.model, self.padding_share = parts.model, parts.padding_share
         self.job = Job(
@@ -147,7 +150,7 @@ class _Seed:
             masked=parts.masked,
             best_from=parts.best_from,
             evaluate=self.evaluate,
-            keep=lambda current: save_model(current, prepared, folder / "model"),
+            keep=self.keep,
             folder=folder,
             seed=seed,
             identity=identity(prepared.spec, prepared.digest, seed),
@@ -156,10 +159,20 @@ class _Seed:
 
     def evaluate(self, current: nn.Module) -> dict[str, float]:
         """Score the validation set; the loop goes by the first value."""
-        rows = EVAL_BATCH_FACTOR * self.prepared.spec.train.batch_size
-        valid = self.prepared.valid
-        self.latest = score(valid, predict(current, valid, rows, self.accelerator))
+        valid, answers = self.prepared.valid, self.answers
+        if answers is None:
+            answers = predict(current, valid, self.num_rows(), self.accelerator)
+        self.latest, self.answers = score(valid, answers), None
         return {self.latest.main: self.latest.score} | self.latest.values
+
+    def num_rows(self) -> int:
+        """Rows a batch of the validation set."""
+        return EVAL_BATCH_FACTOR * self.prepared.spec.train.batch_size
+
+    def keep(self, current: nn.Module) -> None:
+        """Save the best model so far, where that is wanted."""
+        if self.prepared.spec.train.keep == "best":
+            save_model(current, self.prepared, self.job.folder / "model")
 
     def result(self, ended: Fit, together: int) -> SeedResult:
         """Put together how it ended."""
@@ -171,6 +184,16 @@ class _Seed:
         )
         padding = round(self.padding_share, 6)
         return replace(result, padding_share=padding, together=together)
+
+
+def _ask_all(joint: nn.Module, made: list[_Seed]) -> None:
+    """Let the stack answer for all seeds at once; each takes its answers when it is scored."""
+    first = made[0]
+    found = predict_together(
+        joint, first.prepared.valid, first.num_rows(), first.accelerator, len(made)
+    )
+    for one, answers in zip(made, found, strict=True):
+        one.answers = answers
 
 
 def _result(

@@ -13,11 +13,14 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
+from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.job import Batch, Batches, Job, Objective
+from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.model import TARGETS
 from bermo.nn.masks import HardConcrete, Mask
@@ -173,6 +176,29 @@ class JoinedHook:
 
     def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
         return {}
+
+
+def predict_together(
+    joint: nn.Module, features: Features, batch_size: int, accelerator: Accelerator, count: int
+) -> list[list[np.ndarray]]:
+    """What each of the stacked models answers, from one pass for all of them."""
+    joint.eval()
+    found: list[Any] = []
+
+    def ask(**inputs: Tensor) -> Any:
+        found.append(joint(**{k: v.repeat(count, *[1] * (v.ndim - 1)) for k, v in inputs.items()}))
+        return _sliced(found[-1], 0, count)
+
+    answers = [predict(ask, features, batch_size, accelerator)]
+    for place in range(1, count):
+        known = iter(found)
+        answers.append(
+            predict(
+                lambda known=known, place=place, **_: _sliced(next(known), place, count),
+                features, batch_size, accelerator,
+            )
+        )  # fmt: skip
+    return answers
 
 
 class _Answers:
