@@ -86,7 +86,7 @@ class Ours:
             half = precision == "bf16"
             plain = linear_parameters(model) if half else {}
             shadow = Shadow(masked, plain, torch.bfloat16 if half else torch.float32)
-        fused = NOTHING if fast == "off" else Fused(**dict.fromkeys(options.without, False))
+        fused = Fused(**dict.fromkeys(options.without, False)) if fast == "auto" else NOTHING
         self.plain = Step(job, self.model, optimizer, 1.0, accelerator, shadow, fused)
         self.step = self.plain if fast == "off" else GraphedStep(self.plain, options.batch, print)
         self.hooks = hooks

@@ -100,9 +100,9 @@ class TrainSpec:
     evaluations: int = option(1, "looks at the validation set per epoch")
     patience: int | None = option(None, "stop after so many looks without a better score")
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
-    fast: Literal["auto", "off"] = option(
+    fast: Literal["auto", "exact", "off"] = option(
         "auto",
-        "weights masked once a step, and on a GPU whole steps as CUDA graphs; off = plain steps",
+        "on a GPU whole steps as CUDA graphs, by fused kernels; exact = the plain step's bits; off",
     )
     together: int = option(1, "seeds that are trained at once, stacked in one model (for a GPU)")
     keep: Literal["best", "none"] = option(

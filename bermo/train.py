@@ -113,7 +113,7 @@ class _Loop:
         self.shadow = self._make_shadow()
         self.plain = Step(
             job, self.model, self.optimizer, settings.clip, accelerator, self.shadow,
-            Fused() if self.is_fast else NOTHING,
+            Fused() if self.is_fast and settings.fast == "auto" else NOTHING,
         )  # fmt: skip
 
     def run(self, caught: list[int]) -> list[Fit]:
