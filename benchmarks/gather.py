@@ -40,7 +40,7 @@ def run(folder: Path) -> dict[str, Any]:
     result = folder / "result.json"
     known = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
     over = {name: known.get(name) for name in ("mean", "deviation", "interval", "num_diverged")}
-    return {"spec": spec["spec"] if "spec" in spec else spec, "over_seeds": over, "seeds": seeds}
+    return {"spec": spec.get("spec", spec), "over_seeds": over, "seeds": seeds}
 
 
 def main() -> None:
