@@ -23,6 +23,9 @@ LONGEST = 128  # tokens of a text
 WIDEST = 128  # units of a head
 NUM_SEEDS = 32  # drawn at once: one launch is enough for most models
 
+# One kernel serves all lengths of a tile and all seeds: these would otherwise each make some of their own.
+VARYING = ["seed", "num_tokens", "mask_text", "mask_head", "mask_row", "mask_column"]
+
 
 @triton.jit
 def _tile(base, strides, text, head, rows, columns, exists):
@@ -34,9 +37,7 @@ def _tile(base, strides, text, head, rows, columns, exists):
 
 
 @triton.jit
-def _shares(
-    q, k, mask, strides, text, head, rows, num_tokens, scale, KIND: tl.constexpr
-):
+def _shares(q, k, mask, strides, text, head, rows, num_tokens, scale, KIND: tl.constexpr):
     """p: how much of each key (column) a query (row) takes."""
     is_real = (rows < num_tokens)[:, None] & (rows < num_tokens)[None, :]
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
@@ -65,9 +66,10 @@ def _kept(seed, program, rows, BLOCK: tl.constexpr, P: tl.constexpr, ROUNDS: tl.
     return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def _attend_forward(
-    q, k, v, mask, seed, out, q_strides, k_strides, v_strides, mask_strides, num_tokens, scale,
+    q, k, v, mask, seed, out, q_strides, k_strides, v_strides,
+    mask_text, mask_head, mask_row, mask_column, num_tokens, scale,
     H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
     KIND: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
@@ -79,6 +81,7 @@ def _attend_forward(
     query = _tile(q, q_strides, text, head, rows, columns, exists)
     key = _tile(k, k_strides, text, head, rows, columns, exists)
     value = _tile(v, v_strides, text, head, rows, columns, exists)
+    mask_strides = (mask_text, mask_head, mask_row, mask_column)
     p = _shares(query, key, mask, mask_strides, text, head, rows, num_tokens, scale, KIND)
     if P > 0:
         p *= _kept(seed, program, rows, BLOCK, P, ROUNDS)
@@ -87,10 +90,11 @@ def _attend_forward(
     tl.store(out + place, found.to(out.dtype.element_ty), mask=exists)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=VARYING)
 def _attend_backward(
     q, k, v, mask, seed, grad, dq, dk, dv,
-    q_strides, k_strides, v_strides, mask_strides, grad_strides, num_tokens, scale,
+    q_strides, k_strides, v_strides, grad_strides,
+    mask_text, mask_head, mask_row, mask_column, num_tokens, scale,
     H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
     KIND: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
@@ -102,6 +106,7 @@ def _attend_backward(
     place = (text * num_tokens + rows[:, None]) * (H * D) + head * D + columns[None, :]
     query = _tile(q, q_strides, text, head, rows, columns, exists)
     key = _tile(k, k_strides, text, head, rows, columns, exists)
+    mask_strides = (mask_text, mask_head, mask_row, mask_column)
     p = _shares(query, key, mask, mask_strides, text, head, rows, num_tokens, scale, KIND)
     g = _tile(grad, grad_strides, text, head, rows, columns, exists).to(query.dtype)
     value = _tile(v, v_strides, text, head, rows, columns, exists)
@@ -151,8 +156,8 @@ class Attend(torch.autograd.Function):
         known = q if mask is None else mask
         options = dict(H=heads, D=size, KIND=kind, P=p, ROUNDS=ROUNDS, **sizes(num_tokens, size))
         _attend_forward[(texts * heads,)](
-            q, k, v, known, seed, out, q.stride(), k.stride(), v.stride(), known.stride(),
-            num_tokens, scale, **options,
+            q, k, v, known, seed, out, q.stride(), k.stride(), v.stride(),
+            *known.stride(), num_tokens, scale, **options,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, known, seed)
         ctx.options, ctx.scale = options, scale
@@ -165,8 +170,8 @@ class Attend(torch.autograd.Function):
         dq, dk, dv = _empty_like(q), _empty_like(k), _empty_like(v)
         _attend_backward[(texts * heads,)](
             q, k, v, known, seed, grad, dq, dk, dv,
-            q.stride(), k.stride(), v.stride(), known.stride(), grad.stride(),
-            num_tokens, ctx.scale, **ctx.options,
+            q.stride(), k.stride(), v.stride(), grad.stride(),
+            *known.stride(), num_tokens, ctx.scale, **ctx.options,
         )  # fmt: skip
         return dq, dk, dv, None, None, None, None
 
@@ -239,7 +244,11 @@ class Attending(TorchFunctionMode):
         self.num_calls = 0
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention:
