@@ -202,7 +202,10 @@ def can_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
     if q.dim() != 4 or not q.shape == k.shape == v.shape or not q.dtype == k.dtype == v.dtype:
         return False
     texts, heads, num_tokens, size = q.shape
-    is_here = q.dtype == torch.bfloat16 if q.is_cuda else triton.knobs.runtime.interpret
+    is_half = (
+        q.dtype == torch.bfloat16
+    )  # whose bits Triton's interpreter would multiply as integers
+    is_here = is_half if q.is_cuda else triton.knobs.runtime.interpret and not is_half
     fits = 0 < num_tokens <= LONGEST and 0 < size <= WIDEST and q.numel() > 0
     num_places = texts * heads * LONGEST * LONGEST // 4
     return is_here and fits and num_places < LARGEST and _can_mask(q, mask)
