@@ -202,9 +202,8 @@ def can_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
     if q.dim() != 4 or not q.shape == k.shape == v.shape or not q.dtype == k.dtype == v.dtype:
         return False
     texts, heads, num_tokens, size = q.shape
-    is_half = (
-        q.dtype == torch.bfloat16
-    )  # whose bits Triton's interpreter would multiply as integers
+    # Triton's interpreter would multiply the bits of bfloat16 as integers.
+    is_half = q.dtype == torch.bfloat16
     is_here = is_half if q.is_cuda else triton.knobs.runtime.interpret and not is_half
     fits = 0 < num_tokens <= LONGEST and 0 < size <= WIDEST and q.numel() > 0
     num_places = texts * heads * LONGEST * LONGEST // 4
@@ -219,8 +218,8 @@ def _can_mask(q: Tensor, mask: Tensor | None) -> bool:
         mask.device == q.device
         and not mask.requires_grad
         and (mask.dtype == torch.bool or mask.is_floating_point())
-        and mask.dim() == 4
-        and all(a in (1, b) for a, b in zip(mask.shape, full, strict=True))
+        and mask.dim() <= 4
+        and all(a in (1, b) for a, b in zip(mask.shape[::-1], full[::-1], strict=False))
     )
 
 

@@ -24,6 +24,7 @@ def mask_of(kind: str, num_tokens: int) -> Tensor | None:
     return {
         "none": None,
         "bool": padded,
+        "bool of one text": ~torch.eye(num_tokens, dtype=torch.bool),
         "bool of all pairs": padded.expand(B, 1, num_tokens, num_tokens).contiguous(),
         "float": torch.where(padded, 0.0, torch.finfo(torch.float32).min),
         "float of all heads": added,
@@ -37,8 +38,11 @@ def lies_by_tokens(x: Tensor) -> bool:
 
 @pytest.mark.parametrize(
     "kind",
-    ["none", "bool", "bool of all pairs", "float", "float of all heads", "float with infinities"],
-)
+    [
+        "none", "bool", "bool of one text", "bool of all pairs", "float", "float of all heads",
+        "float with infinities",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("num_tokens", [5, 17])
 def test_output_and_gradients_equal_those_of_torch(num_tokens: int, kind: str) -> None:
     torch.manual_seed(0)
@@ -125,7 +129,6 @@ def test_torch_is_asked_for_attention_that_the_kernels_do_not_know() -> None:
         ((q, k[:, :1], v[:, :1]), {"enable_gqa": True}),
         ((q, k[:, :, :3], v[:, :, :3]), {}),
         ((q, k, v), {"attn_mask": bias}),
-        ((q, k, v), {"attn_mask": torch.ones(5, 5, dtype=torch.bool)}),
         ((q, k, v), {"dropout_p": 1.0}),
         ((long, long, long), {}),
         ((wide, wide, wide), {}),
