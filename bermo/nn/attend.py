@@ -23,8 +23,9 @@ LONGEST = 128  # tokens of a text
 WIDEST = 128  # units of a head
 NUM_SEEDS = 32  # drawn at once: one launch is enough for most models
 
-# One kernel serves all lengths of a tile and all seeds: these would otherwise each make some of their own.
-VARYING = ["seed", "num_tokens", "mask_text", "mask_head", "mask_row", "mask_column"]
+# One kernel serves all lengths of a tile, all seeds, and batches with and without padding. A kernel of their own for the latter would
+# be built inside a capture: transformers leaves the mask of a full batch out, but not while a graph is captured.
+VARYING = ["seed", "num_tokens", "is_masked", "mask_text", "mask_head", "mask_row", "mask_column"]
 
 
 @triton.jit
@@ -37,15 +38,19 @@ def _tile(base, strides, text, head, rows, columns, exists):
 
 
 @triton.jit
-def _shares(q, k, mask, strides, text, head, rows, num_tokens, scale, KIND: tl.constexpr):
+def _shares(
+    q, k, mask, strides, text, head, rows, num_tokens, is_masked, scale, ADDED: tl.constexpr
+):
     """p: how much of each key (column) a query (row) takes."""
     is_real = (rows < num_tokens)[:, None] & (rows < num_tokens)[None, :]
+    is_read = is_real & (is_masked != 0)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-    if KIND == "bool":
-        seen = _tile(mask, strides, text, head, rows, rows, is_real)
-        scores = tl.where(seen != 0, scores, float("-inf"))
-    if KIND == "float":
-        scores += _tile(mask, strides, text, head, rows, rows, is_real).to(tl.float32)
+    place = mask + text * strides[0] + head * strides[1]
+    place += rows[:, None] * strides[2] + rows[None, :] * strides[3]
+    if ADDED:
+        scores += tl.load(place, mask=is_read, other=0.0).to(tl.float32)
+    else:
+        scores = tl.where(tl.load(place, mask=is_read, other=1) != 0, scores, float("-inf"))
     scores = tl.where((rows < num_tokens)[None, :], scores, float("-inf"))
     top = tl.max(scores, 1)
     top = tl.where(top == float("-inf"), 0.0, top)  # a query that may see no key
@@ -69,9 +74,9 @@ def _kept(seed, program, rows, BLOCK: tl.constexpr, P: tl.constexpr, ROUNDS: tl.
 @triton.jit(do_not_specialize=VARYING)
 def _attend_forward(
     q, k, v, mask, seed, out, q_strides, k_strides, v_strides,
-    mask_text, mask_head, mask_row, mask_column, num_tokens, scale,
+    mask_text, mask_head, mask_row, mask_column, num_tokens, is_masked, scale,
     H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
-    KIND: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
+    ADDED: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
     """One head of one text."""
     program = tl.program_id(0)
@@ -82,7 +87,9 @@ def _attend_forward(
     key = _tile(k, k_strides, text, head, rows, columns, exists)
     value = _tile(v, v_strides, text, head, rows, columns, exists)
     mask_strides = (mask_text, mask_head, mask_row, mask_column)
-    p = _shares(query, key, mask, mask_strides, text, head, rows, num_tokens, scale, KIND)
+    p = _shares(
+        query, key, mask, mask_strides, text, head, rows, num_tokens, is_masked, scale, ADDED
+    )
     if P > 0:
         p *= _kept(seed, program, rows, BLOCK, P, ROUNDS)
     found = tl.dot(p.to(value.dtype), value, input_precision="ieee")
@@ -94,9 +101,9 @@ def _attend_forward(
 def _attend_backward(
     q, k, v, mask, seed, grad, dq, dk, dv,
     q_strides, k_strides, v_strides, grad_strides,
-    mask_text, mask_head, mask_row, mask_column, num_tokens, scale,
+    mask_text, mask_head, mask_row, mask_column, num_tokens, is_masked, scale,
     H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
-    KIND: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
+    ADDED: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
     """One head of one text."""
     program = tl.program_id(0)
@@ -107,7 +114,9 @@ def _attend_backward(
     query = _tile(q, q_strides, text, head, rows, columns, exists)
     key = _tile(k, k_strides, text, head, rows, columns, exists)
     mask_strides = (mask_text, mask_head, mask_row, mask_column)
-    p = _shares(query, key, mask, mask_strides, text, head, rows, num_tokens, scale, KIND)
+    p = _shares(
+        query, key, mask, mask_strides, text, head, rows, num_tokens, is_masked, scale, ADDED
+    )
     g = _tile(grad, grad_strides, text, head, rows, columns, exists).to(query.dtype)
     value = _tile(v, v_strides, text, head, rows, columns, exists)
     dp = tl.dot(g, tl.trans(value), input_precision="ieee")
@@ -148,30 +157,29 @@ class Attend(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         texts, heads, num_tokens, size = q.shape
-        kind = "none" if mask is None else "bool" if mask.dtype == torch.bool else "float"
+        added = mask is not None and mask.dtype != torch.bool
         if mask is not None:
             mask = mask.expand(texts, heads, num_tokens, num_tokens)
-            mask = mask.view(torch.uint8) if kind == "bool" else mask
+            mask = mask if added else mask.view(torch.uint8)
         out = _empty_like(q)
-        known = q if mask is None else mask
-        options = dict(H=heads, D=size, KIND=kind, P=p, ROUNDS=ROUNDS, **sizes(num_tokens, size))
+        options = dict(H=heads, D=size, ADDED=added, P=p, ROUNDS=ROUNDS, **sizes(num_tokens, size))
         _attend_forward[(texts * heads,)](
-            q, k, v, known, seed, out, q.stride(), k.stride(), v.stride(),
-            *known.stride(), num_tokens, scale, **options,
+            q, k, v, _mask_or_any(mask, out), seed, out, q.stride(), k.stride(), v.stride(),
+            *_strides(mask), num_tokens, int(mask is not None), scale, **options,
         )  # fmt: skip
-        ctx.save_for_backward(q, k, v, known, seed)
+        ctx.save_for_backward(q, k, v, mask, seed)
         ctx.options, ctx.scale = options, scale
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        q, k, v, known, seed = ctx.saved_tensors
+        q, k, v, mask, seed = ctx.saved_tensors
         texts, heads, num_tokens, _ = q.shape
         dq, dk, dv = _empty_like(q), _empty_like(k), _empty_like(v)
         _attend_backward[(texts * heads,)](
-            q, k, v, known, seed, grad, dq, dk, dv,
+            q, k, v, _mask_or_any(mask, dq), seed, grad, dq, dk, dv,
             q.stride(), k.stride(), v.stride(), grad.stride(),
-            *known.stride(), num_tokens, ctx.scale, **ctx.options,
+            *_strides(mask), num_tokens, int(mask is not None), ctx.scale, **ctx.options,
         )  # fmt: skip
         return dq, dk, dv, None, None, None, None
 
@@ -180,6 +188,15 @@ def _empty_like(x: Tensor) -> Tensor:
     """Room for a tensor (B, H, T, D) that lies as (B, T, H, D)."""
     texts, heads, num_tokens, size = x.shape
     return x.new_empty(texts, num_tokens, heads, size).transpose(1, 2)
+
+
+def _mask_or_any(mask: Tensor | None, made: Tensor) -> Tensor:
+    """The mask, or some bytes that the kernels will not read."""
+    return made.transpose(1, 2).view(torch.uint8) if mask is None else mask
+
+
+def _strides(mask: Tensor | None) -> tuple[int, ...]:
+    return (0, 0, 0, 0) if mask is None else mask.stride()
 
 
 def attend(
