@@ -2,6 +2,7 @@
 
     residual  LayerNorm(x + dropout(dense(h))) of post-norm layers, one kernel each way          bermo.nn.residual
     linear    query, key and value as one product, gelu and biases' gradients in one pass        bermo.nn.dense
+    attention softmax(q kᵀ) v of short texts, with dropout, one kernel each way                  bermo.nn.attend
     mix       all layers mixed by one kernel each way                                            bermo.nn.mixing
     adam      masked weights and scores updated straight from the copies' gradients             bermo.nn.adam
 
@@ -12,7 +13,7 @@ what we know, keeps its own forward. Random numbers come from seeds that torch's
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -34,11 +35,12 @@ class Fused:
 
     residual: bool = True
     linear: bool = True
+    attention: bool = True
     mix: bool = True
     adam: bool = True
 
 
-NOTHING = Fused(residual=False, linear=False, mix=False, adam=False)
+NOTHING = Fused(residual=False, linear=False, attention=False, mix=False, adam=False)
 
 
 class Fusion:
@@ -53,7 +55,9 @@ class Fusion:
         self.used: set[int] = set()
         self.places: list[tuple[nn.Module, str, Callable[..., Any]]] = []
         self.num_seeds = 0
-        if _is_checkpointing(model):  # would compute the pass again when the forwards are gone
+        # Checkpointing would compute the pass again when the forwards are gone.
+        self.has_attention = fused.attention and not _is_checkpointing(model)
+        if _is_checkpointing(model):
             return
         for module in model.modules():
             self._find(module)
@@ -89,12 +93,20 @@ class Fusion:
             for module, name, forward in self.places:
                 if not _has_hooks(module):
                     module.__dict__[name] = forward
-            yield
+            with self._attending():
+                yield
         finally:
             for module, name, _ in self.places:
                 module.__dict__.pop(name, None)
             self.halves.clear()
             self.waiting.clear()
+
+    def _attending(self) -> AbstractContextManager[Any]:
+        if not self.has_attention:
+            return nullcontext()
+        from bermo.nn.attend import Attending
+
+        return Attending()
 
     def _draw(self, device: torch.device) -> None:
         """Draw new seeds by torch's generator on the device, so that a replayed graph draws anew."""

@@ -1,5 +1,6 @@
 """The fused pass of whole models, in Triton's interpreter on the CPU, equals the plain one; and it is off where it must be."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -93,6 +94,23 @@ def test_each_part_can_be_left_out(part: str) -> None:
         torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_attention_is_fused_alone_or_left_out(
+    is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bermo.nn.attend import Attend
+
+    calls, apply = [], Attend.apply
+    monkeypatch.setattr(Attend, "apply", lambda *given: calls.append(1) or apply(*given))
+    fused = replace(NOTHING, attention=True) if is_taken else Fused(attention=False)
+    slow_loss, slow, _ = gradients("bert", NOTHING, False)
+    loss, found, _ = gradients.__wrapped__("bert", fused, False)
+    assert len(calls) == (model_of("bert").config.backbone.num_hidden_layers if is_taken else 0)
+    torch.testing.assert_close(loss, slow_loss, rtol=1e-5, atol=1e-6)
+    for name, grad in slow.items():
+        torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
 def test_gradients_go_to_their_places_once_and_are_gathered() -> None:
     from bermo.nn.kernels import Chunks
 
@@ -146,7 +164,9 @@ def test_hooked_and_checkpointed_modules_keep_their_own_forward() -> None:
         assert "forward" not in vars(layer.attention.output)
         assert "forward" in vars(model.core.backbone.encoder.layer[1].output)
     model.gradient_checkpointing_enable()
-    assert not Fusion(model, None, Fused()).places
+    fusion = Fusion(model, None, Fused())
+    assert not fusion.places
+    assert not fusion.has_attention  # a second pass outside would draw another dropout
 
 
 def test_without_a_graphics_card_nothing_is_fused(
