@@ -78,20 +78,29 @@ def collect(
 ):  # fmt: skip
     """Count the keys above the bracket, and put those inside into the slots of the chunk's group, in any order."""
     chunk = tl.program_id(0)
-    tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+    tensor = tl.load(tensors + chunk)
+    start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
+    if EVEN:
+        start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
+    # Rows of 4 keys, one thread's each: its own are added without a word to the other threads.
+    places = start + tl.arange(0, LENGTH // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    exists = places < size
     segment = tl.load(segments + tensor)
     low = tl.load(lows + segment).to(tl.uint32)
     high = tl.load(highs + segment).to(tl.uint32)
     key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
     is_above = (key > high) & exists
     is_inside = (key >= low) & ~is_above & exists
-    both = tl.sum(is_above.to(tl.int32) * 65536 + is_inside.to(tl.int32)).to(tl.int64)
-    rank = tl.cumsum(is_inside.to(tl.int32)) - 1
+    inside = is_inside.to(tl.int32)
+    own = tl.sum(is_above.to(tl.int32) * 65536 + inside, axis=1)
+    running = tl.cumsum(own)
+    both = tl.sum(own).to(tl.int64)
     # One draw a program, for all of its keys: a draw a key would wait for 3 % of all keys, one after the other.
     group = tl.load(groups + chunk)
     drawn = (both >> 16 << 32) + (both & 65535)
     base = tl.atomic_add(numbers + group, drawn, sem="relaxed")
-    slots = (base & 4294967295).to(tl.int32) + rank
+    slots = (base & 4294967295).to(tl.int32) + (((running - own) & 65535)[:, None])
+    slots += tl.cumsum(inside, axis=1) - inside
     target = buffer + group * SLOTS + slots
     tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & (slots < SLOTS))
 
