@@ -1,6 +1,6 @@
 """AdamW over masked weights and their scores, straight from the gradient G of the masked copies; for graphics cards.
 
-    dW = c M ⊙ G      dS = c G ⊙ W                          c: the clip's factor, on the device, one for each set of tensors
+    dW = c M ⊙ G      dS = c (G ⊙ W + p σ'(S))              p: a penalty's pull (`nn.penalty`), where there is one; c: the clip's factor, on the device, one for each set of tensors
     m ← β₁ m + (1 − β₁) d      v ← β₂ v + (1 − β₂) d²        for both
     w ← w − η λ w − η m̂ / (√v̂ + ε)                          (Loshchilov & Hutter 2019)
 
@@ -17,7 +17,8 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bermo.nn.kernels import CHUNK, Chunks, addresses
+from bermo.nn.kernels import CHUNK, Chunks, addresses, slope_of_size
+from bermo.nn.penalty import Sizes
 
 SPAN = 1024  # elements at a time: what the registers of 4 warps can hold of ten tensors
 
@@ -32,8 +33,9 @@ def _place(table, tensor, EVEN: tl.constexpr):
 
 @triton.jit
 def _squares(
-    weights, masks, grads, offsets, sums, tensors, starts, sizes, num_chunks,
-    SCORED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
+    weights, masks, grads, offsets, sums, scores, pulls, shares, shift, which,
+    tensors, starts, sizes, num_chunks,
+    SCORED: tl.constexpr, PENALISED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Σ (M G)² and Σ (G W)² of a chunk."""
     chunk = tl.program_id(0)
@@ -45,6 +47,9 @@ def _squares(
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
         mask_at = tl.multiple_of(mask_at, 16)
     weight_at, mask_at = _place(weights, tensor, EVEN), mask_at.to(tl.pointer_type(tl.int8))
+    if PENALISED:
+        score_at = _place(scores, tensor, EVEN)
+        pull = tl.load(pulls + tl.load(which + tensor)) * tl.load(shares + tensor)
     of_weights = tl.zeros([SPAN], tl.float32)
     of_scores = tl.zeros([SPAN], tl.float32)
     for i in range(LENGTH // SPAN):
@@ -55,6 +60,9 @@ def _squares(
         of_weights += kept * kept
         if SCORED:
             moved = grad * tl.load(weight_at + at, mask=exists, other=0.0)
+            if PENALISED:
+                score = tl.load(score_at + at, mask=exists, other=0.0)
+                moved += tl.where(exists, pull * slope_of_size(score + shift), 0.0)
             of_scores += moved * moved
     tl.store(sums + chunk, tl.sum(of_weights))
     if SCORED:
@@ -104,9 +112,9 @@ def _update(
 
 @triton.jit
 def _step(
-    weights, masks, grads, offsets, scores, firsts, seconds, numbers, rates, steps, scales, which,
-    tensors, starts, sizes, num_tensors,
-    SCORED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
+    weights, masks, grads, offsets, scores, firsts, seconds, numbers, rates, steps, scales,
+    pulls, shares, shift, which, tensors, starts, sizes, num_tensors,
+    SCORED: tl.constexpr, PENALISED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     tensor = tl.load(tensors + chunk)
@@ -123,6 +131,8 @@ def _step(
     decay, b1, a1, b2, a2, eps, pace, root = _settings(numbers, rates, steps, tensor)
     if SCORED:
         score_at = _place(scores, tensor, EVEN)
+        if PENALISED:
+            pull = tl.load(pulls + tl.load(which + tensor)) * tl.load(shares + tensor) * scale
         s_first_at = _place(firsts, num_tensors + tensor, EVEN)
         s_second_at = _place(seconds, num_tensors + tensor, EVEN)
         s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root = _settings(
@@ -136,8 +146,11 @@ def _step(
         weight = tl.load(weight_at + at, mask=exists, other=0.0)
         if SCORED:
             score = tl.load(score_at + at, mask=exists, other=0.0)
+            moved = grad * weight
+            if PENALISED:
+                moved += pull * slope_of_size(score + shift)
             _update(
-                at, exists, score, grad * weight, score_at, s_first_at, s_second_at,
+                at, exists, score, moved, score_at, s_first_at, s_second_at,
                 s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root,
             )  # fmt: skip
         _update(
@@ -157,11 +170,12 @@ class MaskedAdam:
         grads: Tensor,
         optimizer: Optimizer,
         num_models: int = 1,
+        sizes: Sizes | None = None,
     ) -> None:
-        """`scores` may be empty; of several models, along the first axis, each has a clip factor of its own."""
+        """`scores` may be empty, `sizes` hold a penalty's pull at them; of several models, along the first axis, each has a clip factor of its own."""
         device = weights[0].device
         self.parameters = [*weights, *scores]
-        self.num_models = num_models
+        self.num_models, self.sizes = num_models, sizes
 
         def cut(tensors: Sequence[Tensor]) -> list[Tensor]:
             """Each model's own part of each tensor."""
@@ -189,8 +203,8 @@ class MaskedAdam:
         """The norms of the gradients before clipping: of all weights, then of all scores; a column a model."""
         chunks = self.chunks
         _squares[(chunks.count,)](
-            self.weights, self.masks, self.grads, chunks.offsets, self.sums, *chunks.layout,
-            chunks.count, **self._options(),
+            self.weights, self.masks, self.grads, chunks.offsets, self.sums, self.scores, *self._pull(),
+            self.which, *chunks.layout, chunks.count, **self._options(),
         )  # fmt: skip
         found = torch.empty(self.kinds, self.num, device=self.sums.device)
         _norms[(self.num, self.kinds)](
@@ -207,7 +221,8 @@ class MaskedAdam:
         # No program is launched on an empty grid, but what a capture could not load is loaded.
         _step[(chunks.count if is_real else 0,)](
             self.weights, self.masks, self.grads, chunks.offsets, self.scores, self.firsts, self.seconds,
-            self.numbers, self.rate_places, self.step_places, scales, self.which, *chunks.layout, self.num,
+            self.numbers, self.rate_places, self.step_places, scales, *self._pull(), self.which,
+            *chunks.layout, self.num,
             **self._options(),
         )  # fmt: skip
 
@@ -221,9 +236,16 @@ class MaskedAdam:
         self.rates = [group["lr"] for group in groups]
         self.rate_places = addresses(self.rates).repeat_interleave(self.num_models)
 
+    def _pull(self) -> tuple[Tensor, Tensor, float]:
+        if self.sizes is None:
+            return self.sums, self.sums, 0.0  # not read
+        return self.sizes.pull, self.sizes.shares, self.sizes.shift
+
     def _options(self) -> dict[str, Any]:
         return {
-            "SCORED": self.kinds == 2, "EVEN": self.chunks.is_even, "LENGTH": CHUNK, "SPAN": SPAN,
+            "SCORED": self.kinds == 2,
+            "PENALISED": self.sizes is not None and self.sizes.is_used,
+            "EVEN": self.chunks.is_even, "LENGTH": CHUNK, "SPAN": SPAN,
             "num_warps": 4,
         }  # fmt: skip
 

@@ -4,18 +4,8 @@
 
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
-from bermo.nn.kernels import places_of, pointer_at, values_at
-
-IS_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-
-
-@triton.jit
-def _sigmoid(value):
-    """1 / (1 + exp(−x)), rounded as torch rounds it on a card: tl.exp is less exact there than libdevice's."""
-    raised = tl.exp(-value) if IS_INTERPRETED else libdevice.exp(-value)
-    return tl.math.div_rn(1.0, 1.0 + raised)
+from bermo.nn.kernels import places_of, pointer_at, sigmoid, values_at
 
 
 @triton.jit
@@ -27,7 +17,7 @@ def _keys(
     if WEIGHED:
         value = tl.abs(values_at(weights, tensor, places, exists, EVEN))
         if SCORED:
-            value = value * _sigmoid(values_at(scores, tensor, places, exists, EVEN))
+            value = value * sigmoid(values_at(scores, tensor, places, exists, EVEN))
     else:
         value = values_at(scores, tensor, places, exists, EVEN)
     bits = (value + 0.0).to(tl.int32, bitcast=True)  # the sum makes −0 and 0 equals
