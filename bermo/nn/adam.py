@@ -17,18 +17,10 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bermo.nn.kernels import CHUNK, Chunks, addresses, slope_of_size
+from bermo.nn.kernels import CHUNK, Chunks, addresses, pointer_at, slope_of_size
 from bermo.nn.penalty import Sizes
 
 SPAN = 1024  # elements at a time: what the registers of 4 warps can hold of ten tensors
-
-
-@triton.jit
-def _place(table, tensor, EVEN: tl.constexpr):
-    address = tl.load(table + tensor)
-    if EVEN:
-        address = tl.multiple_of(address, 16)
-    return address.to(tl.pointer_type(tl.float32))
 
 
 @triton.jit
@@ -42,13 +34,12 @@ def _squares(
     tensor = tl.load(tensors + chunk)
     start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    mask_at = tl.load(masks + tensor)
     if EVEN:
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-        mask_at = tl.multiple_of(mask_at, 16)
-    weight_at, mask_at = _place(weights, tensor, EVEN), mask_at.to(tl.pointer_type(tl.int8))
+    weight_at = pointer_at(weights, tensor, tl.float32, EVEN)
+    mask_at = pointer_at(masks, tensor, tl.int8, EVEN)
     if PENALISED:
-        score_at = _place(scores, tensor, EVEN)
+        score_at = pointer_at(scores, tensor, tl.float32, EVEN)
         pull = tl.load(pulls + tl.load(which + tensor)) * tl.load(shares + tensor)
     of_weights = tl.zeros([SPAN], tl.float32)
     of_scores = tl.zeros([SPAN], tl.float32)
@@ -120,21 +111,20 @@ def _step(
     tensor = tl.load(tensors + chunk)
     start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    mask_at = tl.load(masks + tensor)
     if EVEN:
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-        mask_at = tl.multiple_of(mask_at, 16)
-    mask_at = mask_at.to(tl.pointer_type(tl.int8))
+    mask_at = pointer_at(masks, tensor, tl.int8, EVEN)
     scale = tl.load(scales + tl.load(which + tensor))
-    weight_at = _place(weights, tensor, EVEN)
-    first_at, second_at = _place(firsts, tensor, EVEN), _place(seconds, tensor, EVEN)
+    weight_at = pointer_at(weights, tensor, tl.float32, EVEN)
+    first_at = pointer_at(firsts, tensor, tl.float32, EVEN)
+    second_at = pointer_at(seconds, tensor, tl.float32, EVEN)
     decay, b1, a1, b2, a2, eps, pace, root = _settings(numbers, rates, steps, tensor)
     if SCORED:
-        score_at = _place(scores, tensor, EVEN)
+        score_at = pointer_at(scores, tensor, tl.float32, EVEN)
         if PENALISED:
             pull = tl.load(pulls + tl.load(which + tensor)) * tl.load(shares + tensor) * scale
-        s_first_at = _place(firsts, num_tensors + tensor, EVEN)
-        s_second_at = _place(seconds, num_tensors + tensor, EVEN)
+        s_first_at = pointer_at(firsts, num_tensors + tensor, tl.float32, EVEN)
+        s_second_at = pointer_at(seconds, num_tensors + tensor, tl.float32, EVEN)
         s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root = _settings(
             numbers, rates, steps, num_tensors + tensor
         )
@@ -194,6 +184,7 @@ class MaskedAdam:
         self.seconds = addresses(cut([state["exp_avg_sq"] for state in states]))
         self.steps = [state["step"] for state in states]
         self.step_places = addresses(self.steps).repeat_interleave(num_models)
+        self.chunks.look_at(self.weights, self.masks, self.scores, self.firsts, self.seconds)
         self._read_groups(optimizer)
         self.which = torch.arange(self.num, dtype=torch.int32, device=device) % num_models
         self.sums = torch.zeros(self.kinds, self.chunks.count, device=device)

@@ -175,6 +175,7 @@ class GateKernels:
         self.sizes, self.chunks = sizes, sizes.chunks
         tables = [addresses(sizes.cut(tensors)) for tensors in (weights, noises, copies)]
         self.weights, self.noises, self.copies = tables
+        self.chunks.look_at(*tables)
         self.places = Chunks([weight.numel() for weight in weights], weights[0].device)
 
     def copy_(self, half: bool) -> None:

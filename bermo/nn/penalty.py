@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from bermo.nn.masks import L0_CLAMP, HardConcrete, ScoreMask, soft_floor, soft_kept
 
-
 LENGTH = 2048  # scores a program; 8 a thread, which also holds what belongs to them
 
 
@@ -34,6 +33,8 @@ class Sizes:
         self.masks = None
         if not isinstance(masks[0], HardConcrete):
             self.masks = addresses(self.cut([mask.mask for mask in masks]))
+            self.chunks.look_at(self.masks)
+        self.chunks.look_at(self.scores)
         shares = [1 / (len(masks) * part.numel()) for part in parts]
         self.shares = torch.tensor(shares, dtype=torch.float32, device=device)
         self.pull = torch.zeros(num_models, device=device)
@@ -109,7 +110,8 @@ class Scores:
         from bermo.nn.gate_kernels import count_over
 
         self._find(scores)
-        return torch.maximum(count_over(self.chunks, self.table, threshold), self.floors)
+        found = count_over(self.chunks, self.table, threshold)
+        return torch.maximum(found, self.floors).to(torch.int64)
 
     def draw_(self, masks: Sequence[HardConcrete], generator: torch.Generator) -> None:
         """Draw u ~ uniform for all masks at once and keep logit u."""
@@ -143,5 +145,6 @@ class Scores:
         sizes, device = [item.numel() for item in tensors], tensors[0].device
         self.places, self.chunks = places, Chunks(sizes, device, length=LENGTH)
         self.table = addresses([item.detach() for item in tensors])
+        self.chunks.look_at(self.table)
         floors = [soft_floor(size) for size in sizes]
         self.floors = torch.tensor(floors, dtype=torch.int32, device=device)
