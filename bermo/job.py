@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bermo.nn.masks import ScoreMask, TopMask
+from bermo.nn.masks import Mask
 
 Batch = dict[str, Tensor]
 
@@ -84,7 +84,7 @@ class Job:
     seed: int
     identity: str
     hooks: tuple[Hook, ...] = ()
-    masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...] = ()
+    masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     """Masks and their weights that the step may apply for all of them at once."""
     best_from: int = 0
     """Looks before this step are not kept as the best, since the model is not yet what was asked for."""

@@ -23,10 +23,10 @@ from bermo.nn.masks import (
     ScoreMask,
     TopMask,
     importance,
-    soft_kept,
     soft_mask,
     top_masks,
 )
+from bermo.nn.penalty import Scores, mean_size
 from bermo.schedule import CubicSchedule
 from bermo.sites import Site, prunable_sites
 
@@ -142,7 +142,7 @@ class Pruner:
         self.num_steps = 0
         self.kept: list[int] = []
         self.numbers = Numbers(model)
-        self.choice = Choice()
+        self.choice, self.scores = Choice(), Scores()
         self.at(0)
 
     @staticmethod
@@ -186,8 +186,7 @@ class Pruner:
     def apply(self) -> None:
         """Set the masks as planned; on a graphics card this never waits for the host, so that it can be captured."""
         if isinstance(self.method, L0):
-            for mask in self.masks:
-                cast(HardConcrete, mask).draw_(self.numbers.generator)
+            self.scores.draw_(cast(list[HardConcrete], self.masks), self.numbers.generator)
         elif self.masks[0].mask.is_cuda:
             choose_on_device_([self], self.choice)
         else:
@@ -205,7 +204,7 @@ class Pruner:
     def wanted(self) -> Tensor:
         """How many are kept now of each matrix, or of all of them under a global scope; on the device."""
         if isinstance(self.method, SoftMovement):
-            return soft_kept(self._importances(), self.numbers["threshold"])
+            return self.scores.kept(self._importances(), self.numbers["threshold"])
         return torch.stack([self.numbers[f"kept/{size}"] for size in self._sizes()])
 
     def _importances(self) -> list[Tensor]:
@@ -232,8 +231,10 @@ class Pruner:
         method = self.method
         if not isinstance(method, SoftMovement | L0):
             return torch.zeros((), device=self.model.device)
-        size = torch.stack([mask.size_penalty() for mask in self._scored()]).mean()
-        return self.numbers.strength(method, self._density) * size
+        masks = self._scored()
+        size, sizes = mean_size(masks)[0], masks[0].sizes
+        density = self._density if sizes is None else lambda: sizes.density()[0]
+        return self.numbers.strength(method, density) * size
 
     @property
     def density(self) -> float:
@@ -256,12 +257,12 @@ class Pruner:
         """The learned scores, for a parameter group of their own (rate 1e-2, no decay)."""
         return [mask.scores for mask in self._scored()]
 
-    def simple_masks(self) -> tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...]:
+    def simple_masks(self) -> tuple[tuple[Mask, nn.Parameter], ...]:
         """The masks over single weights and their weights, which a `Shadow` can apply for all at once; else none."""
         found = []
         for mask, site in self.pairs():
             weight = site.original
-            if isinstance(mask, HardConcrete) or mask.blocks.size != (1, 1):
+            if mask.blocks.size != (1, 1):
                 return ()
             if weight.dtype != torch.float32 or not weight.requires_grad:
                 return ()

@@ -128,12 +128,13 @@ class Step:
         if can_update(inner, [*weights, *scores], self.num_models):
             masks = [mask.mask for mask, _ in shadow.masked]
             grads = shadow.keep_grads_()
-            self.adam = MaskedAdam(weights, masks, scores, grads, inner, self.num_models)
+            sizes = shadow.keep_pull_() if scores else None
+            self.adam = MaskedAdam(weights, masks, scores, grads, inner, self.num_models, sizes)
             indices = {id(parameter): place for place, parameter in enumerate(self.parameters)}
             self.direct = [indices[id(parameter)] for parameter in self.adam.parameters]
 
     def _is_direct(self) -> bool:
-        """Tell whether masked weights and scores have no gradient but their copies' (a penalty gives them one)."""
+        """Tell whether masked weights and scores have no gradient but their copies' (a penalty's lies with them)."""
         return self.adam is not None and all(p.grad is None for p in self.adam.parameters)
 
     def _norm(self, is_direct: bool) -> Tensor:

@@ -161,7 +161,8 @@ class _Loop:
         plain = linear_parameters(model) if is_half else {}
         if self.accelerator.mixed_precision == "fp16" or not (plain or self.job.masked):
             return None
-        return Shadow(self.job.masked, plain, torch.bfloat16 if is_half else torch.float32)
+        dtype = torch.bfloat16 if is_half else torch.float32
+        return Shadow(self.job.masked, plain, dtype, num_models=len(self.members))
 
     def _make_step(self) -> Step | GraphedStep:
         """The whole step as CUDA graphs where that can work, else the plain one."""

@@ -35,7 +35,7 @@ from bermo.methods.teacher import (
     teacher_logits,
 )
 from bermo.model import BermoPreTrainedModel
-from bermo.nn.masks import ScoreMask, TopMask
+from bermo.nn.masks import Mask
 from bermo.schedule import parameter_groups
 from bermo.spec import RunSpec
 
@@ -51,7 +51,7 @@ class Assembled:
     objective: Objective
     groups: list[dict[str, Any]]
     hooks: tuple[Hook, ...]
-    masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...]
+    masked: tuple[tuple[Mask, nn.Parameter], ...]
     best_from: int
     padding_share: float
 
@@ -131,7 +131,7 @@ def assemble(
             )
             batches = TaughtBatches(batches, prepared.train, logits)
     hooks: tuple[Hook, ...] = ()
-    masked: tuple[tuple[TopMask | ScoreMask, nn.Parameter], ...] = ()
+    masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     best_from = 0
     if spec.prune.method != "none":
         pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)

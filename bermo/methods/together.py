@@ -23,7 +23,8 @@ from bermo.job import Batch, Batches, Job, Objective
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.model import TARGETS
-from bermo.nn.masks import HardConcrete, Mask
+from bermo.nn.masks import HardConcrete, Mask, ScoreMask
+from bermo.nn.penalty import Scores, mean_size
 from bermo.prune import L0, Pruner, SoftMovement, Together
 from bermo.spec import RunSpec
 from bermo.stack import stack, stacked_masks
@@ -53,7 +54,6 @@ def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
     hooks = [cast(PruneHook, job.hooks[0]) for job in jobs if job.hooks]
     pruners = [cast(Pruner, hook.pruner) for hook in hooks]
     losses = [cast(PrunedLoss, j.objective).objective if hooks else j.objective for j in jobs]
-    simple = tuple((m, w) for m, w in masks if not isinstance(m, HardConcrete))
     return replace(
         jobs[0],
         model=joint,
@@ -61,7 +61,7 @@ def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
         objective=JoinedLoss(jobs, losses, [mask for mask, _ in masks], pruners),
         groups=_join_groups(joint, jobs[0]),
         hooks=(JoinedHook(pruners, [mask for mask, _ in masks]),) if hooks else (),
-        masked=simple,
+        masked=tuple(masks),
         folder=folder,
         identity="+".join(job.identity for job in jobs),
         members=tuple(jobs),
@@ -138,9 +138,10 @@ class JoinedLoss:
         if not self.pruners or not isinstance(self.pruners[0].method, SoftMovement | L0):
             return 0.0
         count, first = len(self.pruners), self.pruners[0]
-        sizes = [cast(Any, mask).size_penalty(count) for mask in self.masks]
-        strength = first.numbers.strength(cast(SoftMovement | L0, first.method), self._density)
-        return strength * torch.stack(sizes).mean(0)
+        masks = cast(list[ScoreMask | HardConcrete], self.masks)
+        size, sizes = mean_size(masks, count), masks[0].sizes
+        density = self._density if sizes is None else sizes.density
+        return first.numbers.strength(cast(SoftMovement | L0, first.method), density) * size
 
     def _density(self) -> Tensor:
         """The share that each model keeps now."""
@@ -154,6 +155,7 @@ class JoinedHook:
 
     def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
         self.pruners, self.masks, self.together = pruners, masks, Together(pruners)
+        self.scores = Scores()
         for pruner in pruners[1:]:  # one schedule, so one set of numbers
             pruner.numbers = pruners[0].numbers
 
@@ -165,8 +167,8 @@ class JoinedHook:
 
     def apply(self) -> None:
         if isinstance(self.pruners[0].method, L0):
-            for mask in self.masks:
-                cast(HardConcrete, mask).draw_(self.pruners[0].numbers.generator)
+            masks = cast(list[HardConcrete], self.masks)
+            self.scores.draw_(masks, self.pruners[0].numbers.generator)
             return
         self.together.apply()
 

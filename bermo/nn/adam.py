@@ -1,6 +1,6 @@
 """AdamW over masked weights and their scores, straight from the gradient G of the masked copies; for graphics cards.
 
-    dW = c M ⊙ G      dS = c G ⊙ W                          c: the clip's factor, on the device, one for each set of tensors
+    dW = c M ⊙ G      dS = c (G ⊙ W + p σ'(S))              p: a penalty's pull (`nn.penalty`), where there is one; c: the clip's factor, on the device, one for each set of tensors
     m ← β₁ m + (1 − β₁) d      v ← β₂ v + (1 − β₂) d²        for both
     w ← w − η λ w − η m̂ / (√v̂ + ε)                          (Loshchilov & Hutter 2019)
 
@@ -17,34 +17,30 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bermo.nn.kernels import CHUNK, Chunks, addresses
+from bermo.nn.kernels import CHUNK, Chunks, addresses, pointer_at, slope_of_size
+from bermo.nn.penalty import Sizes
 
 SPAN = 1024  # elements at a time: what the registers of 4 warps can hold of ten tensors
 
 
 @triton.jit
-def _place(table, tensor, EVEN: tl.constexpr):
-    address = tl.load(table + tensor)
-    if EVEN:
-        address = tl.multiple_of(address, 16)
-    return address.to(tl.pointer_type(tl.float32))
-
-
-@triton.jit
 def _squares(
-    weights, masks, grads, offsets, sums, tensors, starts, sizes, num_chunks,
-    SCORED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
+    weights, masks, grads, offsets, sums, scores, pulls, shares, shift, which,
+    tensors, starts, sizes, num_chunks,
+    SCORED: tl.constexpr, PENALISED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Σ (M G)² and Σ (G W)² of a chunk."""
     chunk = tl.program_id(0)
     tensor = tl.load(tensors + chunk)
     start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    mask_at = tl.load(masks + tensor)
     if EVEN:
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-        mask_at = tl.multiple_of(mask_at, 16)
-    weight_at, mask_at = _place(weights, tensor, EVEN), mask_at.to(tl.pointer_type(tl.int8))
+    weight_at = pointer_at(weights, tensor, tl.float32, EVEN)
+    mask_at = pointer_at(masks, tensor, tl.int8, EVEN)
+    if PENALISED:
+        score_at = pointer_at(scores, tensor, tl.float32, EVEN)
+        pull = tl.load(pulls + tl.load(which + tensor)) * tl.load(shares + tensor)
     of_weights = tl.zeros([SPAN], tl.float32)
     of_scores = tl.zeros([SPAN], tl.float32)
     for i in range(LENGTH // SPAN):
@@ -55,6 +51,9 @@ def _squares(
         of_weights += kept * kept
         if SCORED:
             moved = grad * tl.load(weight_at + at, mask=exists, other=0.0)
+            if PENALISED:
+                score = tl.load(score_at + at, mask=exists, other=0.0)
+                moved += tl.where(exists, pull * slope_of_size(score + shift), 0.0)
             of_scores += moved * moved
     tl.store(sums + chunk, tl.sum(of_weights))
     if SCORED:
@@ -104,27 +103,28 @@ def _update(
 
 @triton.jit
 def _step(
-    weights, masks, grads, offsets, scores, firsts, seconds, numbers, rates, steps, scales, which,
-    tensors, starts, sizes, num_tensors,
-    SCORED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
+    weights, masks, grads, offsets, scores, firsts, seconds, numbers, rates, steps, scales,
+    pulls, shares, shift, which, tensors, starts, sizes, num_tensors,
+    SCORED: tl.constexpr, PENALISED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     tensor = tl.load(tensors + chunk)
     start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    mask_at = tl.load(masks + tensor)
     if EVEN:
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-        mask_at = tl.multiple_of(mask_at, 16)
-    mask_at = mask_at.to(tl.pointer_type(tl.int8))
+    mask_at = pointer_at(masks, tensor, tl.int8, EVEN)
     scale = tl.load(scales + tl.load(which + tensor))
-    weight_at = _place(weights, tensor, EVEN)
-    first_at, second_at = _place(firsts, tensor, EVEN), _place(seconds, tensor, EVEN)
+    weight_at = pointer_at(weights, tensor, tl.float32, EVEN)
+    first_at = pointer_at(firsts, tensor, tl.float32, EVEN)
+    second_at = pointer_at(seconds, tensor, tl.float32, EVEN)
     decay, b1, a1, b2, a2, eps, pace, root = _settings(numbers, rates, steps, tensor)
     if SCORED:
-        score_at = _place(scores, tensor, EVEN)
-        s_first_at = _place(firsts, num_tensors + tensor, EVEN)
-        s_second_at = _place(seconds, num_tensors + tensor, EVEN)
+        score_at = pointer_at(scores, tensor, tl.float32, EVEN)
+        if PENALISED:
+            pull = tl.load(pulls + tl.load(which + tensor)) * tl.load(shares + tensor) * scale
+        s_first_at = pointer_at(firsts, num_tensors + tensor, tl.float32, EVEN)
+        s_second_at = pointer_at(seconds, num_tensors + tensor, tl.float32, EVEN)
         s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root = _settings(
             numbers, rates, steps, num_tensors + tensor
         )
@@ -136,8 +136,11 @@ def _step(
         weight = tl.load(weight_at + at, mask=exists, other=0.0)
         if SCORED:
             score = tl.load(score_at + at, mask=exists, other=0.0)
+            moved = grad * weight
+            if PENALISED:
+                moved += pull * slope_of_size(score + shift)
             _update(
-                at, exists, score, grad * weight, score_at, s_first_at, s_second_at,
+                at, exists, score, moved, score_at, s_first_at, s_second_at,
                 s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root,
             )  # fmt: skip
         _update(
@@ -157,11 +160,12 @@ class MaskedAdam:
         grads: Tensor,
         optimizer: Optimizer,
         num_models: int = 1,
+        sizes: Sizes | None = None,
     ) -> None:
-        """`scores` may be empty; of several models, along the first axis, each has a clip factor of its own."""
+        """`scores` may be empty, `sizes` hold a penalty's pull at them; of several models, along the first axis, each has a clip factor of its own."""
         device = weights[0].device
         self.parameters = [*weights, *scores]
-        self.num_models = num_models
+        self.num_models, self.sizes = num_models, sizes
 
         def cut(tensors: Sequence[Tensor]) -> list[Tensor]:
             """Each model's own part of each tensor."""
@@ -180,6 +184,7 @@ class MaskedAdam:
         self.seconds = addresses(cut([state["exp_avg_sq"] for state in states]))
         self.steps = [state["step"] for state in states]
         self.step_places = addresses(self.steps).repeat_interleave(num_models)
+        self.chunks.look_at(self.weights, self.masks, self.scores, self.firsts, self.seconds)
         self._read_groups(optimizer)
         self.which = torch.arange(self.num, dtype=torch.int32, device=device) % num_models
         self.sums = torch.zeros(self.kinds, self.chunks.count, device=device)
@@ -189,8 +194,8 @@ class MaskedAdam:
         """The norms of the gradients before clipping: of all weights, then of all scores; a column a model."""
         chunks = self.chunks
         _squares[(chunks.count,)](
-            self.weights, self.masks, self.grads, chunks.offsets, self.sums, *chunks.layout,
-            chunks.count, **self._options(),
+            self.weights, self.masks, self.grads, chunks.offsets, self.sums, self.scores, *self._pull(),
+            self.which, *chunks.layout, chunks.count, **self._options(),
         )  # fmt: skip
         found = torch.empty(self.kinds, self.num, device=self.sums.device)
         _norms[(self.num, self.kinds)](
@@ -207,7 +212,8 @@ class MaskedAdam:
         # No program is launched on an empty grid, but what a capture could not load is loaded.
         _step[(chunks.count if is_real else 0,)](
             self.weights, self.masks, self.grads, chunks.offsets, self.scores, self.firsts, self.seconds,
-            self.numbers, self.rate_places, self.step_places, scales, self.which, *chunks.layout, self.num,
+            self.numbers, self.rate_places, self.step_places, scales, *self._pull(), self.which,
+            *chunks.layout, self.num,
             **self._options(),
         )  # fmt: skip
 
@@ -221,9 +227,16 @@ class MaskedAdam:
         self.rates = [group["lr"] for group in groups]
         self.rate_places = addresses(self.rates).repeat_interleave(self.num_models)
 
+    def _pull(self) -> tuple[Tensor, Tensor, float]:
+        if self.sizes is None:
+            return self.sums, self.sums, 0.0  # not read
+        return self.sizes.pull, self.sizes.shares, self.sizes.shift
+
     def _options(self) -> dict[str, Any]:
         return {
-            "SCORED": self.kinds == 2, "EVEN": self.chunks.is_even, "LENGTH": CHUNK, "SPAN": SPAN,
+            "SCORED": self.kinds == 2,
+            "PENALISED": self.sizes is not None and self.sizes.is_used,
+            "EVEN": self.chunks.is_even, "LENGTH": CHUNK, "SPAN": SPAN,
             "num_warps": 4,
         }  # fmt: skip
 

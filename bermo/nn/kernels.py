@@ -15,8 +15,24 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra import libdevice
 
 CHUNK = 8192
+IS_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+
+
+@triton.jit
+def sigmoid(value):
+    """1 / (1 + exp(−x)), rounded as torch rounds it on a card: tl.exp is less exact there than libdevice's."""
+    raised = tl.exp(-value) if IS_INTERPRETED else libdevice.exp(-value)
+    return tl.math.div_rn(1.0, 1.0 + raised)
+
+
+@triton.jit
+def slope_of_size(value):
+    """σ'(x)."""
+    size = sigmoid(value)
+    return size * (1.0 - size)
 
 
 @triton.jit
@@ -117,6 +133,10 @@ class Chunks:
         self.num_chunks = table(num_chunks)
         self.first = table(list(accumulate(num_chunks, initial=0))[:-1])
 
+    def look_at(self, *tables: Tensor) -> None:
+        """Mind tensors that do not start at a multiple of 16 bytes; once, when tables of addresses are made."""
+        self.is_even = self.is_even and not any(bool((table % 16).any()) for table in tables)
+
     def options(self, num_warps: int = 8) -> dict[str, Any]:
         return {"EVEN": self.is_even, "LENGTH": self.length, "num_warps": num_warps}
 
@@ -142,18 +162,19 @@ def mask_grads(
     device = grads[0].device
     flat = torch.empty(chunks.total, dtype=grads[0].dtype, device=device)
     # The gradients' addresses are new each time; a table of them could not be captured, but this copy can.
-    torch._foreach_copy_(_views(flat, chunks, grads), [grad.flatten() for grad in grads])
+    torch._foreach_copy_(views(flat, chunks, grads), [grad.flatten() for grad in grads])
     weight_grads = torch.empty(chunks.total, dtype=torch.float32, device=device)
     score_grads = torch.empty_like(weight_grads) if is_scored else weight_grads
     _write_grads[(chunks.count,)](
         weights, masks, flat, weight_grads, score_grads, chunks.offsets, *chunks.layout,
         SCORED=is_scored, **chunks.options(),
     )  # fmt: skip
-    scores = _views(score_grads, chunks, grads) if is_scored else []
-    return _views(weight_grads, chunks, grads), scores
+    scores = views(score_grads, chunks, grads) if is_scored else []
+    return views(weight_grads, chunks, grads), scores
 
 
-def _views(flat: Tensor, chunks: Chunks, tensors: Sequence[Tensor]) -> list[Tensor]:
+def views(flat: Tensor, chunks: Chunks, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Where tensors lie in one flat buffer."""
     return [
         flat[place : place + tensor.numel()]
         for place, tensor in zip(chunks.places, tensors, strict=True)

@@ -13,6 +13,7 @@ A mask may cover blocks of r × c weights, whole rows or whole columns: then one
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -169,6 +170,9 @@ class ScoreMask(nn.Module):
     mask: Tensor
     copy: Tensor | None = None
     """M ⊙ W made outside, once a step; in training it is read in place of the product."""
+    sizes: Any = None
+    """What gives the mean size of all masks of a model at once, where something does (`nn.penalty.Sizes`)."""
+    shift = 0.0
 
     def __init__(
         self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False
@@ -200,7 +204,10 @@ class HardConcrete(nn.Module):
     """
 
     noise: Tensor
-    copy: None = None
+    copy: Tensor | None = None
+    """M ⊙ W made outside, once a step; in training it is read in place of the product."""
+    sizes: Any = None
+    shift = -L0_BETA * math.log(-L0_LEFT / L0_RIGHT)
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
         super().__init__()
@@ -226,11 +233,13 @@ class HardConcrete(nn.Module):
         return torch.sigmoid(self.scores.detach()) * (L0_RIGHT - L0_LEFT) + L0_LEFT > 0
 
     def forward(self, weight: Tensor) -> Tensor:
+        if self.copy is not None and self.training:
+            return self.copy
         return weight * self.blocks.spread(self.gates())
 
     def size_penalty(self, num_models: int = 1) -> Tensor:
         """Mean σ(S − β ln(−l/r)) of each model: the chance that a gate is open."""
-        chance = torch.sigmoid(self.scores - L0_BETA * math.log(-L0_LEFT / L0_RIGHT))
+        chance = torch.sigmoid(self.scores + self.shift)
         return chance.view(num_models, -1).mean(1)
 
 

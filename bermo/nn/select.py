@@ -5,7 +5,7 @@ are made to rise with its value (a key). Five parts, of a fixed number of launch
 
     bracket    a sample of 8,192 keys a segment gives a low and a high one, with the k-th between them almost surely:
                the sample's ranks k·m/n ± 4.5 · sqrt(m · k/n · (1 − k/n))
-    collect    all keys are read once: those above the bracket are counted, those inside go to slots
+    collect    all keys are read once: those above the bracket are counted, those inside go to slots; one atomic a program
     find       the k-th, digit by digit (radix select), among the few in the slots
     ties       where only some of the k-th's equals are kept, they are counted chunk by chunk: the first by place stay
     write      all keys are read once more and become masks
@@ -81,10 +81,13 @@ class Chooser:
         def zeros(length: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(length, dtype=dtype, device=device)
 
-        self.numbers, self.buffer = zeros(len(owners)), zeros(len(owners) * SLOTS)
+        counts = [-(-number // GROUP) for number in chunks.num_chunks.tolist()]
+        self.num_groups = torch.tensor(counts, dtype=torch.int32, device=device)
+        self.first_groups = self.num_groups.cumsum(0, dtype=torch.int32) - self.num_groups
+        self.numbers, self.buffer = zeros(len(owners), torch.int64), zeros(len(owners) * SLOTS)
         self.equals = zeros(chunks.count)
         self.lows, self.highs = zeros(num, torch.int64), zeros(num, torch.int64)
-        self.above, self.inside, self.fullest = zeros(num), zeros(num), zeros(num)
+        self.inside, self.fullest = zeros(num), zeros(num)
         self.prefixes, self.missing = zeros(num, torch.int64), zeros(num)
         self.counts, self.unsolved = zeros(num * 64), zeros(2)
         self.routes, self.is_tied = zeros(num), zeros(num)
@@ -110,19 +113,19 @@ class Chooser:
         """Fill the slots, and say of each segment whether its k-th is there."""
         chunks, each = self.chunks, (self.chunks.num_segments,)
         tensors = (*self.sources, *chunks.layout)
-        found = (self.above, self.inside, self.fullest)
         self.numbers.zero_()
         bracket[each](
             *tensors, chunks.first, chunks.num_chunks, self.totals, kept, self.lows, self.highs,
-            *found, self.unsolved, LENGTH=LENGTH, SAMPLE=SAMPLE, num_warps=16, **self.kinds,
+            self.unsolved, LENGTH=LENGTH, SAMPLE=SAMPLE, num_warps=16, **self.kinds,
         )  # fmt: skip
         collect[(chunks.count,)](
-            *tensors, chunks.segments, self.lows, self.highs, *found, self.groups,
-            self.numbers, self.buffer, SLOTS=SLOTS, **self.kinds, **chunks.options(num_warps=NUM_WARPS),
+            *tensors, chunks.segments, self.lows, self.highs, self.groups, self.numbers,
+            self.buffer, SLOTS=SLOTS, **self.kinds, **chunks.options(num_warps=NUM_WARPS),
         )  # fmt: skip
         route[each](
-            kept, self.totals, *found, self.prefixes, self.missing, self.routes, self.unsolved,
-            SLOTS=SLOTS,
+            kept, self.totals, self.first_groups, self.num_groups, self.numbers, self.inside,
+            self.fullest, self.prefixes, self.missing, self.routes, self.unsolved,
+            SLOTS=SLOTS, SPAN=SPAN,
         )  # fmt: skip
 
     def _find(self) -> None:

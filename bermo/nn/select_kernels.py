@@ -1,21 +1,11 @@
 """The kernels of `nn.select`, in the order in which they run. Names of tables: of a chunk `tensors, starts, groups, equals`; of a group
-`numbers, buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a segment all others.
+`numbers` (keys above · 2³² + keys inside), `buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a segment all others.
 """
 
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
-from bermo.nn.kernels import places_of, pointer_at, values_at
-
-IS_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-
-
-@triton.jit
-def _sigmoid(value):
-    """1 / (1 + exp(−x)), rounded as torch rounds it on a card: tl.exp is less exact there than libdevice's."""
-    raised = tl.exp(-value) if IS_INTERPRETED else libdevice.exp(-value)
-    return tl.math.div_rn(1.0, 1.0 + raised)
+from bermo.nn.kernels import places_of, pointer_at, sigmoid, values_at
 
 
 @triton.jit
@@ -27,7 +17,7 @@ def _keys(
     if WEIGHED:
         value = tl.abs(values_at(weights, tensor, places, exists, EVEN))
         if SCORED:
-            value = value * _sigmoid(values_at(scores, tensor, places, exists, EVEN))
+            value = value * sigmoid(values_at(scores, tensor, places, exists, EVEN))
     else:
         value = values_at(scores, tensor, places, exists, EVEN)
     bits = (value + 0.0).to(tl.int32, bitcast=True)  # the sum makes −0 and 0 equals
@@ -37,7 +27,7 @@ def _keys(
 @triton.jit
 def bracket(
     scores, weights, tensors, starts, sizes, first, num_chunks, totals, kept,
-    lows, highs, above, inside, fullest, unsolved,
+    lows, highs, unsolved,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, LENGTH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
     """Find two keys with the k-th between them almost surely, from runs of 8 keys spread evenly over the segment."""
@@ -67,50 +57,65 @@ def bracket(
     is_trivial = (wanted <= 0) | (wanted >= total)  # then nothing need be collected
     tl.store(lows + segment, tl.where(is_trivial, 4294967295, low))
     tl.store(highs + segment, high | 16383)
-    tl.store(above + segment, 0)
-    tl.store(inside + segment, 0)
-    tl.store(fullest + segment, 0)
     tl.store(unsolved + tl.arange(0, 2), tl.zeros((2,), tl.int32), mask=segment == 0)
 
 
 @triton.jit
 def collect(
-    scores, weights, tensors, starts, sizes, segments, lows, highs, above, inside, fullest,
-    groups, numbers, buffer,
+    scores, weights, tensors, starts, sizes, segments, lows, highs, groups, numbers, buffer,
     SCORED: tl.constexpr, WEIGHED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr,
     SLOTS: tl.constexpr,
 ):  # fmt: skip
     """Count the keys above the bracket, and put those inside into the slots of the chunk's group, in any order."""
     chunk = tl.program_id(0)
-    tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+    tensor = tl.load(tensors + chunk)
+    start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
+    if EVEN:
+        start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
+    # Rows of 4 keys, one thread's each: its own are added without a word to the other threads.
+    places = start + tl.arange(0, LENGTH // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    exists = places < size
     segment = tl.load(segments + tensor)
     low = tl.load(lows + segment).to(tl.uint32)
     high = tl.load(highs + segment).to(tl.uint32)
     key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
     is_above = (key > high) & exists
     is_inside = (key >= low) & ~is_above & exists
-    # Few are inside: a number drawn for each costs less than a running sum over all.
+    inside = is_inside.to(tl.int32)
+    own = tl.sum(is_above.to(tl.int32) * 65536 + inside, axis=1)
+    running = tl.cumsum(own)
+    both = tl.sum(own).to(tl.int64)
+    # One draw a program, for all of its keys: a draw a key would wait for 3 % of all keys, one after the other.
     group = tl.load(groups + chunk)
-    slots = tl.atomic_add(numbers + group + tl.zeros_like(places), 1, is_inside, sem="relaxed")
+    drawn = (both >> 16 << 32) + (both & 65535)
+    base = tl.atomic_add(numbers + group, drawn, sem="relaxed")
+    slots = (base & 4294967295).to(tl.int32) + (((running - own) & 65535)[:, None])
+    slots += tl.cumsum(inside, axis=1) - inside
     target = buffer + group * SLOTS + slots
     tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & (slots < SLOTS))
-    both = tl.sum(is_above.to(tl.int32) * 65536 + is_inside.to(tl.int32))
-    tl.atomic_add(above + segment, both >> 16, sem="relaxed")
-    tl.atomic_add(inside + segment, both & 65535, sem="relaxed")
-    most = tl.max(tl.where(is_inside, slots + 1, 0))
-    tl.atomic_max(fullest + segment, most, sem="relaxed")
 
 
 @triton.jit
 def route(
-    kept, totals, above, inside, fullest, prefixes, missing, routes, unsolved, SLOTS: tl.constexpr
-):
+    kept, totals, first_groups, num_groups, numbers, inside, fullest, prefixes, missing, routes,
+    unsolved, SLOTS: tl.constexpr, SPAN: tl.constexpr,
+):  # fmt: skip
     """Say where the k-th of a segment is to be found: nowhere (0), in the slots (1), or among all its keys (2)."""
     segment = tl.program_id(0)
     wanted, total = tl.load(kept + segment).to(tl.int32), tl.load(totals + segment)
-    over, number = tl.load(above + segment), tl.load(inside + segment)
-    is_inside = (wanted > over) & (wanted <= over + number)
-    is_inside &= tl.load(fullest + segment) <= SLOTS
+    first, end, start = tl.load(first_groups + segment), tl.load(num_groups + segment), 0
+    over, number, most = 0, 0, 0
+    while start < end:
+        group = start + tl.arange(0, SPAN)
+        both = tl.load(numbers + first + group, mask=group < end, other=0)
+        own = (both & 4294967295).to(tl.int32)
+        over += tl.sum((both >> 32).to(tl.int32))
+        number += tl.sum(own)
+        most = tl.maximum(most, tl.max(own))
+        start += SPAN
+    tl.store(inside + segment, number)
+    tl.store(fullest + segment, most)
+    is_inside = (wanted > over) & (wanted <= over + number) & (most <= SLOTS)
     is_trivial = (wanted <= 0) | (wanted >= total)
     route = tl.where(is_trivial, 0, tl.where(is_inside, 1, 2))
     tl.store(routes + segment, route)
@@ -143,7 +148,7 @@ def count_digits(
     while group < num_groups:  # Triton's interpreter cannot count a range of such numbers
         segment = tl.load(group_segments + group)
         if tl.load(routes + segment) == 1:
-            number, start = tl.load(numbers + group), 0
+            number, start = (tl.load(numbers + group) & 4294967295).to(tl.int32), 0
             while start < number:
                 slots = start + tl.arange(0, SPAN)
                 key = tl.load(buffer + group * SLOTS + slots, mask=slots < number, other=0)

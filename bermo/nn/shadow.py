@@ -2,6 +2,7 @@
 
     W̃ = M ⊙ W                      before the forward pass, for all matrices in one pass
     dW = M ⊙ G,  dS = G ⊙ W         after the backward pass, from the gradient G of W̃, in one pass
+    dW = z ⊙ G,  dS = z' ⊙ G ⊙ W    for hard-concrete gates z, which are M
 
 The same numbers come out as from the masks' own forward and backward, to the bit. On a graphics card Triton does each
 pass in one launch; elsewhere a loop in plain torch does, which is also their reference.
@@ -10,11 +11,13 @@ pass in one launch; elsewhere a loop in plain torch does, which is also their re
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bermo.nn.masks import ScoreMask, TopMask
+from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
+from bermo.nn.penalty import Sizes
 
 
 @cache
@@ -28,10 +31,12 @@ class Shadow:
 
     def __init__(
         self,
-        masked: Sequence[tuple[TopMask | ScoreMask, nn.Parameter]],
+        masked: Sequence[tuple[Mask, nn.Parameter]],
         plain: Mapping[str, nn.Parameter],
         dtype: torch.dtype,
+        num_models: int = 1,
     ) -> None:
+        """`num_models` lie along the first axis of each masked weight; a penalty pulls at each with its own strength."""
         self.masked, self.dtype = list(masked), dtype
         self.sources: list[Tensor] = list(plain.values())
         self.plain = _copies(plain, dtype)
@@ -42,8 +47,16 @@ class Shadow:
         self.grads: Tensor | None = None
         self.places: dict[int, Tensor] = {}
         self.free: dict[int, Tensor] = {}
+        self.sizes: Sizes | None = None
+        self.gates: Any = None
+        self.num_models = num_models
         self.has_kernels = bool(weights) and weights[0].is_cuda and has_kernels()
-        if self.has_kernels:
+        if weights and isinstance(self.masked[0][0], HardConcrete):
+            can_cut = num_models == 1 or all(w[0].numel() % 16 == 0 for w in weights)
+            if self.has_kernels and can_cut:
+                self._make_gates()
+            self.has_kernels = False
+        elif self.has_kernels:
             from bermo.nn.kernels import Chunks, addresses
 
             self.chunks = Chunks([weight.numel() for weight in weights], weights[0].device)
@@ -51,10 +64,31 @@ class Shadow:
             self.masks = addresses([mask.mask for mask, _ in self.masked])
             self.copies = addresses([_given(mask.copy).detach() for mask, _ in self.masked])
 
+    def _make_gates(self) -> None:
+        from bermo.nn.gate_kernels import GateKernels
+
+        weights = [weight.detach() for _, weight in self.masked]
+        noises = [mask.noise for mask, _ in self.masked if isinstance(mask, HardConcrete)]
+        copies = [copy.detach() for copy in self._masked_copies()]
+        self.gates = GateKernels(weights, noises, copies, self.keep_pull_())
+
+    def keep_pull_(self) -> Sizes:
+        """From now on a penalty on the masks' sizes leaves one number a model, which is added with the other gradients."""
+        scored = self._scored()
+        self.sizes = Sizes(scored, self.num_models)
+        for mask in scored:
+            mask.sizes = self.sizes
+        return self.sizes
+
+    def _scored(self) -> list[ScoreMask | HardConcrete]:
+        return [mask for mask, _ in self.masked if not isinstance(mask, TopMask)]
+
     @torch.no_grad()
     def refresh(self) -> None:
         """Make the copies anew from the weights and masks as they stand."""
         self.free = dict(self.places)
+        if self.sizes is not None:
+            self.sizes.pull.zero_()
         if self.sources:
             torch._foreach_copy_([copy.detach() for copy in self.plain.values()], self.sources)
         if self.has_kernels:
@@ -62,8 +96,12 @@ class Shadow:
 
             mask_copy_(self.chunks, self.weights, self.masks, self.copies, self._is_half())
             return
+        if self.gates is not None:
+            self.gates.copy_(self._is_half())
+            return
         for mask, weight in self.masked:
-            _given(mask.copy).copy_(weight * mask.mask.view_as(weight))
+            values = mask.gates() if isinstance(mask, HardConcrete) else mask.mask
+            _given(mask.copy).copy_(weight * values.view_as(weight))
 
     def keep_grads_(self) -> Tensor:
         """From now on the masked copies' gradients lie in one buffer, which is returned; see `take` and `gather`."""
@@ -120,35 +158,52 @@ class Shadow:
         """Let the masks compute for themselves again."""
         for mask, _ in self.masked:
             mask.copy = None
+        for mask in self._scored():
+            mask.sizes = None
 
     def _collect_masked(self) -> None:
         grads = [_given(_given(mask.copy).grad) for mask, _ in self.masked]
-        added = [mask.scores.grad for mask, _ in self.masked if isinstance(mask, ScoreMask)]
-        if self.has_kernels:
+        added = [mask.scores.grad for mask in self._scored()]
+        if self.has_kernels or self.gates is not None:
             self._collect_by_kernels(grads)
         else:
             for (mask, weight), grad in zip(self.masked, grads, strict=True):
-                wide = grad.to(weight.dtype)
-                weight.grad = wide * mask.mask.view_as(weight)
-                if isinstance(mask, ScoreMask):
-                    mask.scores.grad = (wide * weight).view_as(mask.scores)
+                _collect_one_(mask, weight, grad.to(weight.dtype))
         if added and added[0] is not None:  # the penalty's gradient came before
-            new = [_given(mask.scores.grad) for mask, _ in self.masked if isinstance(mask, ScoreMask)]  # fmt: skip
+            new = [_given(mask.scores.grad) for mask in self._scored()]
             torch._foreach_add_(new, [_given(grad) for grad in added])
+        if self.sizes is not None and self.sizes.is_used and self.gates is None:
+            self.sizes.add_grads_()
 
     def _collect_by_kernels(self, grads: list[Tensor]) -> None:
         from bermo.nn.kernels import mask_grads
 
-        is_scored = isinstance(self.masked[0][0], ScoreMask)
-        of_weights, of_scores = mask_grads(self.chunks, self.weights, self.masks, grads, is_scored)
+        if self.gates is not None:
+            of_weights, of_scores = self.gates.grads(grads)
+        else:
+            is_scored = bool(self._scored())
+            of_weights, of_scores = mask_grads(
+                self.chunks, self.weights, self.masks, grads, is_scored
+            )
         for (_, weight), grad in zip(self.masked, of_weights, strict=True):
             weight.grad = grad.view_as(weight)
-        for (mask, _), grad in zip(self.masked, of_scores, strict=bool(of_scores)):
-            assert isinstance(mask, ScoreMask)
+        for mask, grad in zip(self._scored(), of_scores, strict=True):
             mask.scores.grad = grad.view_as(mask.scores)
 
     def _is_half(self) -> bool:
         return self.dtype == torch.bfloat16
+
+
+def _collect_one_(mask: Mask, weight: nn.Parameter, grad: Tensor) -> None:
+    """The gradients of a weight and its scores from that of its copy; for gates by the backward pass of their own forward."""
+    if isinstance(mask, HardConcrete):
+        with torch.enable_grad():
+            gated = weight * mask.gates().view_as(weight)
+        weight.grad, mask.scores.grad = torch.autograd.grad(gated, (weight, mask.scores), grad)
+        return
+    weight.grad = grad * mask.mask.view_as(weight)
+    if isinstance(mask, ScoreMask):
+        mask.scores.grad = (grad * weight).view_as(mask.scores)
 
 
 def _copies(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> dict[str, Tensor]:

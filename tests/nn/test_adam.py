@@ -4,6 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from bermo.nn.masks import ScoreMask
+from bermo.nn.penalty import Sizes
+
 adam = pytest.importorskip("bermo.nn.adam", reason="needs Triton")
 SHAPES = {1: [(11, 3), (100, 90)], 2: [(2, 8, 6), (2, 100, 92)]}
 
@@ -25,11 +28,17 @@ def make(
     return weights, scores, optimizer
 
 
+def scored(scores: nn.Parameter) -> ScoreMask:
+    mask = ScoreMask(scores.detach())
+    mask.scores = scores
+    return mask
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("is_scored", [True, False])
+@pytest.mark.parametrize("is_scored", ["penalised", True, False])
 @pytest.mark.parametrize("num_models", [1, 2])
 def test_updates_and_norms_are_those_of_torch(
-    is_scored: bool, dtype: torch.dtype, num_models: int
+    is_scored: bool | str, dtype: torch.dtype, num_models: int
 ) -> None:
     fast, slow = make(num_models), make(num_models)
     masks = [torch.rand(weight.shape) > 0.5 for weight in fast[0]]
@@ -37,7 +46,13 @@ def test_updates_and_norms_are_those_of_torch(
     grads = torch.zeros(chunks.total, dtype=dtype)
     scales = torch.tensor([0.37, 0.8])[:num_models]  # each model has a clip of its own
     scores = fast[1] if is_scored else []
-    masked = adam.MaskedAdam(fast[0], masks, scores, grads, fast[2], num_models)
+    sizes, slow_sizes = None, None
+    if is_scored == "penalised":
+        sizes, slow_sizes = (Sizes([scored(s) for s in own[1]], num_models) for own in (fast, slow))
+        for one in (sizes, slow_sizes):
+            one.is_used = True
+            one.pull.copy_(torch.tensor([300.0, -500.0])[:num_models])
+    masked = adam.MaskedAdam(fast[0], masks, scores, grads, fast[2], num_models, sizes)
     assert adam.can_update(fast[2], masked.parameters, num_models)
     for _ in range(2):
         for i, weight in enumerate(slow[0]):
@@ -45,6 +60,8 @@ def test_updates_and_norms_are_those_of_torch(
             grads[chunks.places[i] :][: grad.numel()] = grad.flatten()
             weight.grad = grad.float() * masks[i]
             slow[1][i].grad = grad.float() * weight.detach() if is_scored else None
+        if slow_sizes is not None:
+            slow_sizes.add_grads_()
         given = [*slow[0], *(slow[1] if is_scored else [])]
         expected = [parameter.grad.view(num_models, -1).norm(dim=1) for parameter in given]
         torch.testing.assert_close(masked.norms(), torch.stack(expected))

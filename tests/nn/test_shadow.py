@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from bermo.nn.shadow import Shadow
-from bermo.prune import Magnitude, Method, Movement, SoftMovement, prune_
+from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement, prune_
 from bermo.schedule import CubicSchedule
 from tests.test_prune import batch_of, model_of
 
 METHODS: list[Method] = [
     Magnitude(density=0.3), Movement(density=0.3), SoftMovement(penalty=10.0),
-    Movement(density=0.3, rank="size"),
+    Movement(density=0.3, rank="size"), L0(penalty=10.0), L0(density=0.3),
 ]  # fmt: skip
 
 
