@@ -117,7 +117,9 @@ def _graph_ms(way: Callable[[], object], repeats: int = 20) -> float:
     return round(statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks)), 4)
 
 
-def parity(options: argparse.Namespace, precision: str, steps: int) -> dict[str, float]:
+def parity(
+    options: argparse.Namespace, precision: str, steps: int, method: str = "movement"
+) -> dict[str, float]:
     """Losses and masks of the fast and the plain step over a run through the pruning schedule, dropout off."""
     small = argparse.Namespace(**vars(options) | {"width": 384})
     batches = [make_batch(options.batch, (24, 32)[seed % 2], seed) for seed in range(8)]
@@ -126,7 +128,7 @@ def parity(options: argparse.Namespace, precision: str, steps: int) -> dict[str,
     losses: list[list[float]] = []
     masks: list[list[list[Tensor]]] = []
     for way in ("off", "auto"):
-        step = Ours(small, "across", METHODS["movement"], way, precision, dropout=0.0)
+        step = Ours(small, "across", METHODS[method], way, precision, dropout=0.0)
         losses.append([])
         masks.append([])
         for number in range(steps):
@@ -217,6 +219,10 @@ def main() -> None:
         for precision in ("fp32", "bf16"):
             report["parity"][precision] = parity(options, precision, options.parity)
             print(f"parity {precision}:", report["parity"][precision], flush=True)
+        for method in ("soft movement", "l0"):  # with a penalty
+            found = parity(options, "fp32", options.parity, method)
+            report["parity"][f"fp32, {method}"] = found
+            print(f"parity fp32, {method}:", found, flush=True)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1) + "\n")
