@@ -117,7 +117,7 @@ def test_l0_through_copies_trains_all_seeds_as_without_them(
     losses = []
     for fast in ("off", "auto"):
         spec = _spec(small_encoder, PruneSpec(method="l0", density=0.3), "across")
-        spec = replace_in(spec, train={"fast": fast})
+        spec = replace_in(spec, train={"fast": fast, "epochs": 1.0})
         accelerator = make_accelerator(spec.train, tmp_path)
         prepared = prepare(spec, Quiet())
         jobs = _jobs(prepared, tmp_path / fast, accelerator)
