@@ -118,7 +118,7 @@ def _graph_ms(way: Callable[[], object], repeats: int = 20) -> float:
 
 
 def parity(
-    options: argparse.Namespace, precision: str, steps: int, way: str
+    options: argparse.Namespace, precision: str, steps: int, way: str, method: str = "movement"
 ) -> dict[str, float | list[float]]:
     """Losses and masks of a fast and the plain step over a run through the pruning schedule, dropout off.
 
@@ -131,7 +131,7 @@ def parity(
     losses: list[list[float]] = []
     masks: list[list[list[Tensor]]] = []
     for fast in ("off", way):
-        step = Ours(small, "across", METHODS["movement"], fast, precision, dropout=0.0)
+        step = Ours(small, "across", METHODS[method], fast, precision, dropout=0.0)
         losses.append([])
         masks.append([])
         for number in range(steps):
@@ -227,6 +227,10 @@ def main() -> None:
             found = parity(options, precision, options.parity, way)
             report["parity"][f"{precision} {way}"] = found
             print(f"parity {precision} {way}:", found, flush=True)
+        for method in ("soft movement", "l0"):
+            found = parity(options, "fp32", options.parity, "auto", method)
+            report["parity"][f"fp32 auto {method}"] = found
+            print(f"parity fp32 auto {method}:", found, flush=True)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1) + "\n")

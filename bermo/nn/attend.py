@@ -135,11 +135,14 @@ def _attend_backward(
     tl.store(dk + place, of_key.to(dk.dtype.element_ty), mask=exists)
 
 
+SHORTEST = 32  # a tile of 16 tokens and one warp computed nonsense on an H200 (Triton 3.6): LOG.md, 2026-11-15
+
+
 def sizes(num_tokens: int, size: int) -> dict[str, int]:
     """The tile of a head, and how many warps work on it."""
-    block = max(16, triton.next_power_of_2(num_tokens))
+    block = max(SHORTEST, triton.next_power_of_2(num_tokens))
     width = max(16, triton.next_power_of_2(size))
-    return {"BLOCK": block, "WIDTH": width, "num_warps": {16: 1, 32: 2, 64: 4}.get(block, 8)}
+    return {"BLOCK": block, "WIDTH": width, "num_warps": {32: 2, 64: 4}.get(block, 8)}
 
 
 class Attend(torch.autograd.Function):

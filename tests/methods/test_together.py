@@ -111,6 +111,23 @@ def test_each_seed_learns_what_it_would_learn_alone(
             assert gap < (3e-3 if mine.dtype == torch.bool else 1e-4), key
 
 
+def test_l0_through_copies_trains_all_seeds_as_without_them(
+    small_encoder: Path, tmp_path: Path
+) -> None:
+    losses = []
+    for fast in ("off", "auto"):
+        spec = _spec(small_encoder, PruneSpec(method="l0", density=0.3), "across")
+        spec = replace_in(spec, train={"fast": fast, "epochs": 1.0})
+        accelerator = make_accelerator(spec.train, tmp_path)
+        prepared = prepare(spec, Quiet())
+        jobs = _jobs(prepared, tmp_path / fast, accelerator)
+        joint = join_jobs(jobs, prepared.train.lengths, tmp_path / f"{fast}-joint")
+        assert len(joint.masked) > 0
+        losses.append([one.last_loss for one in fit_members(joint, spec.train, accelerator)])
+    assert losses[1] == pytest.approx(losses[0], rel=2e-4)
+    assert losses[0][0] != losses[0][1]
+
+
 def test_the_texts_of_a_step_are_alike_in_length_and_each_seed_reads_all_of_them() -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 60, 203).astype(np.int32)

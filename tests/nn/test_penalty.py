@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from bermo.nn.masks import HardConcrete, ScoreMask, soft_kept
 from bermo.nn.penalty import Scores, mean_size
 from bermo.nn.shadow import Shadow
+from bermo.prune import L0, SoftMovement, prune_
+from bermo.schedule import CubicSchedule
+from tests.test_prune import batch_of, model_of
 
 pytest.importorskip("bermo.nn.gate_kernels", reason="needs Triton")
 SHAPES = {1: [(33, 7), (45, 50)], 2: [(2, 8, 6), (2, 45, 48)]}
@@ -69,6 +72,35 @@ def test_copies_sizes_and_gradients_of_all_masks_are_the_twins(
     kept = [mask.mask.view(num_models, -1).sum(1) for mask, _ in slow.masked]
     numbers = [mask.mask[0].numel() if num_models > 1 else mask.mask.numel() for mask, _ in slow.masked]  # fmt: skip
     torch.testing.assert_close(fast.sizes.density(), sum(kept) / sum(numbers))
+
+
+@pytest.mark.parametrize("kind", [SoftMovement, L0])
+@pytest.mark.parametrize("aim", [{"penalty": 10.0}, {"density": 0.4}], ids=["penalty", "density"])
+def test_a_pruned_models_loss_and_gradients_are_the_twins(
+    kind: type, aim: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for is_kernel in (False, True):
+        monkeypatch.setattr(Scores, "_has_kernels", lambda *_, answer=is_kernel: answer)
+        model = model_of("bert").train()
+        pruner = prune_(model, kind(**aim), CubicSchedule(total_steps=10, warmup_steps=1))
+        for scores in pruner.score_parameters():
+            generator = torch.Generator().manual_seed(scores.numel())
+            scores.data.normal_(0.0, 2.0, generator=generator)
+        pruner.at(6)
+        shadow = Shadow(pruner.simple_masks(), {}, torch.float32)
+        if is_kernel:
+            (shadow._make_gates if kind is L0 else shadow.keep_pull_)()
+        shadow.refresh()
+        torch.manual_seed(1)
+        batch = batch_of(model)
+        labels = torch.arange(len(batch["input_ids"])) % 2
+        loss = model(**batch, labels=labels).loss + pruner.penalty()
+        loss.backward()
+        shadow.collect()
+        grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        found.append((loss.detach(), grads))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
 
 
 def test_closing_gives_the_masks_their_own_sizes_back() -> None:

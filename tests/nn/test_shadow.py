@@ -10,7 +10,7 @@ from tests.test_prune import batch_of, model_of
 
 METHODS: list[Method] = [
     Magnitude(density=0.3), Movement(density=0.3), SoftMovement(penalty=10.0),
-    Movement(density=0.3, rank="size"), L0(penalty=10.0), L0(density=0.3),
+    Movement(density=0.3, rank="size"), L0(penalty=10.0),
 ]  # fmt: skip
 
 
