@@ -9,7 +9,7 @@ kin (RoBERTa, XLM-R, CamemBERT, ERNIE, ELECTRA) can be cut; other families are w
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -65,13 +65,13 @@ class ReadAnswers(nn.Module):
         return (self.model.head(mixed[:, 0]),)
 
 
-def can_cut_top(model: PreTrainedModel) -> bool:
+def can_cut_top(model: PreTrainedModel) -> TypeGuard[BermoForSequenceClassification]:
     """Tell whether a model reads one token of each text, and its family's top layer can be cut to it."""
     if not isinstance(model, BermoForSequenceClassification) or model.config.pooling == "mean":
         return False
     inner = model.config.backbone
     return (
-        PLACES[inner.model_type] is PLACES["bert"]
+        PLACES.get(inner.model_type) is PLACES["bert"]
         and model.mix.is_per_token
         and not getattr(inner, "is_decoder", False)
         and not getattr(inner, "chunk_size_feed_forward", 0)
@@ -87,7 +87,9 @@ def _cut_top(layer: nn.Module, rows_BK: Tensor) -> Iterator[None]:
 
     def before_output(module: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         found, beside = args
-        return (take_rows(found, rows_BK) if is_closed else found), take_rows(beside, rows_BK)
+        # A closed core gives vectors of no numbers, of which any will do; ONNX cannot gather them.
+        found = found[:, : rows_BK.shape[1]] if is_closed else found
+        return found, take_rows(beside, rows_BK)
 
     handle = attention.output.register_forward_pre_hook(before_output)
     if not is_closed:

@@ -10,6 +10,8 @@ from bermo.ship.candidate import OnnxCandidate, OpenVinoCandidate, TorchCandidat
 from bermo.ship.export import relative_error
 from bermo.ship.onnx import write_onnx
 from bermo.ship.openvino import write_openvino
+from bermo.ship.quantize import Choice, quantize_dynamic
+from bermo.ship.quicken import quicken
 from bermo.ship.shrink import shrink
 from bermo.ship.top import ReadAnswers, can_cut_top
 from bermo.structure import groups_of
@@ -82,6 +84,19 @@ def test_graphs_of_a_cut_layer_answer_as_torch_at_any_shape(tmp_path: Path) -> N
     inner = [dims for dims in shapes if len(dims) == 3 and dims[-1] == size]
     assert inner
     assert all(dims[1] == 1 for dims in inner)  # no feed-forward of all tokens
+
+
+def test_a_top_layer_without_heads_goes_through_onnx_and_int8(tmp_path: Path) -> None:
+    model = shrunk(heads=0, neurons=0)
+    batch = tiny.make_batch("bert", 3, 7)
+    inputs = {name: value.numpy() for name, value in batch.items()}
+    expected = TorchCandidate(model)(inputs)
+    graph, small = tmp_path / "model.onnx", tmp_path / "int8.onnx"
+    write_onnx(model, batch, graph)
+    assert relative_error(OnnxCandidate(graph, 1)(inputs), expected) < 1e-4
+    quicken(graph)
+    quantize_dynamic(graph, small, Choice(weights="QInt8"))
+    assert relative_error(OnnxCandidate(small, 1)(inputs), expected) < 0.25
 
 
 def test_what_reads_all_tokens_or_is_built_otherwise_is_left_whole() -> None:
