@@ -14,6 +14,7 @@ from typing import Any
 
 from bermo.data.load import load_task
 from bermo.data.rows import TextRows
+from bermo.data.tasks import OWN
 from bermo.encoder import BermoPreTrainedModel
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
@@ -125,11 +126,14 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
         run = from_dict(
             RunSpec, json.loads(path.read_text(encoding="utf-8"))["spec"] | {"seeds": [1]}
         )
-    given = {"train": spec.train, "valid": spec.valid, "folder": spec.folder}
+    given = {"train": spec.train, "valid": spec.valid, "folder": spec.folder, "limit": spec.limit}
     data = replace(run.data, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-    load_task(data)  # every mistake in the files is said now
-    if spec.limit is not None:
-        data = replace(data, limit=spec.limit)
+    if spec.folder is None and (spec.train or spec.valid) and data.task not in OWN:
+        # The run had a named task, and these are the user's own files for it.
+        kind = find_source(spec.run).trained.task.kind
+        data = replace(data, task=f"own/{kind}", folder=None)
+    if not (spec.is_untrained and spec.valid):
+        load_task(data)  # every mistake in the files is said now
     changed: dict[str, Any] = dict(spec.training)
     return check(replace(run, data=data, train=replace(run.train, **changed)))
 
