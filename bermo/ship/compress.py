@@ -14,7 +14,6 @@ from typing import Any
 
 from bermo.data.load import load_task
 from bermo.data.rows import TextRows
-from bermo.data.tasks import OWN
 from bermo.encoder import BermoPreTrainedModel
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
@@ -28,6 +27,7 @@ from bermo.ship.line_up import line_up
 from bermo.ship.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
 from bermo.ship.shrink import is_shrinkable
 from bermo.ship.small import FisherSpec, make_small
+from bermo.ship.source import with_files
 from bermo.ship.wish import Wish, pick
 from bermo.spec import DataSpec, RunSpec, check, from_dict, to_dict
 
@@ -126,12 +126,10 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
         run = from_dict(
             RunSpec, json.loads(path.read_text(encoding="utf-8"))["spec"] | {"seeds": [1]}
         )
-    given = {"train": spec.train, "valid": spec.valid, "folder": spec.folder, "limit": spec.limit}
-    data = replace(run.data, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-    if spec.folder is None and (spec.train or spec.valid) and data.task not in OWN:
-        # The run had a named task, and these are the user's own files for it.
-        kind = find_source(spec.run).trained.task.kind
-        data = replace(data, task=f"own/{kind}", folder=None)
+    kind = find_source(spec.run).trained.task.kind
+    data = with_files(run.data, kind, spec.folder, spec.train, spec.valid)
+    if spec.limit is not None:
+        data = replace(data, limit=spec.limit)
     if not (spec.is_untrained and spec.valid):
         load_task(data)  # every mistake in the files is said now
     changed: dict[str, Any] = dict(spec.training)

@@ -1,9 +1,12 @@
 """What is tried for a wish: depth and density that fit the budget, taught by the dense model."""
 
+from dataclasses import replace
+
 import pytest
 
 from bermo.ship.plan import Arm, Plan, arm_spec, quick_arms, trained_arms
-from bermo.spec import RunSpec
+from bermo.ship.source import with_files
+from bermo.spec import DataSpec, RunSpec
 
 
 @pytest.mark.parametrize("share", [0.05, 0.12, 0.3, 0.6, 0.9])
@@ -42,3 +45,13 @@ def test_an_arm_is_taught_and_ranked_by_size() -> None:
     assert whole.prune.method == "none"
     assert whole.distill.hard == RunSpec().distill.hard
     assert Arm(layers=1).name == "1 layer"
+
+
+def test_own_files_take_the_place_of_a_named_tasks_folder() -> None:
+    run = DataSpec(task="sst2", folder="gone")
+    own = with_files(run, "classification", None, "t.tsv", "v.tsv")
+    assert (own.task, own.folder, own.train, own.valid) == (
+        "own/classification", None, "t.tsv", "v.tsv",
+    )  # fmt: skip
+    assert with_files(run, "classification", "here", None, None) == replace(run, folder="here")
+    assert with_files(run, "classification", None, None, None) == run
