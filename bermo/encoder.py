@@ -267,18 +267,24 @@ class BermoModel(BermoPreTrainedModel):
         self, inputs: Mapping[str, Any], attention_mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         if rows is not None and self.layer_mix.is_per_token:
-            return self._mix_few(inputs, rows)
+            return self.mix_rows(inputs, rows)
         stream = self.layer_mix.stream(attention_mask)
         visit(self.backbone, inputs, self.layer_mix.layers, stream.add)
         mixed = stream.result()
         return mixed if rows is None else take_rows(mixed, rows)
 
-    def _mix_few(self, inputs: Mapping[str, Any], rows: Tensor) -> Tensor:
-        """Keep only the read tokens of each layer; these are few, so one stacked mix of them is fastest."""
+    def mix_rows(
+        self, inputs: Mapping[str, Any], rows: Tensor, has_top_rows: bool = False
+    ) -> Tensor:
+        """Keep only the read tokens of each layer; these are few, so one stacked mix of them is fastest.
+
+        With `has_top_rows` the top layer gives these tokens alone already (bermo.ship.top).
+        """
         kept: dict[int, Tensor] = {}
+        top = self.layer_mix.num_layers - 1
 
         def keep(index: int, hidden: Tensor) -> None:
-            kept[index] = take_rows(hidden, rows)
+            kept[index] = hidden if has_top_rows and index == top else take_rows(hidden, rows)
 
         visit(self.backbone, inputs, self.layer_mix.layers, keep)
         # Layers that the mix does not read were not kept, and any of the kept ones may stand for them.

@@ -1,6 +1,6 @@
 """The whole way from a trained model to a small one: prune with a teacher, delete, quantise, measure, choose.
 
-    dense -> int8 -> bench -> densities around the wish -> [train or Fisher -> shrink -> int8] each -> bench -> pick
+    dense -> int8 -> bench -> plan -> [train or Fisher -> shrink -> int8] each -> bench -> pick
 
 Every stage has its folder under `work/` and is skipped where that is complete, so a stopped command goes on. What is
 picked lies in `model/` (for onnxruntime) and `torch/`, with bench.json, figures.json and a card beside it.
@@ -16,7 +16,6 @@ from bermo.data.load import load_task
 from bermo.data.rows import TextRows
 from bermo.encoder import BermoPreTrainedModel
 from bermo.errors import BermoError
-from bermo.families import num_layers
 from bermo.files import whole_folder, write_json, write_text
 from bermo.job import Display
 from bermo.methods.finetune import finetune
@@ -25,14 +24,14 @@ from bermo.ship.bench import Bench, BenchSpec, Measured, bench, write_bench
 from bermo.ship.export import ExportSpec, export
 from bermo.ship.folder import find_source, load_torch
 from bermo.ship.line_up import line_up
+from bermo.ship.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
+from bermo.ship.shrink import is_shrinkable
 from bermo.ship.small import FisherSpec, make_small
+from bermo.ship.source import with_files
 from bermo.ship.wish import Wish, pick
-from bermo.sites import encoder_of, layers_of
-from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, from_dict, to_dict
+from bermo.spec import DataSpec, RunSpec, check, from_dict, to_dict
 
-AROUND = (0.7, 1.0, 1.3)
-"""Densities tried, as multiples of what the wish asks for: speed is not quite proportional to weights."""
-SMALLEST_DENSITY = 0.05
+SMALLEST_SHARE = 0.02
 DENSE, DENSE_INT8 = "dense", "dense int8"
 
 
@@ -47,7 +46,15 @@ class CompressSpec:
     folder: str | None = None
     vocabulary: tuple[Path, ...] = ()
     is_quick: bool = False
-    epochs: float | None = None
+    candidates: tuple[Path, ...] = ()
+    """Smaller models that were made elsewhere and take part in the choice."""
+    is_untrained: bool = False
+    """Nothing is trained here: only candidates and the dense model are measured."""
+    training: tuple[tuple[str, float | int | str], ...] = ()
+    """Fields of TrainSpec that differ from the run's."""
+    limit: int | None = None
+    hard: float | None = None
+    """Weight of the labels beside the teacher's answers; None: the default."""
     max_loss: float = 1.0
     bench: BenchSpec = BenchSpec(rounds=3)
     threads: int | None = None
@@ -63,28 +70,13 @@ class Compressed:
     found: Bench
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """One way to a smaller model: a share of heads and neurons, or of the first layers."""
-
-    kind: str
-    amount: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.amount:g}"
-
-    @property
-    def folder(self) -> str:
-        return self.name.replace(" ", "-")
-
-
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     """Make the smallest loss that meets the wish; the same command goes on where it stopped."""
     source = find_source(spec.run)
     if source.form != "torch":
         raise BermoError(f"{spec.run} is an export already. Give the run that it was made from.")
     run = _run_spec(spec)
+    given = _candidates(spec)
     with locked(out):
         _claim(spec, out)
         work = out / "work"
@@ -92,15 +84,21 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
         dense = _int8(source.folder, work / "dense-int8", spec, measured, display)
         names = {DENSE: str(source.folder), DENSE_INT8: str(dense)}
         smalls: dict[str, Path] = {DENSE_INT8: source.folder}
-        for arm in _arms(spec, names, measured, work, display):
-            display.tell(f"\n{arm.name}")
-            small = _small(arm, spec, run, source.folder, work, display)
+        arms = [] if spec.is_untrained else _arms(spec, names, measured, work, display)
+        wanted: list[Arm | Path] = [*arms, *given]
+        for item in wanted:
+            display.tell(f"\n{item.name}")
+            if isinstance(item, Arm):
+                name, small = item.folder, _small(item, spec, run, source.folder, work, display)
+            else:
+                name = f"given-{item.name}"
+                small = _given_small(item, work / name, spec, display)
             try:
-                made = _int8(small, work / f"{arm.folder}-int8", spec, measured, display)
+                made = _int8(small, work / f"{name}-int8", spec, measured, display)
             except BermoError as error:  # one arm that int8 spoils does not spoil the others
-                display.tell(f"{arm.name} is left out. {error}")
+                display.tell(f"{item.name} is left out. {error}")
                 continue
-            names[f"{arm.name} int8"], smalls[f"{arm.name} int8"] = str(made), small
+            names[f"{item.name} int8"], smalls[f"{item.name} int8"] = str(made), small
         found = _measure(names, measured, spec, display)
         return _finish(spec, found, names, smalls, out)
 
@@ -128,11 +126,14 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
         run = from_dict(
             RunSpec, json.loads(path.read_text(encoding="utf-8"))["spec"] | {"seeds": [1]}
         )
-    given = {"train": spec.train, "valid": spec.valid, "folder": spec.folder}
-    data = replace(run.data, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-    load_task(data)  # every mistake in the files is said now
-    epochs = run.train.epochs if spec.epochs is None else spec.epochs
-    return replace(run, data=data, train=replace(run.train, epochs=epochs))
+    kind = find_source(spec.run).trained.task.kind
+    data = with_files(run.data, kind, spec.folder, spec.train, spec.valid)
+    if spec.limit is not None:
+        data = replace(data, limit=spec.limit)
+    if not (spec.is_untrained and spec.valid):
+        load_task(data)  # every mistake in the files is said now
+    changed: dict[str, Any] = dict(spec.training)
+    return check(replace(run, data=data, train=replace(run.train, **changed)))
 
 
 def _valid_file(data: DataSpec, work: Path) -> Path:
@@ -164,35 +165,54 @@ def _int8(
     return out
 
 
+def _candidates(spec: CompressSpec) -> list[Path]:
+    """Check the models that were made elsewhere: torch, of one name each, before any work."""
+    for path in spec.candidates:
+        if find_source(path).form != "torch":
+            raise BermoError(
+                f"{path} is an export already. Give the torch model that it was made from."
+            )
+    names = [path.name for path in spec.candidates]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BermoError(f'Two candidates are called "{twice[0]}". Rename one of the folders.')
+    if spec.is_untrained and not names:
+        raise BermoError("--no-training leaves nothing to choose from. Name some --candidates.")
+    return list(spec.candidates)
+
+
+def _given_small(folder: Path, out: Path, spec: CompressSpec, display: Display) -> Path:
+    """Delete what is dead in a model that was made elsewhere, and words, unless there is nothing to delete."""
+    source = find_source(folder)
+    if not out.exists():
+        model = load_torch(source)
+        has_dead = isinstance(model, BermoPreTrainedModel) and is_shrinkable(model)
+        if not spec.vocabulary and not has_dead:
+            return source.folder
+        make_small(folder, out, display, None, spec.vocabulary)
+    return out
+
+
 def _arms(
     spec: CompressSpec, names: dict[str, str], measured: BenchSpec, work: Path, display: Display
 ) -> list[Arm]:
-    """Return what to try: densities around the one that the dense int8 model's distance to the wish asks for."""
+    """Return what to try, planned once from what the dense int8 model reaches."""
     path = work / "plan.json"
     if not path.exists():
         found = _measure(names, measured, spec, display)
         model = load_torch(find_source(spec.run))
-        density = _needed_density(spec.wish, found, model)
-        write_json(path, {"density": density, "layers": num_layers(encoder_of(model).config) - 1})
-    plan = json.loads(path.read_text(encoding="utf-8"))
-    if plan["density"] >= 1:
+        plan = make_plan(spec.wish, found, model)
+        if plan.share <= 0 and not spec.vocabulary:
+            display.tell(
+                f"What stands beside the layers, above all the table of words, takes {beside_layers(found, model):.1f} MB"
+                f" in int8, more than the whole model may ({spec.wish.told()}). --vocabulary FILE keeps only the words of your texts."
+            )
+        write_json(path, asdict(replace(plan, share=max(plan.share, SMALLEST_SHARE))))
+    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    if plan.share >= 1:
         display.tell("The int8 model as it is meets the wish: nothing has to go.")
         return []
-    tried = {min(0.95, max(SMALLEST_DENSITY, round(plan["density"] * x, 2))) for x in AROUND}
-    arms = [Arm(kind="density", amount=density) for density in sorted(tried)]
-    if not spec.is_quick:
-        layers = max(1, round(plan["density"] * plan["layers"]))
-        arms += [Arm(kind="layers", amount=layers)] if layers < plan["layers"] else []
-    return arms
-
-
-def _needed_density(wish: Wish, found: Bench, model: Any) -> float:
-    """Estimate the share of the encoder that may stay, from what int8 alone reaches."""
-    if wish.what != "size":
-        return 1 / wish.excess(found, found.rows[1])
-    encoder = sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
-    others = found.rows[1].megabytes - encoder  # a byte a weight
-    return max(SMALLEST_DENSITY, (wish.value - others) / encoder)
+    return quick_arms(plan) if spec.is_quick else trained_arms(plan)
 
 
 def _small(
@@ -204,29 +224,16 @@ def _small(
         return out
     if spec.is_quick:
         fisher = FisherSpec(
-            density=arm.amount, train=spec.train, valid=spec.valid, folder=spec.folder
+            density=arm.density, train=spec.train, valid=spec.valid, folder=spec.folder
         )
         make_small(spec.run, out, display, fisher, spec.vocabulary)
         return out
     trained = work / f"{arm.folder}-run"
-    finetune(_arm_spec(arm, run, teacher), trained, display)
-    if arm.kind == "density" or spec.vocabulary:
+    finetune(arm_spec(arm, run, str(teacher), spec.hard), trained, display)
+    if arm.density < 1 or spec.vocabulary:
         make_small(trained, out, display, None, spec.vocabulary)
         return out
     return trained / "model"
-
-
-def _arm_spec(arm: Arm, run: RunSpec, teacher: Path) -> RunSpec:
-    """Return the training of an arm: it starts from the run's own layers and learns from its answers."""
-    model = load_torch(find_source(teacher))
-    assert isinstance(model, BermoPreTrainedModel)
-    total = num_layers(encoder_of(model).config) - 1
-    last = total if arm.kind == "density" else int(arm.amount)
-    distill = DistillSpec(teacher=str(teacher), student_layers=tuple(range(1, last + 1)))
-    prune = PruneSpec()
-    if arm.kind == "density":
-        prune = PruneSpec(method="heads-and-neurons", density=arm.amount)
-    return replace(run, distill=distill, prune=prune, seeds=(1,))
 
 
 def _measure(

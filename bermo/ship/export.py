@@ -32,6 +32,7 @@ from bermo.ship.onnx import check_onnx, quiet, write_onnx
 from bermo.ship.openvino import check_openvino, write_openvino
 from bermo.ship.packed import Values
 from bermo.ship.quantize import choices, quantize_calibrated, quantize_dynamic
+from bermo.ship.quicken import quicken
 from bermo.ship.sparse import check_pruned, write_sparse
 from bermo.ship.texts import built_in, labelled, unlabelled
 
@@ -206,6 +207,8 @@ def _write(
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         graph = Path(aside) / "graph.onnx"
         write_onnx(model, example, graph)
+        if spec.to == "onnx-int8":
+            quicken(graph)
         details: dict[str, Any] = {"machine": platform.machine()}
         if spec.to.endswith("int8"):
             details |= _quantize(graph, Path(aside), ranges, compare)

@@ -1,7 +1,7 @@
 """A torch model -> an ONNX graph with free batch and length, the mix in its streaming form.
 
 torch.export reads the model as it runs, hooks included, so the graph holds the running sums of the mix and
-no stack of layers. From opset 23 on, attention and GELU are one node each, which onnxruntime runs faster.
+no stack of layers. Where a head reads one token, the top layer is computed for it alone (top.py). From opset 23 on, attention and GELU are one node each, which onnxruntime runs faster.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
 from bermo.ship.candidate import logits_of
+from bermo.ship.top import ReadAnswers, can_cut_top
 from bermo.sites import encoder_of
 
 OPSET = 23
@@ -49,8 +50,9 @@ def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path
     names = ["logits"] if len(outputs) == 1 else ["start_logits", "end_logits"]
     with torch.no_grad(), quiet():
         try:
+            answers = ReadAnswers(model) if can_cut_top(model) else Answers(model)
             program = torch.export.export(
-                Answers(model), (), dict(example), dynamic_shapes=shapes, strict=False
+                answers, (), dict(example), dynamic_shapes=shapes, strict=False
             )
             exported = torch.onnx.export(
                 program,

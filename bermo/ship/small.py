@@ -28,7 +28,7 @@ from bermo.ship.choose import CostTable, weight_table
 from bermo.ship.fisher import check_families, fisher_shrink
 from bermo.ship.latency import Workload, latency_table
 from bermo.ship.shrink import READ_SHARE, Size, is_shrinkable, shrink, size_of
-from bermo.ship.source import Source, check_out, load_source
+from bermo.ship.source import Source, check_out, load_source, with_files
 from bermo.ship.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.sites import encoder_of
 from bermo.spec import DataSpec, TrainSpec
@@ -186,15 +186,14 @@ def _budget(
 
 
 def _features(source: Source, spec: FisherSpec, display: Display) -> tuple[Features, Features]:
-    given = {name: getattr(spec, name) for name in ("folder", "train", "valid")}
-    given = {name: value for name, value in given.items() if value is not None}
-    if source.data is None and not given:
+    given = (spec.folder, spec.train, spec.valid)
+    if source.data is None and not any(given):
         raise BermoError(
             f"{source.folder} does not say which data it was trained on. Name it: --data FOLDER for a named"
             " task, or --train FILE and --valid FILE."
         )
-    data = replace(source.data or DataSpec(task=source.trained.task.name), **given)
     trained = source.trained
+    data = with_files(source.data or DataSpec(task=trained.task.name), trained.task.kind, *given)
     known = replace(data, max_length=trained.max_length, stride=trained.stride)
     task = load_task(known)
     if task.task.kind != trained.task.kind or tuple(task.labels) != trained.labels:

@@ -1,7 +1,7 @@
 """A run's or a model's folder -> the trained model in it, its tokenizer and its task; every mistake gets its sentence."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -9,6 +9,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from bermo.backbone import load_tokenizer
+from bermo.data.tasks import OWN
 from bermo.encoder import BermoConfig, BermoPreTrainedModel
 from bermo.errors import BermoError
 from bermo.methods.predict import LOADERS, Trained, read_trained
@@ -91,3 +92,14 @@ def _data_of(path: Path) -> DataSpec | None:
         return from_dict(RunSpec, json.loads(spec.read_text(encoding="utf-8"))["spec"]).data
     except (ValueError, KeyError, TypeError):
         raise BermoError(f"{spec} cannot be read. Give the model folder inside the run.") from None
+
+
+def with_files(
+    data: DataSpec, kind: str, folder: str | None, train: str | None, valid: str | None
+) -> DataSpec:
+    """Return a run's data with what the user named; own files take the place of a named task's folder."""
+    given = {"folder": folder, "train": train, "valid": valid}
+    found = replace(data, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if folder is None and (train or valid) and data.task not in OWN:
+        return replace(found, task=f"own/{kind}", folder=None)
+    return found

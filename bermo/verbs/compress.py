@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 HELP = "make a trained model as small or fast as you wish: prune, shrink, int8, measure, choose"
+TRAINING = ("epochs", "batch_size", "lr", "precision")
 NOT_MET = 3
 """Exit code when nothing meets the wish and the nearest was kept, so that a script can tell."""
 
@@ -28,7 +29,24 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="no training: choose by Fisher information and refit"
     )
-    parser.add_argument("--epochs", type=float, help="epochs of each training; default: the run's")
+    parser.add_argument(
+        "--candidates", nargs="+", metavar="FOLDER", default=[],
+        help="smaller models made elsewhere (on a GPU machine, say) that take part in the choice",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-training", action="store_true", help="measure the candidates only; train nothing here"
+    )
+    training = parser.add_argument_group("each training (default: as the run was trained)")
+    training.add_argument("--epochs", type=float, help="passes over the training data")
+    training.add_argument("--batch-size", type=int, help="rows a step")
+    training.add_argument("--lr", type=float, help="learning rate")
+    training.add_argument("--precision", choices=("fp32", "bf16", "fp16"), help="arithmetic")
+    training.add_argument("--limit", type=int, help="use only the first so many training rows")
+    training.add_argument(
+        "--hard",
+        type=float,
+        help="weight of the labels beside the teacher's answers; 0 = none [0.1]",
+    )
     parser.add_argument("--max-loss", type=float, default=1.0, help="points int8 may cost [1]")
     parser.add_argument(
         "--batch", default="1,32", metavar="N,N", help="rows a call in the bench [1,32]"
@@ -63,7 +81,13 @@ def run(options: Namespace) -> int:
         folder=options.data,
         vocabulary=tuple(Path(file) for file in options.vocabulary),
         is_quick=options.quick,
-        epochs=options.epochs,
+        candidates=tuple(Path(folder) for folder in options.candidates),
+        is_untrained=options.no_training,
+        training=tuple(
+            (name, value) for name in TRAINING if (value := getattr(options, name)) is not None
+        ),
+        limit=options.limit,
+        hard=options.hard,
         max_loss=options.max_loss,
         bench=BenchSpec(
             batches=read_numbers("--batch", options.batch),

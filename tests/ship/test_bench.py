@@ -11,6 +11,7 @@ from bermo.errors import BermoError
 from bermo.figures import read_findings
 from bermo.job import Display, Quiet
 from bermo.ship import compress as compressing
+from bermo.ship import plan as planning
 from bermo.ship.bench import Bench, BenchSpec, Measured, _quantile, _timing, machine
 from bermo.ship.compress import CompressSpec, compress
 from bermo.ship.export import ExportSpec, export
@@ -132,17 +133,21 @@ def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compressing, "bench", in_one_process)
-    monkeypatch.setattr(compressing, "AROUND", (1.0,))
+    monkeypatch.setattr(planning, "AROUND", (1.0,))
     rows = str(folders / "dev.tsv")
     spec = CompressSpec(
         run=folders / "model", wish=Wish(what="size", value=0.0001), train=rows, valid=rows,
         is_quick=True, max_loss=100, bench=BenchSpec(batches=(1,), lengths=(8,), rounds=1),
     )  # fmt: skip
     out = tmp_path / "small"
-    made = compress(spec, out, Quiet())
+    told: list[str] = []
+    display = Quiet()
+    monkeypatch.setattr(display, "tell", told.append)
+    made = compress(spec, out, display)
+    assert any("--vocabulary" in sentence for sentence in told)
     assert not made.is_met
     assert "Nothing met the wish" in made.sentence
-    assert {row.name for row in made.found.rows} == {"dense", "dense int8", "density 0.05 int8"}
+    assert {row.name for row in made.found.rows} == {"dense", "dense int8", "2 layers at 0.05 int8"}
     for name in ("model/model.onnx", "torch/model.safetensors", "bench.json", "README.md"):
         assert (out / name).is_file()
     assert made.sentence in (out / "README.md").read_text()
@@ -156,3 +161,28 @@ def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
     assert again.picked.name == made.picked.name
     with pytest.raises(BermoError, match="other options"):
         compress(replace(spec, max_loss=5), out, Quiet())
+
+
+def test_models_made_elsewhere_take_part_and_nothing_is_trained(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressing, "bench", in_one_process)
+    monkeypatch.setattr(compressing, "finetune", None)
+    elsewhere = save(make_model(layers=1), tmp_path / "elsewhere")
+    rows = str(folders / "dev.tsv")
+    spec = CompressSpec(
+        run=folders / "model", wish=Wish(what="size", value=0.03), train=rows, valid=rows,
+        candidates=(elsewhere,), is_untrained=True, max_loss=100,
+        bench=BenchSpec(batches=(1,), lengths=(8,), rounds=1),
+    )  # fmt: skip
+    made = compress(spec, tmp_path / "small", Quiet())
+    assert [row.name for row in made.found.rows] == ["dense", "dense int8", "elsewhere int8"]
+    assert made.picked.name == "elsewhere int8"
+    for wrong, sentence in (
+        ((), "leaves nothing to choose from"),
+        ((elsewhere, elsewhere), "Two candidates are called"),
+        ((tmp_path / "small" / "model",), "is an export already"),
+    ):
+        with pytest.raises(BermoError, match=sentence):
+            compress(replace(spec, candidates=wrong), tmp_path / "other", Quiet())
+    assert not (tmp_path / "other").exists()
