@@ -17,10 +17,11 @@ from bermo.methods.assemble import ModelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.model import BermoForSequenceClassification
 from bermo.nn.shadow import Shadow
+from bermo.optimiser import make_optimizer
 from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement, prune_
 from bermo.schedule import CubicSchedule, parameter_groups, seed_step
 from bermo.spec import TrainSpec
-from bermo.step import GraphedStep, Step, linear_parameters, make_optimizer
+from bermo.step import GraphedStep, Step, linear_parameters
 
 METHODS: dict[str, Method | None] = {
     "magnitude": Magnitude(density=0.1),

@@ -40,6 +40,7 @@ class Fused:
     adam: bool = True
 
 
+BARELY = 1e-7  # a chance that drops next to nothing, by the very kernels that drop a tenth
 NOTHING = Fused(residual=False, linear=False, attention=False, mix=False, adam=False)
 
 
@@ -283,6 +284,26 @@ def three_of(module: nn.Module) -> list[tuple[nn.Linear, nn.Linear, nn.Linear]]:
 def can_fuse_mix(mix: nn.Module) -> bool:
     """Tell whether a mix is one that the kernels know."""
     return type(mix) is LayerMix and mix.norm in ("across", "within", None) and not _has_hooks(mix)
+
+
+@contextmanager
+def barely_dropping(model: nn.Module) -> Iterator[None]:
+    """Let a model in training drop next to nothing while this holds, so that two passes can be compared."""
+    places = [
+        (module, name, value)
+        for module in model.modules()
+        for name in ("p", "dropout", "layer_dropout")
+        if isinstance(module, nn.Dropout | LayerMix)
+        and isinstance(value := getattr(module, name, None), float)
+        and value > 0
+    ]
+    try:
+        for module, name, _ in places:
+            setattr(module, name, BARELY)
+        yield
+    finally:
+        for module, name, value in places:
+            setattr(module, name, value)
 
 
 def make_fusion(

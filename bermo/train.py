@@ -28,16 +28,11 @@ from bermo.fuse import NOTHING, Fused
 from bermo.job import Batch, Fit, Job, Stopped
 from bermo.members import Member
 from bermo.nn.shadow import Shadow
+from bermo.optimiser import make_optimizer, set_rate_
 from bermo.schedule import look_steps, num_steps, rate_factor, seed_step
 from bermo.signals import catch_signals
 from bermo.spec import TrainSpec
-from bermo.step import (
-    GraphedStep,
-    Step,
-    linear_parameters,
-    make_optimizer,
-    set_rate_,
-)
+from bermo.step import GraphedStep, Step, linear_parameters
 
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
 SAVING_SHARE = 0.05  # of the time may go into saving at looks; checkpoint_minutes comes on top

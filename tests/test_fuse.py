@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 
 from bermo import fuse
 from bermo.fuse import NOTHING, Fused, Fusion, make_fusion
+from bermo.job import Job
+from bermo.methods.assemble import ModelLoss
 from bermo.methods.finetune import finetune
 from bermo.nn.shadow import Shadow
 from bermo.prune import Movement, prune_
 from bermo.schedule import CubicSchedule
 from bermo.stack import stack, stacked_masks
-from bermo.step import _Reader, linear_parameters
+from bermo.step import Step, _Reader, linear_parameters
 from tests.methods.test_prune import TINY
 from tests.test_prune import batch_of, model_of
 
@@ -225,3 +228,40 @@ def test_a_stack_of_models_is_fused_too(is_pruned: bool) -> None:
         for name, grad in grads.items():
             mine = found[name][place].view_as(grad)
             torch.testing.assert_close(mine, grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_kernels_that_compute_nonsense_are_found_out(
+    is_pruned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bermo.nn import attend
+
+    model = model_of("bert").train()  # its dropout must not disturb
+    masked = ()
+    if is_pruned:
+        pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+        pruner.at(5)
+        masked = pruner.simple_masks()
+    shadow = Shadow(masked, linear_parameters(model), torch.float32)
+    accelerator = Accelerator(cpu=True)
+    job = Job(
+        model=model, batches=None, objective=ModelLoss(), groups=[{"params": list(model.parameters())}],
+        masked=masked, evaluate=lambda _: {}, keep=lambda _: None, folder=Path(), seed=0, identity="",
+    )  # fmt: skip
+    optimizer = accelerator.prepare(torch.optim.AdamW(job.groups))
+    step = Step(job, model, optimizer, 1.0, accelerator, shadow, Fused())
+    assert step.fusion is None  # not on a graphics card
+    step.fusion = Fusion(model, shadow, Fused())
+    parts = [(small_batch(model), 1.0, True)]
+    assert step.gap(parts) < 1e-3
+    assert not step.is_fused
+    assert all(p.grad is None for p in model.parameters())
+    assert {m.p for m in model.modules() if isinstance(m, nn.Dropout)} != {0.0}
+    right = attend.attend
+    with monkeypatch.context() as patch:
+        patch.setattr(attend, "attend", lambda q, *rest: right(q, *rest).flip(2))
+        assert step.gap(parts) > 0.2
+    # Wrong only where something is dropped, as on the card of 2026-11-15.
+    patch_of = {True: lambda found: found * 0, False: lambda found: found}
+    monkeypatch.setattr(attend, "attend", lambda q, *rest: patch_of[rest[4] > 0](right(q, *rest)))
+    assert step.gap(parts) > 0.2

@@ -60,7 +60,7 @@ def _shares(
 
 
 @triton.jit
-def _kept(seed, program, rows, BLOCK: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr):
+def _kept(seed, program, rows, BLOCK: tl.constexpr, P, ROUNDS: tl.constexpr):
     """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
     quarters = tl.arange(0, BLOCK // 4)
     place = (program * BLOCK + rows)[:, None] * (BLOCK // 4) + quarters[None, :]
@@ -76,7 +76,7 @@ def _attend_forward(
     q, k, v, mask, seed, out, q_strides, k_strides, v_strides,
     mask_text, mask_head, mask_row, mask_column, num_tokens, is_masked, scale,
     H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
-    ADDED: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
+    ADDED: tl.constexpr, P, DROP: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
     """One head of one text."""
     program = tl.program_id(0)
@@ -90,7 +90,7 @@ def _attend_forward(
     p = _shares(
         query, key, mask, mask_strides, text, head, rows, num_tokens, is_masked, scale, ADDED
     )
-    if P > 0:
+    if DROP:
         p *= _kept(seed, program, rows, BLOCK, P, ROUNDS)
     found = tl.dot(p.to(value.dtype), value, input_precision="ieee")
     place = (text * num_tokens + rows[:, None]) * (H * D) + head * D + columns[None, :]
@@ -103,7 +103,7 @@ def _attend_backward(
     q_strides, k_strides, v_strides, grad_strides,
     mask_text, mask_head, mask_row, mask_column, num_tokens, is_masked, scale,
     H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
-    ADDED: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
+    ADDED: tl.constexpr, P, DROP: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
     """One head of one text."""
     program = tl.program_id(0)
@@ -120,7 +120,7 @@ def _attend_backward(
     g = _tile(grad, grad_strides, text, head, rows, columns, exists).to(query.dtype)
     value = _tile(v, v_strides, text, head, rows, columns, exists)
     dp = tl.dot(g, tl.trans(value), input_precision="ieee")
-    if P > 0:
+    if DROP:
         kept = _kept(seed, program, rows, BLOCK, P, ROUNDS)
         dp *= kept
         taken = (p * kept).to(g.dtype)
@@ -165,7 +165,9 @@ class Attend(torch.autograd.Function):
             mask = mask.expand(texts, heads, num_tokens, num_tokens)
             mask = mask if added else mask.view(torch.uint8)
         out = _empty_like(q)
-        options = dict(H=heads, D=size, ADDED=added, P=p, ROUNDS=ROUNDS, **sizes(num_tokens, size))
+        options = dict(
+            H=heads, D=size, ADDED=added, P=p, DROP=p > 0, ROUNDS=ROUNDS, **sizes(num_tokens, size)
+        )
         _attend_forward[(texts * heads,)](
             q, k, v, _mask_or_any(mask, out), seed, out, q.stride(), k.stride(), v.stride(),
             *_strides(mask), num_tokens, int(mask is not None), scale, **options,

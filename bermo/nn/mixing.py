@@ -30,7 +30,7 @@ def _row(layers, j: tl.constexpr, place, exists):
 
 
 @triton.jit
-def _kept(seed, place, total, j: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr):
+def _kept(seed, place, total, j: tl.constexpr, P, ROUNDS: tl.constexpr):
     """Dropout's factors of layer j; the compiler sees that four layers make the same draw, and makes it once."""
     first, second, third, fourth = tl.rand4x(seed, place + (j // 4) * total, ROUNDS)
     if j % 4 == 0:
@@ -56,7 +56,7 @@ def _unit(value, is_column, D: tl.constexpr, eps):
 @triton.jit
 def _mix_forward(
     layers, shares, seed, rows, out, num_tokens, total, eps,
-    J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P: tl.constexpr,
+    J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P, DROP: tl.constexpr,
     ROUNDS: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     """One token: of all of them, or with FEW the chosen one of a text."""
@@ -83,7 +83,7 @@ def _mix_forward(
             squares += value * value
         elif NORM == "within":
             value, _ = _unit(value, exists, D, eps)
-        if P > 0:
+        if DROP:
             value *= _kept(luck, draw, total, j, P, ROUNDS)
         mixed += tl.load(shares + j) * value
     if NORM == "across":
@@ -95,7 +95,7 @@ def _mix_forward(
 @triton.jit
 def _token_backward(
     layers, grads, shares, luck, g, place, draw, total, eps, exists,
-    J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P: tl.constexpr,
+    J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P, DROP: tl.constexpr,
     ROUNDS: tl.constexpr, JS: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of each layer of one token; return its part of dc."""
@@ -113,7 +113,7 @@ def _token_backward(
             value = _row(layers, j, place, exists) - mean
             spread += value * value
             pushed = tl.load(shares + j) * g
-            if P > 0:
+            if DROP:
                 pushed *= _kept(luck, draw, total, j, P, ROUNDS)
             pull += pushed
             turn += pushed * value
@@ -123,7 +123,7 @@ def _token_backward(
     for j in tl.static_range(J):
         value = _row(layers, j, place, exists)
         kept = g
-        if P > 0:
+        if DROP:
             kept = g * _kept(luck, draw, total, j, P, ROUNDS)
         pushed = tl.load(shares + j) * kept
         if NORM == "across":
@@ -142,7 +142,7 @@ def _token_backward(
 @triton.jit
 def _mix_backward(
     layers, grads, shares, seed, rows, grad, parts, num_rows, num_tokens, total, eps,
-    J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P: tl.constexpr,
+    J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P, DROP: tl.constexpr,
     ROUNDS: tl.constexpr, FEW: tl.constexpr, NUM: tl.constexpr, JS: tl.constexpr,
 ):  # fmt: skip
     """NUM tokens: the gradient of each layer, zeros for a token that is not read, and a part of dc."""
@@ -164,7 +164,7 @@ def _mix_backward(
             g = tl.load(grad + token.to(tl.int64) * D + column, mask=exists, other=0.0)
             of_shares += _token_backward(
                 layers, grads, shares, luck, g.to(tl.float32), place, token * D + column, total, eps,
-                exists, J, D, WIDTH, NORM, P, ROUNDS, JS,
+                exists, J, D, WIDTH, NORM, P, DROP, ROUNDS, JS,
             )  # fmt: skip
         elif FEW:
             for j in tl.static_range(J):
@@ -189,7 +189,7 @@ class Mixing(torch.autograd.Function):
         width = triton.next_power_of_2(size)
         _mix_forward[(count,)](
             layers, shares, seed, seed if rows is None else rows, out, num_tokens, count * size, eps,
-            J=len(layers), D=size, WIDTH=width, NORM=norm, P=p, ROUNDS=ROUNDS, FEW=rows is not None,
+            J=len(layers), D=size, WIDTH=width, NORM=norm, P=p, DROP=p > 0, ROUNDS=ROUNDS, FEW=rows is not None,
             num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(shares, seed, *([] if rows is None else [rows]), *layers)
@@ -211,7 +211,7 @@ class Mixing(torch.autograd.Function):
         _mix_backward[(num_parts,)](
             layers, grads, shares, seed, rows, grad.contiguous(), parts, num_rows, num_tokens,
             grad.numel(), eps,
-            J=len(layers), D=size, WIDTH=width, NORM=norm, P=p, ROUNDS=ROUNDS, FEW=is_few, NUM=num,
+            J=len(layers), D=size, WIDTH=width, NORM=norm, P=p, DROP=p > 0, ROUNDS=ROUNDS, FEW=is_few, NUM=num,
             JS=triton.next_power_of_2(len(layers)), num_warps=8,
         )  # fmt: skip
         return parts.sum(0), None, None, None, None, None, *grads

@@ -25,7 +25,7 @@ LARGEST = 2**31  # places are counted in 32 bits
 
 
 @triton.jit
-def _chance(seed, places, P: tl.constexpr, ROUNDS: tl.constexpr):
+def _chance(seed, places, P, ROUNDS: tl.constexpr):
     """Four factors for each place: 0 with chance P, else 1 / (1 − P)."""
     first, second, third, fourth = tl.rand4x(tl.load(seed), places, ROUNDS)
     grown = 1.0 / (1.0 - P)
@@ -38,7 +38,7 @@ def _chance(seed, places, P: tl.constexpr, ROUNDS: tl.constexpr):
 @triton.jit
 def _forward(
     h, x, gamma, beta, bias, seed, y, half, means, spreads, rows, eps,
-    D: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr, HALF: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, P, DROP: tl.constexpr, ROUNDS: tl.constexpr, HALF: tl.constexpr,
     ADD: tl.constexpr,
 ):  # fmt: skip
     """Four rows of one group."""
@@ -49,7 +49,7 @@ def _forward(
     shift = tl.load(beta + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
     if ADD:
         added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
-    if P > 0:
+    if DROP:
         number = group * tl.num_programs(0) + block
         first, second, third, fourth = _chance(seed, number * D + columns, P, ROUNDS)
     for k in tl.static_range(4):
@@ -59,7 +59,7 @@ def _forward(
         z = tl.load(h + row * D + columns, mask=exists, other=0.0).to(tl.float32)
         if ADD:
             z += added
-        if P > 0:
+        if DROP:
             if k == 0:
                 z *= first
             elif k == 1:
@@ -83,7 +83,7 @@ def _forward(
 @triton.jit
 def _backward(
     h, x, gamma, bias, seed, means, spreads, grad, half_grad, dh, dx, parts, rows, num_blocks,
-    D: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr, ROUNDS: tl.constexpr,
+    D: tl.constexpr, WIDTH: tl.constexpr, P, DROP: tl.constexpr, ROUNDS: tl.constexpr,
     WIDE: tl.constexpr, HALF: tl.constexpr, NUM: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """NUM blocks of four rows of one group, and their sums for γ, β and the bias."""
@@ -98,7 +98,7 @@ def _backward(
     of_bias = tl.zeros([WIDTH], tl.float32)
     for i in range(NUM):
         block = part * NUM + i
-        if P > 0:
+        if DROP:
             number = group * num_blocks + block
             first, second, third, fourth = _chance(seed, number * D + columns, P, ROUNDS)
         for k in tl.static_range(4):
@@ -108,7 +108,7 @@ def _backward(
             z = tl.load(h + row * D + columns, mask=exists, other=0.0).to(tl.float32)
             if ADD:
                 z += added
-            if P > 0:
+            if DROP:
                 if k == 0:
                     kept = first
                 elif k == 1:
@@ -131,7 +131,7 @@ def _backward(
             dz = (scaled - tl.sum(scaled) / D - normal * (tl.sum(scaled * normal) / D)) * spread
             dz = tl.where(exists, dz, 0.0)
             tl.store(dx + row * D + columns, dz.to(dx.dtype.element_ty), mask=exists)
-            if P > 0:
+            if DROP:
                 dz *= kept
             tl.store(dh + row * D + columns, dz.to(dh.dtype.element_ty), mask=exists)
             of_scale += g * normal
@@ -210,7 +210,7 @@ class Residual(torch.autograd.Function):
         width = triton.next_power_of_2(size)
         _forward[(triton.cdiv(rows, 4), num_groups)](
             h, x, gamma, beta, bias if adds else h, seed, y, half, means, spreads, rows, eps,
-            D=size, WIDTH=width, P=p, ROUNDS=ROUNDS, HALF=has_half, ADD=adds, num_warps=_num_warps(width),
+            D=size, WIDTH=width, P=p, DROP=p > 0, ROUNDS=ROUNDS, HALF=has_half, ADD=adds, num_warps=_num_warps(width),
         )  # fmt: skip
         ctx.save_for_backward(h, x, gamma, seed, means, spreads)
         ctx.rows, ctx.p, ctx.beta, ctx.bias, ctx.adds = rows, p, beta.shape, bias, adds
@@ -235,7 +235,7 @@ class Residual(torch.autograd.Function):
         _backward[(num_parts, num_groups)](
             h, x, gamma, ctx.bias.detach() if ctx.adds else h, seed, means, spreads, wide,
             h if half_grad is None else half_grad.contiguous(), dh, dx, parts, ctx.rows, num_blocks,
-            D=size, WIDTH=width, P=ctx.p, ROUNDS=ROUNDS, WIDE=grad is not None,
+            D=size, WIDTH=width, P=ctx.p, DROP=ctx.p > 0, ROUNDS=ROUNDS, WIDE=grad is not None,
             HALF=half_grad is not None, NUM=num, ADD=ctx.adds, num_warps=_num_warps(width),
         )  # fmt: skip
         of_gamma, of_beta = torch.empty_like(gamma), torch.empty_like(gamma)
