@@ -147,7 +147,8 @@ def test_a_full_disk_is_told_in_a_sentence_and_the_run_goes_on_when_there_is_roo
     def full(*args: object, **kwargs: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    command = f"bermo train --train my.csv --valid dev.csv --out run {SMALL} --evaluations 2"
+    often = "--checkpoint-minutes 0.0001"
+    command = f"bermo train --train my.csv --valid dev.csv --out run {SMALL} {often}"
     with monkeypatch.context() as patch:
         patch.setattr("bermo.checkpoint.save_file", full)
         assert run(command) == 1

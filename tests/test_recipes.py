@@ -43,12 +43,27 @@ def test_arms_of_the_demo_differ_in_task_mix_and_training_alone() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n in RECIPES if not n.startswith("paper/") and n != "demo"])
+@pytest.mark.parametrize(
+    "name", [n for n in RECIPES if not n.startswith(("paper/", "here/")) and n != "demo"]
+)
 def test_arms_of_the_core_differ_only_in_the_mix(name: str) -> None:
     parts = [fixed_part(spec) for spec in RECIPES[name]().arms.values()]
     for part in parts:
         del part["model"]["mix"]
     assert all(part == parts[0] for part in parts)
+
+
+@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("here/")])
+def test_arms_of_one_name_differ_only_in_the_mix(name: str) -> None:
+    arms = RECIPES[name]().arms
+    for arm, spec in arms.items():
+        assert spec.train.together == len(spec.seeds)
+        partner = arm.replace("plain", "mix")
+        if partner != arm and partner in arms:
+            parts = [fixed_part(one) for one in (spec, arms[partner])]
+            for part in parts:
+                del part["model"]["mix"]
+            assert parts[0] == parts[1]
 
 
 def test_an_unknown_recipe_gets_the_nearest() -> None:
