@@ -10,7 +10,14 @@ from bermo.recipes import RECIPES, find
 from bermo.runs import fixed_part
 
 # Its twenty arms are ten tasks twice, built in one loop: two of them go every way that there is.
-FEW_ARMS = {"paper/probing": ["tense-plain", "tense-mix"]}
+# Arms that are alike in their tiny form, or stand in another recipe's, run once.
+FEW_ARMS = {
+    "paper/probing": ["tense-plain", "tense-mix"],
+    "paper/convergence": ["3-epochs-plain", "3-epochs-mix"],
+    "here/convergence": ["1-epochs-plain", "1-epochs-mix"],
+    "here/stability": ["score-plain", "score-mix"],
+    "here/pruning-methods": ["size-plain", "magnitude-mix", "size-mix", "soft-mix", "l0-mix"],
+}
 
 
 @pytest.mark.parametrize("name", RECIPES)
