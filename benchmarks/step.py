@@ -156,6 +156,29 @@ def parity(
     }  # fmt: skip
 
 
+def make_rows(options: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], bool]]:
+    """What is measured: how to make each, and whether it prunes."""
+    rows: dict[str, tuple[Callable[[], Any], bool]] = {
+        "Hugging Face, eager": (lambda: HuggingFace(options, False), False),
+        "reference pruning, eager": (lambda: HuggingFace(options, True), True),
+    }
+    for fast in ("off", "auto"):
+        rows[f"plain, {fast}"] = (lambda fast=fast: Ours(options, "none", None, fast), False)
+        rows[f"mix, {fast}"] = (lambda fast=fast: Ours(options, "across", None, fast), False)
+        for name, method in METHODS.items():
+            if fast == "auto" or name == "movement":
+                rows[f"mix + {name}, {fast}"] = (
+                    lambda fast=fast, method=method: Ours(options, "across", method, fast), True,
+                )  # fmt: skip
+    for part in [field.name for field in fields(Fused)] if options.each else []:
+        bare = argparse.Namespace(**vars(options) | {"without": [*options.without, part]})
+        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), False)  # fmt: skip
+        rows[f"mix + movement, auto, no {part}"] = (
+            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"), True,
+        )  # fmt: skip
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--width", type=int, default=768)
@@ -175,24 +198,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    rows: dict[str, tuple[Callable[[], Any], bool]] = {
-        "Hugging Face, eager": (lambda: HuggingFace(options, False), False),
-        "reference pruning, eager": (lambda: HuggingFace(options, True), True),
-    }
-    for fast in ("off", "auto"):
-        rows[f"plain, {fast}"] = (lambda fast=fast: Ours(options, "none", None, fast), False)
-        rows[f"mix, {fast}"] = (lambda fast=fast: Ours(options, "across", None, fast), False)
-        for name, method in METHODS.items():
-            if fast == "auto" or name == "movement":
-                rows[f"mix + {name}, {fast}"] = (
-                    lambda fast=fast, method=method: Ours(options, "across", method, fast), True,
-                )  # fmt: skip
-    for part in [field.name for field in fields(Fused)] if options.each else []:
-        bare = argparse.Namespace(**vars(options) | {"without": [*options.without, part]})
-        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), False)  # fmt: skip
-        rows[f"mix + movement, auto, no {part}"] = (
-            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"), True,
-        )  # fmt: skip
+    rows = make_rows(options)
     report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__,
         "transformers": transformers.__version__, "width": options.width, "batch": options.batch,

@@ -60,7 +60,8 @@ class SeedResult:
     device: str
     versions: dict[str, str]
     together: int = 1
-    """Seeds that were trained at once; `seconds` is then the time of all of them."""
+    """Seeds that were trained at once; `seconds` and `rows_per_second` are then those of all of them, and batches are padded to
+    the longest of all, a little more than `padding_share` says."""
     padding_share: float = math.nan
     """Share of the first epoch's tokens that were padding; unknown in results written before it was measured."""
 

@@ -310,7 +310,7 @@ def _coerce(hint: Any, value: Any, name: str) -> Any:
 
 def check(spec: RunSpec) -> RunSpec:
     """Refuse a spec whose numbers make no sense, before any work starts; return it unchanged."""
-    train, data, mix = spec.train, spec.data, spec.model.mix
+    model, train, data, mix = spec.model, spec.train, spec.data, spec.model.mix
     rules = [
         (train.epochs > 0, f"epochs must be over 0, but got {train.epochs}."),
         (train.batch_size > 0, f"batch-size must be at least 1, but got {train.batch_size}."),
@@ -318,6 +318,7 @@ def check(spec: RunSpec) -> RunSpec:
         (train.lr >= 0 and train.mix_lr >= 0, f"rates must be 0 or more, but got lr {train.lr}, mix-lr {train.mix_lr}."),
         (0 <= train.warmup <= 1, f"warmup is a share of the steps, 0 to 1, but got {train.warmup}."),
         (train.clip >= 0, f"clip must be 0 (off) or more, but got {train.clip}."),
+        (model.first_layers is None or model.first_layers >= 1, f"first-layers must be at least 1, but got {model.first_layers}."),
         (train.together >= 1, f"together must be at least 1, but got {train.together}."),
         (train.evaluations >= 1, f"evaluations must be at least 1, but got {train.evaluations}."),
         (train.patience is None or train.patience >= 1, f"patience must be at least 1, but got {train.patience}."),

@@ -38,7 +38,7 @@ def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
             made.rows = rows
         joint.set_submodule(name, made)
         done.append(name)
-    _check_shared(joint, models, done)
+    _check_shared(models, done)
     return joint
 
 
@@ -81,7 +81,7 @@ def _check_bare(name: str, module: nn.Module) -> None:
         raise BermoError(f"{name} ({type(module).__name__}) has weights of its own, {WHY}")
 
 
-def _check_shared(joint: nn.Module, models: Sequence[nn.Module], done: Sequence[str]) -> None:
+def _check_shared(models: Sequence[nn.Module], done: Sequence[str]) -> None:
     """What is not stacked is read by all, so it must be the same in all."""
     prefixes = tuple(f"{name}." for name in done)
     first = models[0].state_dict()

@@ -129,18 +129,14 @@ class Step:
         for hook in self.job.hooks:
             hook.apply()
         found = []
-        with barely_dropping(self.accelerator.unwrap_model(self.model)):
-            for is_fused in (False, True):
-                self.is_fused = is_fused
-                if self.shadow is not None:
-                    self.shadow.refresh()
-                self._backward(parts)
-                if self.shadow is not None:
-                    self.shadow.collect()
-                grads = [p.grad for p in self.parameters]
-                found.append([None if grad is None else grad.clone() for grad in grads])
-                self.optimizer.zero_grad(set_to_none=True)
-        self.is_fused = False
+        try:
+            with barely_dropping(self.accelerator.unwrap_model(self.model)):
+                for is_fused in (False, True):
+                    self.is_fused = is_fused
+                    found.append(self._gradients(parts))
+        finally:  # what cannot run here must not stay switched on
+            self.is_fused = False
+            self.optimizer.zero_grad(set_to_none=True)
         pairs = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None]
         if len(pairs) < max(sum(grad is not None for grad in grads) for grads in found):
             return math.inf
@@ -149,6 +145,17 @@ class Step:
         sizes = torch._foreach_norm(plain)
         both = [torch.linalg.vector_norm(torch.stack(norms)) for norms in (apart, sizes)]
         return (both[0] / both[1].clamp(min=1e-30)).item()
+
+    def _gradients(self, parts: Sequence[Part]) -> list[Tensor | None]:
+        """The gradient of each parameter on these batches."""
+        if self.shadow is not None:
+            self.shadow.refresh()
+        self._backward(parts)
+        if self.shadow is not None:
+            self.shadow.collect()
+        grads = [p.grad for p in self.parameters]
+        self.optimizer.zero_grad(set_to_none=True)
+        return grads
 
     def start_(self) -> None:
         """Make the optimiser's state, and what updates masked weights from the copies' gradients; tensors stay from now on."""
@@ -257,13 +264,18 @@ class GraphedStep:
 
     def _is_right(self, parts: Sequence[Part]) -> bool:
         """Whether fused kernels may compute batches of this shape; if not, say so."""
-        gap = self.step.gap(parts)
-        if gap <= LARGEST_GAP:
-            return True
+        from triton.errors import TritonError
+
+        try:
+            gap = self.step.gap(parts)
+            if gap <= LARGEST_GAP:
+                return True
+            fault = f"are off by {gap:.0%}"
+        except (RuntimeError, TritonError) as error:  # not built, or no room to compare
+            fault = "cannot run (" + str(error).strip().partition("\n")[0] + ")"
         shape = tuple(next(iter(parts[0][0].values())).shape)
         self.tell(
-            f"On this card the fused kernels are off by {gap:.0%} for batches of {shape}: these are computed"
-            " without them. Please report it."
+            f"On this card the fused kernels {fault} for batches of {shape}: these are computed without them."
         )
         return False
 

@@ -18,7 +18,7 @@ from bermo.nn.shadow import Shadow
 from bermo.prune import Movement, prune_
 from bermo.schedule import CubicSchedule
 from bermo.stack import stack, stacked_masks
-from bermo.step import Step, _Reader, linear_parameters
+from bermo.step import GraphedStep, Step, _Reader, linear_parameters
 from tests.methods.test_prune import TINY
 from tests.test_prune import batch_of, model_of
 
@@ -265,3 +265,14 @@ def test_kernels_that_compute_nonsense_are_found_out(
     patch_of = {True: lambda found: found * 0, False: lambda found: found}
     monkeypatch.setattr(attend, "attend", lambda q, *rest: patch_of[rest[4] > 0](right(q, *rest)))
     assert step.gap(parts) > 0.2
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(attend, "attend", broken)
+    told: list[str] = []
+    graphed = GraphedStep.__new__(GraphedStep)
+    graphed.step, graphed.tell = step, told.append
+    assert not graphed._is_right(parts)
+    assert "cannot run (no kernel image)" in told[0]
+    assert not step.is_fused, "plain steps go on without the broken kernel"

@@ -5,6 +5,7 @@ The plain encoder is the mix "none": the same head, the same loop, the fair base
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,7 @@ from bermo.runs import (
 from bermo.spec import RunSpec, check
 from bermo.train import fit_members, make_accelerator
 
+GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
 
 
@@ -77,12 +79,10 @@ def _all_seeds(
     seeds = prepared.spec.seeds
     results = {seed: read_seed(out / f"seed-{seed}") for seed in seeds}
     missing = [seed for seed in seeds if results[seed] is None]
-    size = prepared.spec.train.together
-    for start in range(0, len(missing), size):
-        group = missing[start : start + size]
+    for group in _groups(out, seeds, missing, prepared.spec.train.together):
         if len(seeds) > 1:
-            place, names = len(seeds) - len(missing) + start + 1, ", ".join(map(str, group))
-            display.tell(f"Seed {names} ({place} of {len(seeds)})")
+            names = ", ".join(map(str, group))
+            display.tell(f"Seed {names} ({seeds.index(group[0]) + 1} of {len(seeds)})")
         for done in _train(prepared, out, group, display, accelerator):
             results[done.seed] = done
     found = [result for result in results.values() if result is not None]
@@ -97,6 +97,14 @@ def _all_seeds(
     return result
 
 
+def _groups(out: Path, seeds: Sequence[int], missing: Sequence[int], size: int) -> list[list[int]]:
+    """The seeds that are trained at once: groups whose folder says that they were begun, then those that are left."""
+    begun = [[int(seed) for seed in path.name.split("-")[1:]] for path in out.glob(f"{GROUP}-*")]
+    begun = [group for group in begun if set(group) <= set(seeds)]
+    left = [seed for seed in missing if not any(seed in group for group in begun)]
+    return begun + [left[start : start + size] for start in range(0, len(left), size)]
+
+
 def _train(
     prepared: Prepared, out: Path, seeds: list[int], display: Display, accelerator: Accelerator
 ) -> list[SeedResult]:
@@ -108,7 +116,8 @@ def _train(
     else:
         for one in made:  # the stack's views must not be moved afterwards
             one.job.model.to(accelerator.device)
-        folder = out / ("together-" + "-".join(map(str, seeds)))
+        folder = out / "-".join([GROUP, *map(str, seeds)])
+        folder.mkdir(exist_ok=True)
         job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
         job = replace(job, before_look=lambda: _ask_all(job.model, made))
     fits = fit_members(job, prepared.spec.train, accelerator)
@@ -116,9 +125,8 @@ def _train(
     if accelerator.is_main_process:
         for one, result in zip(made, results, strict=True):
             write_result(one.job.folder / "result.json", result)
-        shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
-        if len(made) > 1:
-            shutil.rmtree(job.folder, ignore_errors=True)
+        done = job.folder / "checkpoints" if len(made) == 1 else job.folder
+        shutil.rmtree(done, ignore_errors=True)
     accelerator.free_memory()
     return results
 

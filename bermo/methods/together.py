@@ -20,6 +20,7 @@ from transformers.utils import ModelOutput
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.job import Batch, Batches, Job, Objective
+from bermo.methods.distill import NAME
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.model import TARGETS
@@ -49,6 +50,11 @@ def check_together(spec: RunSpec) -> None:
 
 def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
     """Make one job of several that differ in their seed alone; their models become views of its own."""
+    if NAME in dict(jobs[0].model.named_children()):
+        raise BermoError(
+            "The teacher's layers have another width than the student's, so each seed learns projections of its own,"
+            " and the seeds cannot be trained together. Leave --together out."
+        )
     joint = stack([cast(Any, job.model) for job in jobs])
     masks = stacked_masks(joint)
     hooks = [cast(PruneHook, job.hooks[0]) for job in jobs if job.hooks]

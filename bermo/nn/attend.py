@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from bermo.nn.residual import LARGEST, ROUNDS
 
+SHORTEST = 32  # tokens of a tile: one of 16, by one warp, computed nonsense on an H200 (Triton 3.6; LOG.md, 2026-11-15)
 LONGEST = 128  # tokens of a text
 WIDEST = 128  # units of a head
 NUM_SEEDS = 32  # drawn at once: one launch is enough for most models
@@ -133,9 +134,6 @@ def _attend_backward(
     tl.store(dq + place, of_query.to(dq.dtype.element_ty), mask=exists)
     of_key = tl.dot(tl.trans(ds), query, input_precision="ieee")
     tl.store(dk + place, of_key.to(dk.dtype.element_ty), mask=exists)
-
-
-SHORTEST = 32  # a tile of 16 tokens and one warp computed nonsense on an H200 (Triton 3.6): LOG.md, 2026-11-15
 
 
 def sizes(num_tokens: int, size: int) -> dict[str, int]:

@@ -68,9 +68,9 @@ class StackedEmbedding(nn.Module):
     by the tables of a model, remembers how many texts there are.
     """
 
-    def __init__(self, weight: nn.Parameter, padding_idx: int | None) -> None:
+    def __init__(self, weight: nn.Parameter) -> None:
         super().__init__()
-        self.weight, self.padding_idx = weight, padding_idx
+        self.weight = weight
         self.rows = [0]
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
     if isinstance(first, nn.LayerNorm):
         return StackedNorm(*_pair(members), eps=first.eps)
     if isinstance(first, nn.Embedding):
-        return StackedEmbedding(_pair(members)[0], first.padding_idx)
+        return StackedEmbedding(_pair(members)[0])
     return None
 
 

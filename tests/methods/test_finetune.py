@@ -216,3 +216,14 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
         [row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)
     ]
     assert scores[0] == pytest.approx(scores[1], abs=100 / 48 + 0.01)
+
+
+def test_the_first_layers_alone_are_trained_and_no_model_is_kept(tmp_path: Path) -> None:
+    spec = replace_in(TINY, model={"first_layers": 2}, train={"keep": "none"})
+    whole, short = (finetune(one, tmp_path / name) for name, one in (("a", TINY), ("b", spec)))
+    assert short.seeds[0].mix_layers == [0, 1, 2]
+    assert short.seeds[0].num_parameters < whole.seeds[0].num_parameters
+    assert (tmp_path / "a" / "model").exists()
+    assert not list((tmp_path / "b").rglob("model"))
+    with pytest.raises(BermoError, match="first-layers must be at least 1"):
+        finetune(replace_in(TINY, model={"first_layers": 0}), tmp_path / "c")

@@ -16,11 +16,12 @@ from bermo.data.batches import BatchPlan
 from bermo.errors import BermoError
 from bermo.job import Batch, Batches, Job, Quiet, Stopped
 from bermo.methods.assemble import TaskBatches, assemble
-from bermo.methods.finetune import finetune
+from bermo.methods.finetune import _groups, finetune
 from bermo.methods.prepare import Prepared, prepare
 from bermo.methods.together import JoinedBatches, check_together, join_jobs
 from bermo.spec import DataSpec, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 from bermo.train import fit, fit_members, make_accelerator
+from tests.toy import toy_job
 
 SEEDS = (1, 2, 3)
 METHODS = {
@@ -204,3 +205,19 @@ def test_what_cannot_be_done_together_is_refused(change: dict, word: str) -> Non
     spec = replace_in(RunSpec(train=TrainSpec(together=2)), **change)
     with pytest.raises(BermoError, match=word):
         check_together(spec)
+
+
+def test_a_group_whose_results_were_half_written_is_finished_as_that_group(tmp_path: Path) -> None:
+    (tmp_path / "together-1-2-3").mkdir()
+    assert _groups(tmp_path, (1, 2, 3, 4, 5), [2, 3, 4, 5], 3) == [[1, 2, 3], [4, 5]]
+    assert _groups(tmp_path / "new", (1, 2, 3, 4), [1, 2, 3, 4], 3) == [[1, 2, 3], [4]]
+
+
+def test_projections_of_a_wider_teacher_are_refused_since_they_would_not_learn(
+    tmp_path: Path,
+) -> None:
+    jobs = [toy_job(tmp_path / str(seed), TrainSpec()) for seed in SEEDS]
+    for job in jobs:
+        job.model.add_module("distillation", nn.Linear(2, 2))
+    with pytest.raises(BermoError, match="projections"):
+        join_jobs(jobs, np.zeros(4), tmp_path)

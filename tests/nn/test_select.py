@@ -87,7 +87,9 @@ def test_sizes_are_ranked_alone_or_scaled_by_their_scores(is_scaled: bool) -> No
     scores = [torch.randn_like(weight) for weight in weights]
     masks = masks_of(weights)
     chooser = select.Chooser(masks, weights=weights, scores=scores if is_scaled else None)
-    ranked = [w.abs() * (s.sigmoid() if is_scaled else 1) for w, s in zip(weights, scores)]  # noqa: B905
+    ranked = [
+        w.abs() * (s.sigmoid() if is_scaled else 1) for w, s in zip(weights, scores, strict=True)
+    ]
     check(chooser, masks, ranked, [260, 64])
 
 
