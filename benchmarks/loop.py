@@ -33,6 +33,7 @@ from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 from bermo.backbone import load_tokenizer
+from bermo.criteria import Movement
 from bermo.data.batches import BatchPlan
 from bermo.data.features import Features, TokenFacts
 from bermo.data.tasks import Task
@@ -41,7 +42,7 @@ from bermo.job import Job
 from bermo.methods.assemble import ModelLoss, TaskBatches
 from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.model import BermoForSequenceClassification
-from bermo.prune import Movement, Pruner, prune_
+from bermo.prune import Pruner, prune_
 from bermo.schedule import CubicSchedule, parameter_groups
 from bermo.spec import TrainSpec
 from bermo.train import fit, make_accelerator

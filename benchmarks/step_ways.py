@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
+from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.encoder import BermoConfig
 from bermo.fuse import NOTHING, Fused
 from bermo.job import Job
@@ -18,7 +19,7 @@ from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.model import BermoForSequenceClassification
 from bermo.nn.shadow import Shadow
 from bermo.optimiser import make_optimizer
-from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement, prune_
+from bermo.prune import prune_
 from bermo.schedule import CubicSchedule, parameter_groups, seed_step
 from bermo.spec import TrainSpec
 from bermo.step import GraphedStep, Step, linear_parameters

@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from bermo.files import whole_folder, write_json
 
-FORMAT = 2
+FORMAT = 3
 NUM_KEPT = 2
 
 

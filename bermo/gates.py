@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
+from bermo.criteria import L0, Magnitude, Method, Movement, Numbers, SoftMovement
 from bermo.errors import BermoError
 from bermo.nn.gates import Follower, GateMask, share_scores_
 from bermo.nn.masks import HardConcrete, ScoreMask, importance, soft_kept, top_masks_at
-from bermo.prune import L0, Magnitude, Method, Movement, Numbers, Pruner, SoftMovement
+from bermo.prune import Pruner
 from bermo.schedule import CubicSchedule
 from bermo.sites import Site
 from bermo.structure import Group, Kind, groups_of
@@ -96,6 +97,7 @@ class UnitPruner:
             self.gates = [_unit_gates_(group, method) for group in groups]
         self.num_steps = 0
         self.numbers = Numbers(model)
+        self.numbers.lead(method, self.masks[0])
         self.rivals: list[tuple[list[Gates], int]] = []
         self.at(0)
 

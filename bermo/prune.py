@@ -6,15 +6,15 @@ bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
+from bermo.criteria import L0, Magnitude, Method, Movement, Numbers, SoftMovement
 from bermo.errors import BermoError
 from bermo.nn.choice import Choice
 from bermo.nn.masks import (
@@ -29,102 +29,6 @@ from bermo.nn.masks import (
 from bermo.nn.penalty import Scores, mean_size
 from bermo.schedule import CubicSchedule
 from bermo.sites import Site, prunable_sites
-
-Scope = Literal["matrix", "global"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Magnitude:
-    """Keep the largest weights."""
-
-    density: float
-    scope: Scope = "matrix"
-    block: tuple[int, int] = (1, 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Movement:
-    """Keep the weights whose learned scores are highest; scores start at zero, or at |W|.
-
-    rank="size" keeps the largest |W| · σ(S) instead: the scores then correct the sizes, and a large weight is not among the
-    first to go because its score was the first to move.
-    """
-
-    density: float
-    scope: Scope = "matrix"
-    block: tuple[int, int] = (1, 1)
-    start: Literal["zeros", "magnitude"] = "zeros"
-    rank: Literal["score", "size"] = "score"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SoftMovement:
-    """Keep σ(S) > τ, with a penalty λ·mean σ(S); or, without λ, the penalty that leads to a density."""
-
-    penalty: float | None = None
-    density: float | None = None
-    threshold: float = 0.1
-    block: tuple[int, int] = (1, 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class L0:
-    """Hard-concrete gates with a penalty λ·mean P(open); or, without λ, the penalty that leads to a density."""
-
-    penalty: float | None = None
-    density: float | None = None
-    block: tuple[int, int] = (1, 1)
-
-
-Method = Magnitude | Movement | SoftMovement | L0
-
-
-PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
-
-
-class Numbers:
-    """The numbers of a step, where the model is. Their tensors stay the same, for a captured step reads them."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
-        self.found: dict[str, Tensor] = {}
-        self.generator = torch.Generator(model.device)
-
-    def plan(
-        self, method: SoftMovement | L0, schedule: CubicSchedule, step: int, seed: int
-    ) -> None:
-        """Write what a penalised method needs at a step: threshold, strength, the density aimed at, the seed of its draws."""
-        if isinstance(method, SoftMovement):
-            threshold = schedule.value(step, 0.0, method.threshold)
-            self.put("threshold", threshold)
-            self.put("ramp", threshold / method.threshold)
-        elif self.generator.device != self.model.device:
-            self.generator = torch.Generator(self.model.device)
-        self.generator.manual_seed((seed << 32) + step)
-        if method.density is not None:
-            self.put("wanted", schedule.value(step, 1.0, method.density))
-
-    def strength(self, method: SoftMovement | L0, density: Callable[[], Tensor]) -> Tensor | float:
-        """λ at this step: the one given, or one that pulls the density to a target.
-
-        The pull is proportional to the relative excess, negative below the target. This is the gradient of a quadratic penalty (an
-        augmented Lagrangian whose multiplier is left at zero), so there is no state to save, and a density that fell too low comes back.
-        """
-        if method.penalty is None:
-            wanted = self["wanted"]
-            return PULL * ((density() - wanted) / wanted).clamp(-1, 1)
-        return method.penalty * (self["ramp"] if isinstance(method, SoftMovement) else 1.0)
-
-    def put(self, name: str, value: float) -> None:
-        """Write a number; an int stays one."""
-        device = self.model.device
-        if name not in self.found or self.found[name].device != device:
-            dtype = torch.int64 if isinstance(value, int) else torch.float32
-            self.found[name] = torch.zeros((), dtype=dtype, device=device)
-        self.found[name].fill_(value)
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.found[name]
 
 
 class Pruner:
@@ -142,6 +46,7 @@ class Pruner:
         self.num_steps = 0
         self.kept: list[int] = []
         self.numbers = Numbers(model)
+        self.numbers.lead(method, self.masks[0])
         self.choice, self.scores = Choice(), Scores()
         self.at(0)
 

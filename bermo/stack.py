@@ -67,11 +67,11 @@ def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
         mask.scores.data = torch.stack([scores.data.flatten() for scores in own_scores])
         for scores, joint in zip(own_scores, mask.scores.data, strict=True):
             scores.data = joint.view_as(scores)
-    buffer = "noise" if isinstance(mask, HardConcrete) else "mask"
-    together = torch.stack([getattr(one, buffer).flatten() for one in own])
-    setattr(mask, buffer, together)
-    for place, one in enumerate(own):
-        setattr(one, buffer, together[place].view_as(getattr(one, buffer)))
+    for name in dict(own[0].named_buffers()):
+        together = torch.stack([getattr(one, name).flatten() for one in own])
+        mask.register_buffer(name, together)
+        for place, one in enumerate(own):
+            setattr(one, name, together[place].view_as(getattr(one, name)))
     parametrize.register_parametrization(made, "weight", mask, unsafe=True)
 
 

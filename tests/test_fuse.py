@@ -10,12 +10,13 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from bermo import fuse
+from bermo.criteria import Movement
 from bermo.fuse import NOTHING, Fused, Fusion, make_fusion
 from bermo.job import Job
 from bermo.methods.assemble import ModelLoss
 from bermo.methods.finetune import finetune
 from bermo.nn.shadow import Shadow
-from bermo.prune import Movement, prune_
+from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
 from bermo.stack import stack, stacked_masks
 from bermo.step import GraphedStep, Step, _Reader, linear_parameters

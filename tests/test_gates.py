@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 import bermo
+from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.errors import BermoError
 from bermo.fold import count, fold_, folded_state
 from bermo.gates import UnitPruner, prune_units_
 from bermo.nn.gates import Follower
-from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.schedule import CubicSchedule
 from bermo.ship.shrink import shrink
 from bermo.structure import groups_of

@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 import bermo
+from bermo.criteria import Movement
 from bermo.methods.finetune import finetune
-from bermo.prune import Movement, prune_
+from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
 from bermo.spec import replace_in
 from bermo.step import linear_parameters

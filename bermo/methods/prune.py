@@ -8,19 +8,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.errors import BermoError
 from bermo.gates import UnitPruner, prune_units_
 from bermo.job import Batch, Objective
 from bermo.nn.masks import TopMask
-from bermo.prune import (
-    L0,
-    Magnitude,
-    Method,
-    Movement,
-    Pruner,
-    SoftMovement,
-    prune_,
-)
+from bermo.prune import Pruner, prune_
 from bermo.schedule import CubicSchedule
 from bermo.sites import layers_of
 from bermo.spec import PruneSpec

@@ -17,6 +17,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
+from bermo.criteria import L0, SoftMovement
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.job import Batch, Batches, Job, Objective
@@ -26,7 +27,7 @@ from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.model import TARGETS
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
 from bermo.nn.penalty import Scores, mean_size
-from bermo.prune import L0, Pruner, SoftMovement, Together
+from bermo.prune import Pruner, Together
 from bermo.spec import RunSpec
 from bermo.stack import stack, stacked_masks
 
@@ -162,6 +163,7 @@ class JoinedHook:
     def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
         self.pruners, self.masks, self.together = pruners, masks, Together(pruners)
         self.scores = Scores()
+        pruners[0].numbers.holder = masks[0]
         for pruner in pruners[1:]:  # one schedule, so one set of numbers
             pruner.numbers = pruners[0].numbers
 

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from bermo.criteria import L0, Magnitude, Movement, SoftMovement
 from bermo.errors import BermoError
 from bermo.fold import count
 from bermo.job import Stopped
 from bermo.methods.assemble import check_methods
 from bermo.methods.finetune import finetune
 from bermo.methods.prune import PruneHook, make_method, make_schedule
-from bermo.prune import L0, Magnitude, Movement, SoftMovement
 from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, TrainSpec, override, replace_in
 
 TINY = RunSpec(

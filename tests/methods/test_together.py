@@ -166,8 +166,11 @@ def test_the_command_leaves_a_folder_a_seed_and_goes_on_where_it_was(
     assert [seed.loss for seed in more.seeds[:3]] == [seed.loss for seed in first.seeds]
 
 
-def test_a_stopped_group_ends_in_the_same_bits(small_encoder: Path, tmp_path: Path) -> None:
-    spec = _spec(small_encoder, METHODS["movement"], together=3)
+@pytest.mark.parametrize("method", ["movement", "soft to a density"])
+def test_a_stopped_group_ends_in_the_same_bits(
+    small_encoder: Path, tmp_path: Path, method: str
+) -> None:
+    spec = _spec(small_encoder, METHODS[method], together=3)
     whole = finetune(spec, tmp_path / "whole")
 
     class Stop(Quiet):

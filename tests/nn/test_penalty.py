@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bermo.criteria import L0, SoftMovement
 from bermo.nn.masks import HardConcrete, ScoreMask, soft_kept
 from bermo.nn.penalty import Scores, mean_size
 from bermo.nn.shadow import Shadow
-from bermo.prune import L0, SoftMovement, prune_
+from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
 from tests.test_prune import batch_of, model_of
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.nn.shadow import Shadow
-from bermo.prune import L0, Magnitude, Method, Movement, SoftMovement, prune_
+from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
 from tests.test_prune import batch_of, model_of
 
