@@ -3,7 +3,8 @@
 # and neurons, a few side by side on one GPU, the most wanted first; shrunk, timed on the GPU, and packed to be taken home.
 #   benchmarks/ship_gpu.sh MODEL DATA OUT [TEACHER]      DATA holds sst2
 #   TEACHER: a run that teaches, also one that is still being trained: it is waited for (200 s; after that, and without one, one is trained here)
-#   SECONDS_LEFT=900 for everything, TIMES=5 (rows of the larger training file), EPOCHS=5, WORKERS=7; a trial elsewhere: DEVICE=cpu PRECISION=fp32
+#   SECONDS_LEFT=900 for everything, TIMES=5 (rows of the larger training file), EPOCHS=5, WORKERS=7, ONLY='^(four|two)' (some of the students);
+#   a trial elsewhere: DEVICE=cpu PRECISION=fp32. The same command goes on where it stopped.
 # Then, at home: python benchmarks/ship_pack.py --packed OUT/packed-1 OUT/packed-2 --model MODEL --out STUDENTS
 set -u
 export model=$1 data=$2 out=$3 teacher=${4:-} python=${PYTHON:-python3}
@@ -28,14 +29,13 @@ train() {  # name, options…: a run in $out/name; one that breaks is tried once
     rm -rf "$out/$name"
     attempt "$out/$name-again.log" "$out/$name" "$@" --fast off; code=$?;;
   esac
-  [ $code = 124 ] && echo "$name: out of time"
-  echo "$name: $code after $(now) s"
+  echo "$name: $code after $(now) s$([ $code = 124 ] && echo ", out of time")"
 }
 student() {  # name, options…: trained; then what it no longer uses is deleted, and where words were trained, those of no training text
   local name=$1
   train "$@"
   case $name in *words*|*-[0-9][0-9]) ;; *) return;; esac
-  [ -d "$out/$name/seed-9/model" ] || return
+  [ -d "$out/$name/seed-9/model" ] && [ ! -d "$out/small/$name" ] || return
   case $name in *words*) set -- --vocabulary "$words";; *) set --;; esac
   "$python" -m bermo shrink "$out/$name/seed-9/model" --out "$out/small/$name" "$@" > "$out/small-$name.log" 2>&1 \
     || echo "$name: not shrunk: $(tail -n 1 "$out/small-$name.log" | cut -c 1-300)"
@@ -45,7 +45,7 @@ plain="--data $data/sst2 --freeze-embeddings"                                # 3
 
 for layers in 4 3 2; do echo "alone-$layers --model $model --first-layers $layers $plain"; done | xargs -P 3 -I {} bash -c 'train {}' &
 alone=$!
-{ "$python" benchmarks/augment.py --model "$model" --data "$data/sst2" --times "${TIMES:-5}" --out "$out/more" > "$out/augment.log" 2>&1
+{ [ -d "$out/more" ] || OMP_NUM_THREADS=4 "$python" benchmarks/augment.py --model "$model" --data "$data/sst2" --times "${TIMES:-5}" --out "$out/more" > "$out/augment.log" 2>&1
   echo "augmented after $(now) s"
   train tokens --model "$model" --first-layers 1 --data "$out/more" --epochs 0.001 --batch-size 128; } &   # fills the cache of tokens
 telling=$!
@@ -68,35 +68,37 @@ units="--prune heads-and-neurons --rank size --final-warmup 3"
 frozen="$more --freeze-embeddings"
 train answers $more --student-layers 1 --epochs 0.001                       # fills the cache of the teacher's answers
 
-# In brackets: int8 throughput at 32 × 128 on two ARM cores over dense fp32 torch, of an untrained model of the shape.
-xargs -P "${WORKERS:-7}" -I {} bash -c 'student {}' <<STUDENTS
-six-60 $frozen --student-layers 1,2,3,4,5,6 $units --density 0.6
+# Throughput of each shape, int8, 32 × 128, two ARM cores, over dense torch, from untrained models: six-70 9.0, five-90 8.9, four 10.7, six-45 13.2, four-80 13.1,
+# three 15.6, four-60 16.9, three-90 17, two 29, three-55 26. Wanted: 8 (12), and 15 (25), so the most that clears each comes first.
+grep -E "${ONLY:-.}" <<STUDENTS | xargs -P "${WORKERS:-7}" -I {} bash -c 'student {}'
+six-70 $frozen --student-layers 1,2,3,4,5,6 $units --density 0.7
 four $frozen --student-layers 1,2,3,4
-four-50 $frozen --student-layers 1,2,3,4 $units --density 0.5
-six-35 $frozen --student-layers 1,2,3,4,5,6 $units --density 0.35
+four-60 $frozen --student-layers 1,2,3,4 $units --density 0.6
 three $frozen --student-layers 1,2,3
+six-45 $frozen --student-layers 1,2,3,4,5,6 $units --density 0.45
 two $frozen --student-layers 1,2
-four-70 $frozen --student-layers 1,2,3,4 $units --density 0.7
-four-words-50 $more --student-layers 1,2,3,4 $units --density 0.5
-three-75 $frozen --student-layers 1,2,3 $units --density 0.75
-two-60 $frozen --student-layers 1,2 $units --density 0.6
-four-words $more --student-layers 1,2,3,4
+four-80 $frozen --student-layers 1,2,3,4 $units --density 0.8
+four-words-60 $more --student-layers 1,2,3,4 $units --density 0.6
+three-55 $frozen --student-layers 1,2,3 $units --density 0.55
+five-90 $frozen --student-layers 1,2,3,4,5 $units --density 0.9
+three-90 $frozen --student-layers 1,2,3 $units --density 0.9
 taught-4 $taught --student-layers 1,2,3,4
 taught-2 $taught --student-layers 1,2
-twelve-25 $frozen --student-layers 1,2,3,4,5,6,7,8,9,10,11,12 $units --scope global --density 0.25 --epochs 3
+two-words $more --student-layers 1,2
 four-hidden $frozen --student-layers 1,2,3,4 --distill-hidden 1
 STUDENTS
 wait $alone
 echo "students after $(now) s"
 
 candidates=
-for name in six-60 four-50 two; do
+for name in six-70 four-60 two; do
   for folder in "$out/small/$name" "$out/$name/model"; do [ -d "$folder" ] && { candidates="$candidates $folder"; break; }; done
 done
 left=$((deadline - 30 - $(now)))
 [ $left -gt 20 ] && timeout -k 5 $left "$python" -m bermo bench "$teacher" $candidates --device "${DEVICE:-cuda}" --precision fp32,fp16 \
   --batch 1,128 --lengths 32,128 --rounds 3 --threads 2 --data "$data/sst2/dev.tsv" --out "$out/bench" > "$out/bench.log" 2>&1
 echo "bench: $? after $(now) s"
+rm -rf "$out/packed-1" "$out/packed-2"
 "$python" benchmarks/ship_pack.py --runs "$out" --teacher "$teacher" --model "$model" --out "$out/packed" > "$out/pack.log" 2>&1
 echo "packed: $? after $(now) s"
 tail -n 30 "$out/pack.log"
