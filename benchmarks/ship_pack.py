@@ -114,9 +114,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 def find_student(folder: Path, run: dict[str, Any]) -> Student | None:
     """Return the model that a run left, shrunk where that was done, or None."""
     small = folder.parent / "small" / folder.name
-    place = (
-        small if small.is_dir() else next(iter(folder.glob("seed-*/model")), folder / "nothing")
-    )
+    place = small if small.is_dir() else next(iter(folder.glob("seed-*/model")), folder / "nothing")
     if not (place / "model.safetensors").exists():
         return None
     tensors = load_file(place / "model.safetensors")
