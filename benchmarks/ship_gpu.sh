@@ -23,6 +23,7 @@ attempt() {  # log, folder, options…: a run that is told to stop, and saves, w
 }
 train() {  # name, options…: a run in $out/name; one that breaks is tried once more without graphs and fused kernels
   local name=$1 code; shift
+  [ -f "$out/$name/result.json" ] && { echo "$name: done before"; return; }
   attempt "$out/$name.log" "$out/$name" "$@"; code=$?
   case $code in 0|124|137|143) ;; *)
     echo "$name: broke ($code) after $(now) s: $(tail -n 1 "$out/$name.log" | cut -c 1-300)"
