@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Small students of gte-small on SST-2: truncations without a teacher, then students of 2 to 12 layers, whole and pruned by heads
+# Small students of gte-small on SST-2: truncations without a teacher, then students of 2 to 6 layers, whole and pruned by heads
 # and neurons, a few side by side on one GPU, the most wanted first; shrunk, timed on the GPU, and packed to be taken home.
 #   benchmarks/ship_gpu.sh MODEL DATA OUT [TEACHER]      DATA holds sst2
 #   TEACHER: a run that teaches, also one that is still being trained: it is waited for (200 s; after that, and without one, one is trained here)
