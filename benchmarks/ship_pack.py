@@ -1,151 +1,272 @@
-"""What ship_gpu.sh trained, in few and small files: results of all runs, and the weights of the best students.
+"""What ship_gpu.sh trained, in few and small files, and back: results of all runs, the teacher, and the weights of the best students.
 
-    python benchmarks/ship_pack.py --runs OUT --model MODEL --out FOLDER
+    python benchmarks/ship_pack.py --runs OUT --teacher RUN --model MODEL --out PACKED      -> PACKED-1, PACKED-2
+    python benchmarks/ship_pack.py --packed PACKED-1 PACKED-2 --model MODEL --out STUDENTS  -> a model's folder for each
 
-A student is kept in half precision and without the tensors that are the pretrained encoder's own (frozen embeddings). First come those that
-none beats with fewer weights in its layers, the best score first, then the others, until the room is full. Files are cut into parts.
+Tensors that are the pretrained encoder's own (frozen embeddings) do not travel. A matrix of the same shape as the pretrained one travels as
+a difference, one byte a weight and a scale a row: W ≈ W₀ + s · q, if that is right to 0.3 %, a third of what int8 of the weight itself loses. The others
+travel in half precision.
+The first load has the truncations, then the students that none beats with fewer weights in its layers, the best score first; then the teacher and the
+others, as long as there is room. Finished runs come before stopped ones. A load has at most five files of 15 MiB.
 """
 
 import argparse
 import io
 import json
+import shutil
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load, load_file, save, save_file
+from torch import Tensor
 from transformers import AutoModel
 
-PART = 15 * 2**20
-FOREIGN = ("cache", "packed", "small", "more", "bench")
+from bermo.encoder import BermoConfig
+from bermo.model import BermoForSequenceClassification
+
+MIB = 2**20
+PART = 15 * MIB
+FOREIGN = ("tokens", "answers", "dense")
 PAPERS = ("config.json", "tokenizer.json", "tokenizer_config.json", "task.json", "shrink.json")
+CLOSE_ENOUGH = 3e-3
+"""Relative error up to which a difference in bytes is taken."""
+STEP, SCALE = ".step", ".scale"
+TEACHER = "teacher"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Student:
+    """A run that left a model: where it is, how it scored, and how large its layers are."""
+
+    name: str
+    folder: Path
+    score: float
+    layer_weights: int
+    is_finished: bool
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--room", type=int, default=56 * 2**20, help="bytes for weights")
+    parser.add_argument("--runs", type=Path, help="the folder of ship_gpu.sh")
+    parser.add_argument("--teacher", type=Path, help="the run that taught")
+    parser.add_argument("--packed", type=Path, nargs="+", help="what was packed, to be made whole")
+    parser.add_argument("--model", required=True, help="the pretrained encoder")
+    parser.add_argument("--room", type=float, default=56.0, help="MiB of weights in a load")
+    parser.add_argument("--loads", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    options.out.mkdir(parents=True)
-    known = {
-        f"bermo.backbone.{k}": v
-        for k, v in AutoModel.from_pretrained(options.model).state_dict().items()
+    encoder = AutoModel.from_pretrained(options.model)
+    known = {f"bermo.backbone.{name}": v.float() for name, v in encoder.state_dict().items()}
+    if options.packed:
+        for folder in options.packed:
+            unpack(folder, options.out, known, Path(options.model))
+    else:
+        pack(options, known)
+
+
+def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
+    """Write the results of all runs and as many models as there is room for."""
+    runs: dict[str, dict[str, Any]] = {}
+    students = []
+    for folder in sorted(options.runs.iterdir()):
+        if (folder / "spec.json").exists():
+            runs[folder.name] = read_run(folder)
+            found = find_student(folder, runs[folder.name])
+            students += [] if found is None or found.name in FOREIGN else [found]
+    chosen = {s.name: s.folder for s in ranked(students)}
+    if options.teacher and (options.teacher / "model").is_dir():
+        chosen = with_teacher(chosen, options.teacher / "model")
+        runs[TEACHER] = json.loads((options.teacher / "result.json").read_text(encoding="utf-8"))
+    loads = fill(chosen, known, options.loads, int(options.room * MIB))
+    for number, load_ in enumerate(loads, start=1):
+        out = options.out.with_name(f"{options.out.name}-{number}")
+        out.mkdir(parents=True)
+        write_parts(out, archive(chosen, load_))
+    told = {name for load_ in loads for name in load_}
+    say(runs, students, told)
+    facts = {
+        "runs": runs,
+        "packed": sorted(told),
+        "bench": _json(options.runs / "bench" / "bench.json"),
     }
-    found = {
-        folder.name: read_run(folder) for folder in sorted(options.runs.iterdir()) if is_run(folder)
-    }
-    packed, room = {}, options.room
-    for name in ranked(found):
-        content = weights(options.runs, name, known)
-        if content is not None and len(content) <= room:
-            packed[name], room = content, room - len(content)
-    write_parts(options.out, pack(options.runs, packed))
-    bench = options.runs / "bench" / "bench.json"
-    (options.out / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-    if bench.exists():
-        (options.out / "bench.json").write_text(bench.read_text(encoding="utf-8"), encoding="utf-8")
-    logs = {
-        p.name: p.read_text(encoding="utf-8")[-3000:] for p in sorted(options.runs.glob("*.log"))
-    }
-    (options.out / "logs.json").write_text(json.dumps(logs, indent=1), encoding="utf-8")
-    for name, run in found.items():
-        print(name, run.get("score"), run.get("layer_weights"), "packed" if name in packed else "")
-
-
-def is_run(folder: Path) -> bool:
-    return folder.is_dir() and (folder / "spec.json").exists() and folder.name not in FOREIGN
-
-
-def model_folder(runs: Path, name: str) -> Path:
-    """Where the student is: shrunk, or as its one seed left it, also if the run was stopped."""
-    small = runs / "small" / name
-    return (
-        small
-        if small.is_dir()
-        else next(iter((runs / name).glob("seed-*/model")), runs / name / "model")
-    )
+    facts["logs"] = {p.name: _end(p) for p in sorted(options.runs.glob("*.log"))}
+    first = options.out.with_name(f"{options.out.name}-1")
+    (first / "ship.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """Spec, looks and result of a run; a run that was stopped has its looks."""
-    run: dict[str, Any] = {
-        "spec": json.loads((folder / "spec.json").read_text(encoding="utf-8"))["spec"]
-    }
+    run: dict[str, Any] = {"spec": _json(folder / "spec.json")["spec"]}
     for metrics in folder.glob("seed-*/metrics.jsonl"):
         rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         run["looks"] = [row for row in rows if "valid/accuracy" in row]
-        run["last_row"] = next((row for row in reversed(rows) if "loss" in row), None)
+        run["losses"] = [
+            [row["step"], row["loss"], row.get("density", 1)] for row in rows if "loss" in row
+        ]
     for result in folder.glob("seed-*/result.json"):
-        run["result"] = json.loads(result.read_text(encoding="utf-8"))
-        run["score"] = run["result"]["score"]
-    if "score" not in run and run.get("looks") and (folder / "seed-9" / "model").is_dir():
-        run["score"] = max(row["valid/accuracy"] for row in run["looks"])
-    tensors = model_folder(folder.parent, folder.name) / "model.safetensors"
-    if tensors.exists():
-        matrices = {k: v for k, v in load_file(tensors).items() if ".layer." in k and v.ndim == 2}
-        run["layer_weights"] = sum(v.numel() for v in matrices.values())
+        run["result"] = _json(result)
     return run
 
 
-def ranked(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Runs with a score: those on the front of layer weights and score first, then the others, best first."""
-    scored = {
-        n: r
-        for n, r in found.items()
-        if "score" in r and "layer_weights" in r and n not in ("tokens", "answers", "dense")
-    }
-
-    def is_beaten(name: str) -> bool:
-        mine = scored[name]
-        return any(
-            other["layer_weights"] < mine["layer_weights"] and other["score"] >= mine["score"]
-            for other in scored.values()
-        )
-
-    return sorted(scored, key=lambda name: (is_beaten(name), -scored[name]["score"]))
-
-
-def weights(runs: Path, name: str, known: dict[str, torch.Tensor]) -> bytes | None:
-    """The tensors that are not the pretrained encoder's, in half precision."""
-    file = model_folder(runs, name) / "model.safetensors"
-    if not file.exists():
+def find_student(folder: Path, run: dict[str, Any]) -> Student | None:
+    """Return the model that a run left, shrunk where that was done, or None."""
+    small = folder.parent / "small" / folder.name
+    place = small if small.is_dir() else next(iter(folder.glob("seed-*/model")), folder / "nothing")
+    if not (place / "model.safetensors").exists():
         return None
-    kept = {
-        key: value.half() if value.is_floating_point() else value
-        for key, value in load_file(file).items()
-        if key not in known
-        or known[key].shape != value.shape
-        or not torch.equal(known[key].float(), value.float())
-    }
-    return save(kept)
+    tensors = load_file(place / "model.safetensors")
+    return Student(
+        name=folder.name,
+        folder=place,
+        score=run["result"]["score"] if "result" in run else _score_so_far(run),
+        layer_weights=sum(v.numel() for k, v in tensors.items() if ".layer." in k and v.ndim == 2),
+        is_finished="result" in run,
+    )
 
 
-def pack(runs: Path, packed: dict[str, bytes]) -> bytes:
-    """One archive of all students with their papers; tokenizers only where they were cut."""
+def _score_so_far(run: dict[str, Any]) -> float:
+    """The best look of a stopped run; of a pruned one, since its last density was reached."""
+    last = run["losses"][-1][2] if run.get("losses") else 1
+    since = next((step for step, _, density in run.get("losses", []) if density <= last), 0)
+    return max(
+        (row["valid/accuracy"] for row in run.get("looks", []) if row["step"] >= since), default=0.0
+    )
+
+
+def ranked(students: list[Student]) -> list[Student]:
+    """Truncations, for they are what is to be beaten; then the front of layer weights and score; then the rest."""
+
+    def is_beaten(one: Student) -> bool:
+        return any(o.layer_weights < one.layer_weights and o.score >= one.score for o in students)
+
+    return sorted(
+        students,
+        key=lambda s: (not s.name.startswith("alone"), not s.is_finished, is_beaten(s), -s.score),
+    )
+
+
+def with_teacher(chosen: dict[str, Path], teacher: Path) -> dict[str, Path]:
+    """Put the teacher after the eight most wanted models."""
+    names = list(chosen)
+    order = [*names[:8], TEACHER, *names[8:]]
+    return {name: teacher if name == TEACHER else chosen[name] for name in order}
+
+
+def fill(
+    chosen: dict[str, Path], known: dict[str, Tensor], num_loads: int, room: int
+) -> list[dict[str, bytes]]:
+    """Put each model into the first load that has room for it."""
+    loads: list[dict[str, bytes]] = [{} for _ in range(num_loads)]
+    for name, folder in chosen.items():
+        content = save(shortened(load_file(folder / "model.safetensors"), known))
+        for load_ in loads:
+            if sum(map(len, load_.values())) + len(content) <= room:
+                load_[name] = content
+                break
+    return loads
+
+
+def shortened(state: dict[str, Tensor], known: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors that are not the pretrained encoder's: as differences where these are small, else in half precision."""
+    kept: dict[str, Tensor] = {}
+    for name, value in state.items():
+        value, base = value.float(), known.get(name)
+        if base is not None and base.shape == value.shape:
+            if torch.equal(base, value):
+                continue
+            if value.ndim == 2:
+                step, scale = difference(value, base)
+                error = (base + step.float() * scale - value).norm() / value.norm()
+                if error <= CLOSE_ENOUGH:
+                    kept |= {name + STEP: step, name + SCALE: scale}
+                    continue
+        kept[name] = value.half().contiguous()
+    return kept
+
+
+def difference(value: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+    """W − W₀ in whole steps of a 127th of each row's largest."""
+    gap = value - base
+    scale = (gap.abs().amax(1, keepdim=True) / 127).clamp(min=1e-12)
+    return (gap / scale).round().to(torch.int8), scale
+
+
+def whole(
+    short: dict[str, Tensor], wanted: dict[str, Tensor], known: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Undo `shortened`; what did not travel is the pretrained encoder's."""
+    state: dict[str, Tensor] = {}
+    for name, value in wanted.items():
+        if name + STEP in short:
+            state[name] = known[name] + short[name + STEP].float() * short[name + SCALE]
+        else:
+            state[name] = short[name].float() if name in short else known[name]
+        if state[name].shape != value.shape:
+            raise SystemExit(f"{name} is {tuple(state[name].shape)}, not {tuple(value.shape)}.")
+    return {name: value.contiguous() for name, value in state.items()}
+
+
+def archive(chosen: dict[str, Path], packed: dict[str, bytes]) -> bytes:
+    """One archive of models with their papers; tokenizers only where words were cut."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in packed.items():
-            folder = model_folder(runs, name)
-            files = {
-                paper: (folder / paper).read_bytes()
-                for paper in PAPERS
-                if (folder / paper).exists()
-            }
+            files = {p: (chosen[name] / p).read_bytes() for p in PAPERS if (chosen[name] / p).exists()}  # fmt: skip
             if "words" not in name:
                 files.pop("tokenizer.json", None)
             for file, data in {**files, "model.safetensors": content}.items():
                 entry = tarfile.TarInfo(f"{name}/{file}")
                 entry.size = len(data)
-                archive.addfile(entry, io.BytesIO(data))
+                tar.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
 
 def write_parts(out: Path, content: bytes) -> None:
     for number, start in enumerate(range(0, len(content), PART)):
         (out / f"students.tar.{number}").write_bytes(content[start : start + PART])
+
+
+def unpack(packed: Path, out: Path, known: dict[str, Tensor], base: Path) -> None:
+    """Make the models of a load whole, each in its folder, ready for bermo compress --candidates."""
+    parts = sorted(packed.glob("students.tar.*"), key=lambda p: int(p.suffix[1:]))
+    content = io.BytesIO(b"".join(part.read_bytes() for part in parts))
+    with tarfile.open(fileobj=content) as tar:
+        names = sorted({entry.name.split("/")[0] for entry in tar})
+        tar.extractall(out, filter="data")
+    for name in names:
+        folder = out / name
+        short = load((folder / "model.safetensors").read_bytes())
+        model = BermoForSequenceClassification(BermoConfig.from_pretrained(folder))
+        state = whole(short, model.state_dict(), known)
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        if not (folder / "tokenizer.json").exists():
+            shutil.copy(base / "tokenizer.json", folder / "tokenizer.json")
+        print(f"{name}: {sum(v.numel() for v in state.values()):,} weights")
+
+
+def say(runs: dict[str, Any], students: list[Student], packed: set[str]) -> None:
+    known = {student.name: student for student in students}
+    for name in sorted(runs):
+        one = known.get(name)
+        if one is None:
+            print(f"{name}: {'packed' if name in packed else 'no model, left out'}")
+            continue
+        ended = "" if one.is_finished else ", stopped"
+        print(
+            f"{name}: {one.score:.2f}, {one.layer_weights:,} weights in layers{ended}"
+            f"{', packed' if name in packed else ', left out: no room'}"
+        )
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _end(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")[-3000:]
 
 
 if __name__ == "__main__":
