@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from here_runs import FIVE, METHODS, Arm, epochs_of_methods, find
+from here_runs import FIVE, METHODS, Arm, epochs_of_methods, find, longest
 from here_words import TASKS, WORDS
 
 from bermo.figures import Bars, Figure, Lines, Number
@@ -20,8 +20,8 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
     """Draw every figure whose runs are there; returns the names of the files."""
     drawn = []
     for rank in ("size", "score"):
-        both = [find(arms, rank, is_mix) for is_mix in (False, True)]
-        rows = [[panel] for panel in _stability([arm for arm in both if arm is not None])]
+        both = [arm for arm in longest(arms, rank) if arm is not None]
+        rows = [[panel] for panel in _stability(both)]
         if rows:
             name = f"here-stability-{rank}.svg"
             write_panels(
@@ -116,11 +116,12 @@ def _mix(arms: Sequence[Arm]) -> Lines | None:
         "by score": find(arms, "score", True),
     }
     shares = {
-        f"{name}, {arm.epochs:g} epochs, {len(arm.seeds)} seeds": [
-            paired(layer) for layer in zip(*(seed.weights for seed in arm.seeds), strict=True)
+        f"{name}, {arm.epochs:g} epochs, {len(arm.survivors())} seeds": [
+            paired(layer)
+            for layer in zip(*(s.weights for s in arm.seeds if not s.is_diverged), strict=True)
         ]
         for name, arm in wanted.items()
-        if arm is not None
+        if arm is not None and arm.survivors()
     }
     if not shares:
         return None

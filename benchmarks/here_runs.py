@@ -129,6 +129,15 @@ def find(
     return max(found, key=lambda arm: (len(arm.seeds), arm.epochs), default=None)
 
 
+def longest(arms: Sequence[Arm], method: str) -> list[Arm | None]:
+    """Return a method's plain and mixed arm on SST-2 of the same length: that of the arm with most seeds, then most epochs."""
+    found = [arm for is_mix in (False, True) if (arm := find(arms, method, is_mix)) is not None]
+    if not found:
+        return [None, None]
+    epochs = max(found, key=lambda arm: (len(arm.seeds), arm.epochs)).epochs
+    return [find(arms, method, is_mix, epochs=epochs) for is_mix in (False, True)]
+
+
 def difference(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> Paired | None:
     """Test one arm minus the other over the seeds that survive in both."""
     if one is None or other is None:
