@@ -18,8 +18,9 @@ from bermo.recipes.core import PAPER_SEEDS
 from bermo.spec import replace_in
 
 FIVE = PAPER_SEEDS[:5]
-GUESSING = {"sst2": 50.92, "rte": 52.71, "mrpc": 74.80}
-"""The score of the most common answer on each dev set: accuracy, and for MRPC the mean of accuracy (68.38) and F1 (81.22)."""
+GUESSING = {"sst2": 50.92, "rte": 52.71, "mrpc": 73.18}
+"""The score of the most common answer on each dev set: accuracy, and for MRPC (the MSR test
+file, 1,725 pairs) the mean of accuracy 66.49 and F1 79.87."""
 NEAR = 1.0
 """Points above the score of guessing up to which a run has collapsed, whatever it says itself."""
 METHODS = ("magnitude", "score", "size", "soft", "l0")
