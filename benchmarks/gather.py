@@ -10,7 +10,7 @@ from typing import Any
 
 SEED = (
     "seed", "metric", "score", "values", "last_score", "diverged", "best_step", "steps", "loss", "seconds", "together",
-    "peak_memory_mib", "mix_weights", "encoder_density", "padding_share", "device",
+    "peak_memory_mib", "mix_weights", "encoder_density", "encoder_kept", "num_parameters", "padding_share", "device",
 )  # fmt: skip
 
 

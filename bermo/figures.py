@@ -35,6 +35,8 @@ class Lines:
     """Powers of ten are equally far apart on the upright axis; values at or below zero are left out."""
     is_joined: bool = False
     note: str = ""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Curves of one group share a colour and one name in the legend, and are thin: the seeds of an arm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +149,11 @@ def check(figure: Figure) -> None:
         case Table():
             lengths = [("row", len(row), len(figure.columns)) for row in figure.rows]
         case Lines():
+            unknown = figure.groups.keys() - figure.series.keys()
+            if unknown:
+                raise BermoError(
+                    f'The figure "{figure.title}" groups {", ".join(sorted(unknown))}, which it does not have. Its series are {", ".join(figure.series)}.'
+                )
             curves = (*figure.series.items(), *figure.bands.items())
             lengths = [(f'series "{name}"', len(values), len(figure.x)) for name, values in curves]
         case Bars():

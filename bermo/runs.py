@@ -64,6 +64,8 @@ class SeedResult:
     the longest of all, a little more than `padding_share` says."""
     padding_share: float = math.nan
     """Share of the first epoch's tokens that were padding; unknown in results written before it was measured."""
+    encoder_kept: int = 0
+    """The encoder's weights that are not pruned, as a number; 0 in results written before they were counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

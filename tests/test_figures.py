@@ -71,6 +71,13 @@ def test_a_figure_whose_numbers_do_not_fit_its_axes_is_refused(figure: Figure) -
         check(wrong)
 
 
+def test_a_group_of_a_series_that_is_not_there_is_refused() -> None:
+    lines = FIGURES[0]
+    assert isinstance(lines, Lines)
+    with pytest.raises(BermoError, match=r'The figure "t" groups b, which it does not have'):
+        check(replace(lines, groups={"b": "seeds"}))
+
+
 def test_another_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(BermoError, match="no file of figures"):

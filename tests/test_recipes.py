@@ -13,11 +13,15 @@ from bermo.runs import fixed_part
 # Arms that are alike in their tiny form, or stand in another recipe's, run once.
 FEW_ARMS = {
     "paper/probing": ["tense-plain", "tense-mix"],
-    "paper/convergence": ["3-epochs-plain", "3-epochs-mix"],
+    "paper/convergence": ["mnli-3-epochs-plain", "squad-4-epochs-mix"],
+    "paper/pruning-methods": [
+        "qqp-magnitude-plain", "mnli-movement-plain", "qqp-soft-mix", "mnli-l0-mix", "squad-movement-mix",
+    ],
+    "paper/distillation": ["qqp-plain", "squad-mix"],
     "here/convergence": ["1-epochs-plain", "1-epochs-mix"],
     "here/stability": ["score-plain", "score-mix"],
     "here/pruning-methods": ["size-plain", "magnitude-mix", "size-mix", "soft-mix", "l0-mix"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -71,6 +75,43 @@ def test_arms_of_one_name_differ_only_in_the_mix(name: str) -> None:
             for part in parts:
                 del part["model"]["mix"]
             assert parts[0] == parts[1]
+
+
+def test_the_papers_methods_carry_the_appendix() -> None:
+    arms = find("paper/pruning-methods")().arms
+    assert len(arms) == 3 * 4 * 2
+    # Tables 9 and 10: λ of L0 and of soft movement, the scores' rate, the warm-ups.
+    l0, soft = arms["mnli-l0-plain"].prune, arms["squad-soft-mix"].prune
+    assert (l0.penalty, arms["mnli-l0-mix"].prune.penalty, l0.lr) == (50, 45, 0.1)
+    assert (l0.warmup_steps, l0.initial_warmup, l0.final_warmup) == (12000, 1, 1)
+    assert (soft.penalty, soft.lr, soft.threshold) == (500, 0.01, 0.1)
+    assert (soft.warmup_steps, soft.initial_warmup, soft.final_warmup) == (5400, 1, 2)
+    rates = {name: spec.train.lr for name, spec in arms.items() if name.startswith("qqp")}
+    assert rates["qqp-movement-mix"] == rates["qqp-soft-plain"] == 3e-6
+    assert rates["qqp-magnitude-mix"] == rates["qqp-l0-plain"] == 3e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("paper/standalone", ("91.74", "92.43", "76.95", "77.43")),
+        ("paper/stability", ("79.85", "82.22", "85.88", "87.61")),
+        ("paper/pruning-methods", ("76.32 / 76.67", "86.28 / 81.64", "74.99 and 74.28", "85.78 / 80.67")),
+        ("paper/convergence", ("1.67", "1.15")),
+        ("paper/distillation", ("76.63 / 77.46", "81.79 / 86.58", "76.69 and 76.85")),
+    ],
+)  # fmt: skip
+def test_the_papers_recipes_carry_its_numbers(name: str, numbers: tuple[str, ...]) -> None:
+    assert all(number in str(RECIPES[name].__doc__) for number in numbers)
+
+
+@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("paper/")])
+def test_the_papers_schedules_have_room(name: str) -> None:
+    per_epoch = {"sst2": 2105, "mnli": 12272, "qqp": 11370, "squad": 5533}
+    for spec in RECIPES[name]().arms.values():
+        if spec.prune.warmup_steps is not None:
+            warmups = spec.prune.initial_warmup + spec.prune.final_warmup
+            assert spec.train.epochs * per_epoch[spec.data.task] > warmups * spec.prune.warmup_steps
 
 
 def test_an_unknown_recipe_gets_the_nearest() -> None:

@@ -232,6 +232,7 @@ def _result(
         mix_weights=[round(float(weight), 6) for weight in model.mix.weights],
         num_parameters=counted.model_total,
         encoder_density=round(counted.encoder_density, 6),
+        encoder_kept=counted.encoder_kept,
         unknown_share=prepared.train.unknown_share,
         truncated_share=prepared.train.truncated_share,
         device=device_name(accelerator),

@@ -84,12 +84,13 @@ def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame
     ends = _ends(figure, name, index)
     mark = (_dot if is_dots else _block)(frame, value, middle, thick, colour)
     whisker = _whisker(middle, [frame.up(end) for end in ends], min(5.0, thick / 3)) if ends else ""
+    drawn = whisker + mark if is_dots else mark + whisker  # a dot is thinner than a whisker's rim
     written = number(value, 4)
     room = slot / len(figure.series) - 4
     if is_dots and width_of(written, SMALL) + 8 < room / 2:
-        return mark + whisker + text(written, middle + 8, frame.up(value) + 4, class_="tick")
+        return drawn + text(written, middle + 8, frame.up(value) + 4, class_="tick")
     if is_dots or ends or width_of(written, SMALL) >= max(thick, room):
-        return mark + whisker  # above a whisker, a number would read as its end
+        return drawn  # above a whisker, a number would read as its end
     y = frame.up(value) + (13 if value < 0 else -4)
     return mark + text(written, middle, y, class_="tick mid")
 

@@ -78,6 +78,7 @@ _CLASSES = (
     ".figure .axis{fill:var(--muted);font-size:12px}.figure .title{font-size:15px;font-weight:600}"
     ".figure .head{font-weight:600}.figure .grid{stroke:var(--grid);fill:none}"
     ".figure .line{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
+    ".figure .thin{fill:none;stroke-width:1;stroke-opacity:.75;stroke-linejoin:round}"
     ".figure .band{stroke:none;fill-opacity:.17}.figure .whisker{stroke:var(--ink);fill:none}"
     ".figure .rim{stroke:var(--paper);stroke-width:3.5;fill:none}"
     ".figure .front{fill:none;stroke:var(--muted);stroke-dasharray:4 3}"

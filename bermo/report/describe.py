@@ -26,7 +26,15 @@ def describe(figure: Figure) -> str:
 
 def _lines(figure: Lines) -> str:
     ends = _range(figure.x)
-    told = [f"{name}: {_course(figure.x, values)}" for name, values in figure.series.items()]
+    told = [
+        f"{name}: {_course(figure.x, values)}"
+        for name, values in figure.series.items()
+        if name not in figure.groups
+    ]
+    for group in dict.fromkeys(figure.groups.values()):
+        curves = [figure.series[name] for name, kind in figure.groups.items() if kind == group]
+        last = [found[-1] for found in map(finite, curves) if found]
+        told.append(f"{group}, {len(curves)} curves: the last values are {_range(last)}")
     bands = " Bands show intervals." if figure.bands else ""
     scale = " The upright axis is logarithmic." if figure.is_log else ""
     return f"Curves of {figure.y_label} over {figure.x_label} {ends}. {_few(told)}{bands}{scale}"

@@ -1,4 +1,4 @@
-"""Curves: a line for each series, its band behind it, dots where there are few."""
+"""Curves: a line for each series, its band behind it, dots where there are few; thin ones in one colour for a group."""
 
 from dataclasses import replace
 
@@ -43,8 +43,10 @@ def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
     x = linear_axis(figure.x, is_tight=True, is_whole=is_whole, num_ticks=7)
     if len(set(figure.x)) == 1:  # no room around one place has a meaning
         x = replace(x, ticks=figure.x[:1], labels=(number(figure.x[0]),))
-    colours, dashes = colours_of(list(figure.series)), dashes_of(list(figure.series))
-    shown = named(list(figure.series), figure.y_label)
+    groups = {name: figure.groups.get(name, name) for name in figure.series}
+    kinds = list(dict.fromkeys(groups.values()))
+    colours, dashes = colours_of(kinds), dashes_of(kinds)
+    shown = named(kinds, figure.y_label)
 
     def swatch(index: int, x: float, y: float) -> str:
         line, colour, dash = path([(x - 9, y), (x + 9, y)]), colours[index], dashes[index]
@@ -54,12 +56,11 @@ def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
     left, top = left_margin(y), height + label_height(figure.y_label, WIDTH)
     frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=PLOT_HEIGHT, x=x, y=y)
     level, below = level_axis(frame, figure.x_label)
-    curves = [
-        (name, values, colour, dash)
-        for (name, values), colour, dash in zip(figure.series.items(), colours, dashes, strict=True)
+    places = {name: kinds.index(kind) for name, kind in groups.items()}
+    bands = [_band(figure, name, colours[place], frame) for name, place in places.items()]
+    lines = [
+        _curve(figure, name, colours[place], dashes[place], frame) for name, place in places.items()
     ]
-    bands = [_band(figure, name, colour, frame) for name, _, colour, _ in curves]
-    lines = [_curve(figure, values, colour, dash, frame) for _, values, colour, dash in curves]
     marks = "".join(bands + lines) or empty_note(frame)
     body = names + upright_axis(frame, figure.y_label) + level + marks
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
@@ -76,20 +77,18 @@ def _pieces(figure: Lines, values: tuple[Number, ...], y: Axis) -> list[list[int
     return [piece for piece in pieces if piece]
 
 
-def _curve(
-    figure: Lines, values: tuple[Number, ...], colour: str, dash: str | None, frame: Frame
-) -> str:
+def _curve(figure: Lines, name: str, colour: str, dash: str | None, frame: Frame) -> str:
     marks = []
+    values = figure.series[name]
+    kind = "thin" if name in figure.groups else "line"
     pieces = _pieces(figure, values, frame.y)
     num_points = sum(map(len, pieces))
     for piece in pieces:
         points = [(frame.across(figure.x[k]), frame.up(float(values[k] or 0.0))) for k in piece]
         if len(points) > 1:
             line = path(points)
-            marks.append(
-                element("path", d=line, class_="line", stroke=colour, stroke_dasharray=dash)
-            )
-        if len(points) == 1 or num_points <= MAX_DOTS:
+            marks.append(element("path", d=line, class_=kind, stroke=colour, stroke_dasharray=dash))
+        if len(points) == 1 or (num_points <= MAX_DOTS and kind == "line"):
             marks += [element("circle", cx=px, cy=py, r=2.6, fill=colour) for px, py in points]
     return "".join(marks)
 

@@ -108,6 +108,23 @@ def test_a_band_surrounds_its_curve_and_leaves_the_gap_open() -> None:
         assert all(a[1] > b[1] > c[1] for a, b, c in zip(low, line, high, strict=True))
 
 
+def test_curves_of_a_group_share_a_colour_and_one_name_and_are_thin() -> None:
+    series = {f"{arm} {seed}": (float(seed), 2.0) for arm in ("plain", "mix") for seed in range(3)}
+    groups = {name: name.split()[0] for name in series}
+    figure = Lines(
+        title="t", x_label="step", y_label="score", x=(0, 1), series=series | {"dense": (1.0, 1.5)},
+        groups=groups,
+    )  # fmt: skip
+    root = parse(to_svg(figure))
+    colours = [
+        item.get("stroke") for item in root.iter(f"{SVG}path") if item.get("class") == "thin"
+    ]
+    assert colours == ["var(--c0)"] * 3 + ["var(--c1)"] * 3
+    assert len(paths(to_svg(figure), "line")) == 1
+    assert [words for words in texts(root) if words in ("plain", "mix", "dense")] == ["plain", "mix", "dense"]  # fmt: skip
+    assert "mix, 3 curves: the last values are from 2 to 2" in (root.findtext(f"{SVG}desc") or "")
+
+
 def test_a_logarithmic_curve_leaves_out_what_has_no_logarithm() -> None:
     figure = Lines(
         title="t", x_label="step", y_label="norm", x=(0, 1, 2, 3), series={"a": (1.0, 0.1, 0.01, 0.0)},

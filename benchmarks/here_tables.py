@@ -1,0 +1,318 @@
+"""The paper's pruning tables and figures as measured here, from the gathered JSON alone.
+
+    python benchmarks/here_tables.py results/here-gpu.json [--out results]
+
+Writes here.md and here-*.svg. Every verdict is computed from the numbers beside it; what is missing or unfinished is named and left out.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from here_figures import draw_all
+from here_runs import (
+    FIVE,
+    GUESSING,
+    METHODS,
+    NEAR,
+    Arm,
+    difference,
+    epochs_of_methods,
+    find,
+    longest,
+    missing,
+    num_layers,
+    read,
+)
+from here_words import (
+    TASKS,
+    WORDS,
+    cells,
+    compared,
+    length,
+    mean_and_interval,
+    name_of,
+    said,
+    seed_score,
+    summary,
+    table,
+    weights_of,
+)
+
+from bermo.errors import BermoError
+from bermo.files import write_text
+from bermo.methods.paired import Paired, paired
+from bermo.recipes.core import PAPER_SEEDS
+
+PAPER = {
+    "paper: BERT-base, 25 epochs": (79.85, None, None, 82.22, *(None,) * 6),
+    "paper: BERMo, 25 epochs": (87.39, 87.61, 85.88, 87.04, 87.39, 86.47, 87.39, 86.70, 86.58, 86.24),
+    }  # fmt: skip
+"""Table 3, seeds as in PAPER_SEEDS; None diverged."""
+PROTOTYPE = {
+    "prototype: score, plain, 3 epochs": {9: 50.9, 25: 50.9},
+    "prototype: score, mix, 3 epochs": {9: 83.1, 25: 83.0},
+}
+TARGETS = {False: 87.0, True: 89.0}
+"""The mean that a mix at 10 % is to reach on SST-2, without and with a teacher, all ten seeds alive, ten epochs."""
+STRETCH = 90.0
+SEEDS = ", ".join(map(str, FIVE))
+METHOD_HEADS = (
+    "", *(f"{arm}: {what}" for arm in ("plain", "mix") for what in ("score", "kept", "†")), "mix − plain",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    try:
+        arms = read(options.results)
+    except BermoError as error:
+        parser.error(str(error))
+    options.out.mkdir(parents=True, exist_ok=True)
+    figures = draw_all(arms, options.out)
+    write_text(options.out / "here.md", page(arms, options.results.name, figures))
+    print(f"{options.out / 'here.md'} and {', '.join(figures) or 'no figure'}")
+
+
+def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
+    """Return the whole text: a section for each question, its table, its verdict and its figures."""
+    sections: dict[str, tuple[Callable[[Sequence[Arm]], str], tuple[str, ...]]] = {
+        "Does training survive pruning to 10 %? (Table 3)": (
+            stability, ("here-stability-size.svg", "here-stability-score.svg", "here-mix.svg"),
+        ),
+        "Which method? (Table 4)": (methods, ("here-methods.svg",)),
+        "As many weights without pruning": (baselines, ()),
+        "What a teacher gives (Table 5)": (teacher, ()),
+        "How many epochs? (Figure 5)": (convergence, ("here-epochs.svg",)),
+        "What the mix costs and gives, dense (Table 2)": (dense, ()),
+    }  # fmt: skip
+    text = (
+        "# The paper's pruning experiments, here\n\n"
+        f"gte-small unless said, from `{source}` (benchmarks/here_gpu.sh, benchmarks/gather.py) by `python benchmarks/here_tables.py`. A score is that of a seed's\n"
+        "last look at the dev set, at its final density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge; † marks one that did:\n"
+        "one answer for everything, or at most a point over the most common answer. Differences are paired by seed.\n"
+    )
+    for title, (section, names) in sections.items():
+        shown = "".join(f"\n![{name}]({name})\n" for name in names if name in figures)
+        text += f"\n## {title}\n{section(arms)}{shown}"
+    return text + _rest(arms)
+
+
+def stability(arms: Sequence[Arm]) -> str:
+    """Every seed of the ten-seed arms beside the paper's and the prototype's."""
+    rows, verdicts = [], []
+    for method in ("score", "size"):
+        plain, mix = longest(arms, method)
+        taught = [find(arms, method, is_mix, is_taught=True) for is_mix in (False, True)]
+        for arm in (plain, mix, *taught):
+            if arm is not None:
+                rows.append(_stability_row(arm))
+                verdicts += [_against_target(arm)] if arm.is_mix else []
+        if plain is not None and mix is not None:
+            gap = compared(mix, plain, PAPER_SEEDS)
+            verdicts.append(f"{WORDS[method]}, mix − plain: {gap}.")
+    for name, told in PAPER.items():
+        alive = [score for score in told if score is not None]
+        shown = ["†" if score is None else f"{score:.2f}" for score in told]
+        rows.append([name, *shown, f"{len(alive)} of 10", *mean_and_interval(paired(alive)), ""])
+    for name, known in PROTOTYPE.items():
+        shown = [
+            f"{known[seed]}{mark(known[seed])}" if seed in known else "" for seed in PAPER_SEEDS
+        ]
+        rows.append([name, *shown, "", "", "", ""])
+    heads = ["seed", *map(str, PAPER_SEEDS), "survive", "mean", "95 %", "mean of the best looks"]
+    return table(heads, rows) + said(verdicts)
+
+
+def _stability_row(arm: Arm) -> list[str]:
+    best = [seed.best for seed in arm.seeds if not seed.is_diverged]
+    shown = f"{sum(best) / len(best):.2f}" if best else "–"
+    return [name_of(arm), *(seed_score(arm, seed) for seed in PAPER_SEEDS), *summary(arm), shown]
+
+
+def mark(score: float) -> str:
+    """Return the sign of a score at guessing."""
+    return " †" if score <= GUESSING["sst2"] + NEAR else ""
+
+
+def methods(arms: Sequence[Arm]) -> str:
+    """Five seeds of every method, plain beside mixed, on each task."""
+    text, best = "", []
+    gaps: dict[str, Paired] = {}
+    for task, title in TASKS.items():
+        epochs = epochs_of_methods(arms, task)
+        rows: list[list[str]] = []
+        means: dict[str, float] = {}
+        for method in ("dense", *METHODS):
+            own = None if method == "dense" else epochs
+            both = [find(arms, method, is_mix, task=task, epochs=own) for is_mix in (False, True)]
+            present = [arm for arm in both if arm is not None]
+            if not present:
+                continue
+            said_gap = compared(both[1], both[0], FIVE)
+            rows.append([WORDS[method], *(cell for arm in both for cell in cells(arm)), said_gap])
+            if method != "dense":
+                gap = difference(both[1], both[0], FIVE)
+                gaps |= {f"{task} {method}": gap} if gap else {}
+                spreads = {name_of(arm): arm.spread(FIVE) for arm in present}
+                means |= {name: spread.mean for name, spread in spreads.items() if spread}
+        if rows:
+            text += f"\n{title}; {length(epochs)} for the pruned; seeds {SEEDS}; guessing has {GUESSING[task]}\n"
+            text += table(METHOD_HEADS, rows)
+        if means:
+            name = max(means, key=lambda one: means[one])
+            best.append(f"{task}: {name} ({means[name]:.2f})")
+    return (text or table([], [])) + said(_method_verdicts(gaps, best))
+
+
+def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[str]:
+    known = {name: gap.interval for name, gap in gaps.items() if gap.interval}
+    better = [name for name, (low, _) in known.items() if low > 0]
+    worse = [name for name, (_, high) in known.items() if high < 0]
+    return [
+        f"Highest mean, whatever density was reached: {'; '.join(best) or 'no pruned arm is finished'}.",
+        f"Of {len(known)} comparisons with pairs the mix is better in {len(better)} ({', '.join(better) or 'none'}) and worse in {len(worse)} "
+        f"({', '.join(worse) or 'none'}); if there were no difference, {0.05 * len(known):.1f} would be expected at 95 %.",
+    ]
+
+
+def baselines(arms: Sequence[Arm]) -> str:
+    """The first layers alone, dense and taught, beside pruned arms, with their weights as numbers."""
+    total = num_layers(arms)
+    wanted = [
+        find(arms, "dense", False, layers=k, is_taught=t) for t in (False, True) for k in (1, 2)
+    ]
+    wanted += [find(arms, "size", m, epochs=3) for m in (False, True)]
+    wanted += [find(arms, "size", m, epochs=10) for m in (False, True)]
+    wanted += [find(arms, "size", m, is_taught=True) for m in (False, True)]
+    rows = [
+        [name_of(arm), *weights_of(arm, total), *mean_and_interval(arm.spread(FIVE))]
+        for arm in wanted
+        if arm is not None
+    ]
+    verdicts = [
+        f"{name_of(pruned)}, against {name_of(cut)}: {compared(pruned, cut, FIVE)}."
+        for cuts, kept in ((wanted[0:2], wanted[4:6]), (wanted[2:4], wanted[8:10]))
+        for cut in cuts
+        for pruned in kept
+        if pruned is not None and cut is not None
+    ]
+    heads = ["", "encoder weights kept", "share of the encoder", "mean", "95 %"]
+    return table(heads, rows) + said(verdicts or ["No pair of a pruned and a cut arm is finished."])
+
+
+def teacher(arms: Sequence[Arm]) -> str:
+    """The pruned arms with and without a teacher, paired by seed."""
+    rows, verdicts = [], []
+    for is_mix in (False, True):
+        taught = find(arms, "size", is_mix, is_taught=True)
+        alone = find(arms, "size", is_mix, epochs=taught.epochs) if taught else None
+        if taught is None:
+            continue
+        rows += [[name_of(one), *summary(one)] for one in (alone, taught) if one is not None]
+        verdicts.append(
+            f"{'mix' if is_mix else 'plain'}: a teacher gives {compared(taught, alone, PAPER_SEEDS)}."
+        )
+    whole = find(arms, "dense", False)
+    rows += [[name_of(whole), *summary(whole)]] if whole else []
+    return table(["", "survive", "mean", "95 %"], rows) + said(
+        verdicts or ["No arm with a teacher is finished."]
+    )
+
+
+def convergence(arms: Sequence[Arm]) -> str:
+    """Scores after so many epochs, and how many each model needs for the same score."""
+    rows: list[list[str]] = []
+    curves: dict[bool, dict[float, float]] = {False: {}, True: {}}
+    for epochs in sorted({arm.epochs for arm in arms if arm.method == "size"}):
+        both = [find(arms, "size", is_mix, epochs=epochs) for is_mix in (False, True)]
+        spreads = [arm.spread(FIVE) if arm else None for arm in both]
+        if spreads == [None, None]:
+            continue
+        cells = [cell for spread in spreads for cell in mean_and_interval(spread)]
+        rows.append([f"{epochs:g}", *cells, compared(both[1], both[0], FIVE)])
+        for is_mix, spread in zip((False, True), spreads, strict=True):
+            curves[is_mix] |= {epochs: spread.mean} if spread else {}
+    heads = ["epochs", "plain: mean", "95 %", "mix: mean", "95 %", "mix − plain"]
+    return table(heads, rows) + said([_needed(curves)])
+
+
+def dense(arms: Sequence[Arm]) -> str:
+    """Nothing pruned, input right: score and seconds, plain beside mixed."""
+    rows, verdicts = [], []
+    for task in TASKS:
+        both = [find(arms, "dense", is_mix, task=task) for is_mix in (False, True)]
+        for arm in both:
+            if arm is not None:
+                first = arm.seeds[0]
+                cost = f"{1000 * first.seconds_per_step / first.together:.2f}"
+                rows.append([f"{task}, {name_of(arm)}", *summary(arm), cost])
+        if both[0] is not None and both[1] is not None:
+            verdicts.append(f"{task}: the mix gives {compared(both[1], both[0], PAPER_SEEDS)}.")  # fmt: skip
+    heads = [
+        "",
+        "survive",
+        "mean",
+        "95 %",
+        "ms a step and seed (looks included, other runs beside)",
+    ]
+    return table(heads, rows) + said(
+        verdicts or ["No task has both arms finished, so nothing can be said."]
+    )
+
+
+def _rest(arms: Sequence[Arm]) -> str:
+    """Name what is unfinished or was never begun, and what is no arm of the tables because its spec is another."""
+    open_ = [f"- {a.name}: {', '.join(a.unfinished)}" for a in arms if a.unfinished]
+    other = [[a.name, a.differs, *summary(a)] for a in arms if a.differs and a.seeds]
+    open_ += [f"- no finished run: {one.task}, {name_of(one)}" for one in missing(arms)]
+    text = "\n## Missing or unfinished, left out\n" + ("\n".join(open_) or "Nothing.") + "\n"
+    if other:
+        text += "\n## Runs with other settings\n"
+        text += table(["run", "differs by", "survive", "mean", "95 %"], other)
+    return text
+
+
+def _against_target(arm: Arm) -> str:
+    goal, spread, alive = TARGETS[arm.is_taught], arm.spread(), len(arm.survivors())
+    mean = spread.mean if spread else 0.0
+    is_alive, is_good = alive == len(arm.seeds) == 10, mean >= goal
+    met = "met" if is_alive and is_good and arm.epochs >= 10 else "missed"
+    sign = "≥" if is_good else "<"
+    told = (
+        f"{name_of(arm)}: {met}: {alive} of {len(arm.seeds)} survive, mean {mean:.2f} {sign} {goal}"
+    )
+    told += (
+        f"; the stretch of {STRETCH:g} is {'met' if mean >= STRETCH and met == 'met' else 'missed'}"
+    )
+    return told + (f"; {arm.epochs:g} epochs where ten were asked." if arm.epochs < 10 else ".")
+
+
+def _needed(curves: dict[bool, dict[float, float]]) -> str:
+    """Say after how many epochs each model first has the score that both reach, by straight lines between means."""
+    if not all(len(curve) > 1 for curve in curves.values()):
+        return "Too few lengths of training are finished to say how many epochs a score needs."
+    goal = min(max(curve.values()) for curve in curves.values())
+    plain, mix = (_first_reach(curves[is_mix], goal) for is_mix in (False, True))
+    return (
+        f"To {goal:.2f}, the best mean that both reach, plain needs {plain:.2f} epochs and the mix {mix:.2f}: {plain / mix:.2f} × "
+        "(the paper: 1.67 × on MNLI, 1.15 × on QQP)."
+    )
+
+
+def _first_reach(curve: dict[float, float], goal: float) -> float:
+    points = sorted(curve.items())
+    if points[0][1] >= goal:
+        return points[0][0]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y1 >= goal:
+            return x0 + (x1 - x0) * (goal - y0) / (y1 - y0)
+    raise AssertionError("the goal is at most the highest point")
+
+
+if __name__ == "__main__":
+    main()
