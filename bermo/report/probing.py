@@ -8,7 +8,7 @@ from rich.table import Table as RichTable
 
 from bermo.data.probing import GROUPS
 from bermo.figures import Bars, Figure, Findings, Heat, Number, Section, Table
-from bermo.methods.paired import CLAIM, Comparison
+from bermo.methods.paired import Comparison
 from bermo.methods.probe import Probed
 
 EXPECTED = (
@@ -153,7 +153,7 @@ def finetune_findings(
             "the paper": tuple(_round(paper[p.task][1] - paper[p.task][0]) for p in tasks),
         },
         errors={"here": tuple(p.difference.interval or (p.difference.mean,) * 2 for p in tasks)},
-        note=f"95 % intervals over seeds. The paper's mean over the semantic tasks is +{CLAIM}.",
+        note=f"95 % intervals over seeds. The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
     )  # fmt: skip
     section = Section(
         title="Plain beside mixed", text=compared.verdict, figures=(finetune_table(compared, paper), bars)
@@ -165,7 +165,7 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
     """One row a task: both arms, their difference with its interval and p, and the paper's."""
     columns = (
         "group", "task", "plain", "mix", "difference", "from", "to", "p", "seeds", "diverged",
-        "paper plain", "paper mix",
+        "largest class", "paper plain", "paper mix", "counted",
     )  # fmt: skip
     rows: list[tuple[str | Number, ...]] = []
     for pair in compared.tasks:
@@ -174,10 +174,17 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
             (
                 pair.group, pair.task, _round(pair.plain), _round(pair.mix), _round(pair.difference.mean),
                 _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
-                "{} / {}".format(*pair.num_diverged), *paper[pair.task],
+                "{} / {}".format(*pair.num_diverged),
+                _round(pair.known.largest_class if pair.known else None), *paper[pair.task],
+                "no: " + pair.known.doubt if pair.known and pair.known.doubt else "yes",
             )
         )  # fmt: skip
-    note = "Test accuracy in % after the last step; from, to: the 95 % interval of the difference."
+    note = (
+        "Test accuracy in % after the last step; from, to: the 95 % interval of the difference. largest class: always giving the most"
+        " frequent answer."
+    )
+    if compared.left_out:
+        note += f" No mean counts {'; '.join(compared.left_out)}."
     return Table(title="Fine-tuned probes", columns=columns, rows=tuple(rows), note=note)
 
 
