@@ -185,7 +185,7 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
         compared = compare(results, known)
         facts = {"model": options.model, "data": options.data or "generated sentences", "seeds": str(len(next(iter(results.values())).seeds)),
                  "case": "kept" if options.lowercase else "as the tokenizer has it"}  # fmt: skip
-        write_findings(out / "figures.json", finetune_findings(compared, PAPER, facts))
+        write_findings(out / "figures.json", finetune_findings(compared, results, PAPER, facts))
         print_table(finetune_table(compared, PAPER))
         print(f"\n{compared.verdict}\nThe figures are in {out}/figures.json")
     return 0
