@@ -10,18 +10,18 @@
 #   quick                               the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
 #   vectors                             vectors.py, to be run alone
 # WORKERS [5] processes at a time; no job begins after BUDGET [380] seconds, and what still runs after BUDGET + 20 is stopped: what has ended is packed.
-# FINETUNE holds changes of the fine-tuned stages ("train.epochs=1"); SEEDS, STACK (seeds at once), LIMIT (frozen), EPOCHS and ROWS (quick), COUNT (vectors) make all smaller.
+# FINETUNE holds changes of the fine-tuned stages ("train.epochs=1"); SEEDS, STACK (seeds at once), LIMIT (frozen), EPOCHS, PRECISION and ROWS (quick), COUNT (vectors) make all smaller.
 set -u
 export model=$1 data=$2 out=$3; shift 3
 export python=${PYTHON:-python3} xprobe=$data/xprobe_en seeds=${SEEDS:-63,77,9,96,39}
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=${OMP_NUM_THREADS:-3} PYTHONPATH=. BEGAN=$(date +%s) BUDGET=${BUDGET:-380}
-export fields="train.together=${STACK:-5} train.keep=none train.checkpoint_minutes=100 ${FINETUNE:-}" LIMIT=${LIMIT:-} EPOCHS=${EPOCHS:-3} ROWS=${ROWS:-100000} COUNT=${COUNT:-100000}
+export fields="train.together=${STACK:-5} train.keep=none train.checkpoint_minutes=100 ${FINETUNE:-}" LIMIT=${LIMIT:-} EPOCHS=${EPOCHS:-3} PRECISION=${PRECISION:-bf16} ROWS=${ROWS:-100000} COUNT=${COUNT:-100000}
 mkdir -p "$out/logs"
 
 job() {  # name, command…
   local name=$1 began=$(($(date +%s) - BEGAN)); shift
   if [ $began -ge "$BUDGET" ]; then echo "$name: not begun" | tee -a "$out/seconds.log"; return; fi
-  timeout $((BUDGET + 20 - began)) "$@" > "$out/logs/$name.log" 2>&1
+  timeout --foreground -k 10 $((BUDGET + 20 - began)) "$@" > "$out/logs/$name.log" 2>&1
   echo "$name: $? from $began to $(($(date +%s) - BEGAN)) s" | tee -a "$out/seconds.log"
 }
 frozen() {  # name encoder tasks
@@ -33,7 +33,7 @@ tuned() {  # folder encoder case task: both arms in one process, which imports a
   job "$1-$4" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $case $fields --arms "$4-plain,$4-mix" --seeds "$seeds" --out "$out/$1"
 }
 glue() {  # task kind
-  job "box-$1-$2" $python -m bermo train --task "$1" --data "$data/$1" --lr 3e-4 --precision bf16 --epochs "$EPOCHS" --seeds 9,25 --together 2 \
+  job "box-$1-$2" $python -m bermo train --task "$1" --data "$data/$1" --lr 3e-4 --precision "$PRECISION" --epochs "$EPOCHS" --seeds 9,25 --together 2 \
     $([ "$2" = untrained ] && echo --untrained) --out "$out/box-$1-$2"
 }
 masked() {  # part
