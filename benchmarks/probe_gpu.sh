@@ -4,7 +4,7 @@
 # MODEL: gte-small's folder. DATA: a folder with xprobe_en/, sst2/, cola/, rte/ and wikitext103_valid_test/.
 # STAGE, in the order in which their jobs begin:
 #   frozen                              nine tasks × all layers with controls, gte-small and the box: six processes
-#   gte-right gte-wrong                 five semantic tasks, plain and mix, five seeds stacked, 3 epochs: 12,866 stacked steps; wrong: capitals kept
+#   gte-right gte-wrong                 five semantic tasks, plain and mix, five seeds stacked, 3 epochs: 12,876 stacked steps; wrong: capitals kept
 #   box-right box-wrong                 the same with the box
 #   gte-right-rest … box-wrong-rest     the other four tasks: 8,934 stacked steps
 #   quick                               the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
