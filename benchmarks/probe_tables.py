@@ -10,19 +10,20 @@ prints the tables as Markdown.
 import argparse
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from bermo.data.probing import FILES, has_files, read_probe
 from bermo.data.sentences import TASKS
-from bermo.figures import Findings, Heat, Section, Table, write_findings
-from bermo.files import write_json
+from bermo.figures import Findings, Heat, Section, Table
+from bermo.files import write_json, write_text
 from bermo.methods.paired import Comparison, Known, compare, mean_gains, paired
 from bermo.methods.probe import Probed, read_probed
 from bermo.recipes.probing import PAPER
 from bermo.report.collect import collect
 from bermo.report.draw import write_panels
-from bermo.report.page import write_page
+from bermo.report.page import check_out, to_page
 from bermo.report.probing import (
     finetune_findings,
     finetune_table,
@@ -93,14 +94,20 @@ def _paired(found: Any) -> tuple[Any, ...]:
 
 
 def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> None:
-    """Draw the heat maps of one title of all encoders, one under the other."""
-    drawn = []
-    for item in items:
-        heats = [f for s in item.sections for f in s.figures if isinstance(f, Heat)]
-        drawn += [[heat] for heat in heats if heat.title == title]
-    if drawn:
-        said = ", then ".join(dict.fromkeys(item.facts["model"] for item in items))
-        write_panels(out / f"probing-{name}.svg", f"{title}: {said}", drawn)
+    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours."""
+    heats = {
+        item.facts["model"]: figure
+        for item in items
+        for section in item.sections
+        for figure in section.figures
+        if isinstance(figure, Heat) and figure.title == title
+    }
+    if not heats:
+        return
+    shown = [v for heat in heats.values() for row in heat.values for v in row if v is not None]
+    limits = (min(shown), max(shown))
+    drawn = [[replace(heat, title=model, limits=limits)] for model, heat in heats.items()]
+    write_panels(out / f"probing-{name}.svg", title, drawn)
 
 
 def values(results: Mapping[str, RunResult]) -> dict[str, Any]:
@@ -135,17 +142,21 @@ def main() -> None:
     for name, found in compared.items():
         encoder, case = name.split("-")
         facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
-        pages[name] = finetune_findings(found, results[name], PAPER, facts)
+        page = finetune_findings(found, results[name], PAPER, facts)
+        pages[name] = replace(page, title=f"Fine-tuned: {ENCODERS[encoder]}, case {case}")
         for table in (finetune_table(found, PAPER), groups_table(found)):
             print(f"\n{ENCODERS[encoder]}, {case}{markdown(table)}")
         print(f"\n{found.verdict}")
     for encoder, items in probed.items():
         facts = {"model": ENCODERS[encoder], "data": "X-Probe"}
-        pages[f"frozen-{encoder}"] = frozen_findings(items, facts)
+        page = frozen_findings(items, facts)
+        pages[f"frozen-{encoder}"] = replace(page, title=f"Frozen layers: {ENCODERS[encoder]}")
         print(f"\n{ENCODERS[encoder]}, frozen{markdown(frozen_table(items))}")
-    for name, page in pages.items():
-        write_findings(out / "pages" / name / "figures.json", page)
-    write_page([out / "pages"], out / "probing.html")
+    check_out(out / "probing.html")
+    write_text(
+        out / "probing.html",
+        to_page(list(pages.values()), "Probing X-Probe's tasks, plain and mixed"),
+    )
     still = [page for name, page in pages.items() if name.startswith("frozen")]
     panels(to, "layers", still, "Test accuracy of each layer")
     panels(to, "frozen-mix", still, "Share of each layer in the learned mix")
@@ -154,7 +165,7 @@ def main() -> None:
     write_json(to / "probing-gpu.json", {
         "finetuned": {name: values(found) for name, found in results.items()},
         "verdicts": {name: found.verdict for name, found in compared.items()},
-        "frozen": {encoder: [vars(item) for item in items] for encoder, items in probed.items()},
+        "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
     })  # fmt: skip
     print(f"\n{to}/probing-gpu.json, the drawings beside it, and {out}/probing.html")
 

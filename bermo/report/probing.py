@@ -233,7 +233,7 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
                 _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
                 "{} / {}".format(*pair.num_diverged),
                 _round(pair.known.largest_class if pair.known else None), *paper[pair.task],
-                "no: " + pair.known.doubt if pair.known and pair.known.doubt else "yes",
+                "no" if pair.known and pair.known.doubt else "yes",
             )
         )  # fmt: skip
     note = (
