@@ -70,7 +70,7 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
         if pair is None:
             continue
         unknown = max(s.unknown_share for run in results[name].values() for s in run.seeds)
-        rows.append((ENCODERS[encoder], case, round(100 * unknown, 1), pair.plain, pair.mix, *_paired(pair.difference), round(found.claim, 2)))  # fmt: skip
+        rows.append((ENCODERS[encoder], case, round(100 * unknown, 1), round(pair.plain, 2), round(pair.mix, 2), *_paired(pair.difference), round(found.claim, 2)))  # fmt: skip
     for encoder, said in ENCODERS.items():
         both = [f"{encoder}-{case}" for case in CASES]
         pairs = [compared[name].groups.get("semantic") for name in both if name in compared]
@@ -90,7 +90,8 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
 
 def _paired(found: Any) -> tuple[Any, ...]:
     low, high = found.interval or (None, None)
-    return found.mean, low, high, round(found.p, 3), found.count
+    ends = [None if end is None else round(end, 2) for end in (low, high)]
+    return round(found.mean, 2), *ends, round(found.p, 3), found.count
 
 
 def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> None:
