@@ -1,71 +1,78 @@
 #!/usr/bin/env bash
-# What probing must show, on one GPU; only JSON and logs come back, in OUT/probe-gpu-STAGES.tar.xz.
-#   benchmarks/probe_gpu.sh MODEL DATA OUT STAGE…
-# MODEL: gte-small's folder. DATA: a folder with xprobe_en/, sst2/, cola/, rte/ and wikitext103_valid_test/. The same command goes on.
-# STAGE, in the order of what matters; estimates for an H200 at 3 ms a step of gte-small, all processes together:
-#   quick            vectors.py, WikiText-103, and the untrained box on SST-2, CoLA and RTE          about 2 min
-#   frozen           nine tasks × all layers with controls, gte-small and the box                    about 2 min
-#   gte-right        five semantic tasks, plain and mix, 5 seeds, 3 epochs: 64,000 steps             about 3.2 min
-#   gte-wrong        the same with capitals kept on the uncased vocabulary                           about 3.2 min
-#   box-right box-wrong                                                                              about 1.6 min each
-#   gte-right-rest … box-wrong-rest: the other four tasks, 44,500 steps                              about 2.2 min each
-# FINETUNE holds further changes of the fine-tuned stages, such as "train.epochs=1"; SEEDS, LIMIT (frozen) and COUNT (vectors.py) make all smaller.
+# What probing must show, on one GPU: jobs from one queue, the most wanted first; only JSON and logs come back, in OUT/probe-gpu.tar.xz.
+#   benchmarks/probe_gpu.sh MODEL DATA OUT STAGE…          the same command goes on; then: python benchmarks/probe_tables.py OUT --xprobe XPROBE
+# MODEL: gte-small's folder. DATA: a folder with xprobe_en/, sst2/, cola/, rte/ and wikitext103_valid_test/.
+# STAGE, in the order in which their jobs begin:
+#   frozen                              nine tasks × all layers with controls, gte-small and the box: six processes
+#   gte-right gte-wrong                 five semantic tasks, plain and mix, five seeds stacked, 3 epochs: 12,876 stacked steps; wrong: capitals kept
+#   box-right box-wrong                 the same with the box
+#   gte-right-rest … box-wrong-rest     the other four tasks: 8,934 stacked steps
+#   quick                               the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
+#   vectors                             vectors.py, to be run alone
+# WORKERS [5] processes at a time; no job begins after BUDGET [380] seconds, and what still runs after BUDGET + 20 is stopped: what has ended is packed.
+# FINETUNE holds changes of the fine-tuned stages ("train.epochs=1"); SEEDS, STACK (seeds at once), LIMIT (frozen), EPOCHS, PRECISION and ROWS (quick), COUNT (vectors) make all smaller.
 set -u
-model=$1 data=$2 out=$3; shift 3
-python=${PYTHON:-python} xprobe=$data/xprobe_en fields=${FINETUNE:-} seeds=${SEEDS:-63,77,9,96,39}
-export BERMO_CACHE=$out/cache OMP_NUM_THREADS=1 PYTHONPATH=.
-mkdir -p "$out"
-semantic=tense,subject-number,object-number,odd-man-out,coordination-inversion
-rest=sentence-length,word-content,tree-depth,bigram-shift
+export model=$1 data=$2 out=$3; shift 3
+export python=${PYTHON:-python3} xprobe=$data/xprobe_en seeds=${SEEDS:-63,77,9,96,39}
+export BERMO_CACHE=$out/cache OMP_NUM_THREADS=${OMP_NUM_THREADS:-3} PYTHONPATH=. BEGAN=$(date +%s) BUDGET=${BUDGET:-380}
+export fields="train.together=${STACK:-5} train.keep=none train.checkpoint_minutes=100 ${FINETUNE:-}" LIMIT=${LIMIT:-} EPOCHS=${EPOCHS:-3} PRECISION=${PRECISION:-bf16} ROWS=${ROWS:-100000} COUNT=${COUNT:-100000}
+mkdir -p "$out/logs"
 
-quick() {
-  $python benchmarks/vectors.py "$model" --count "${COUNT:-100000}" --precision bf16 > "$out/vectors-bf16.json" 2> "$out/vectors.log"
-  $python benchmarks/vectors.py "$model" --count "${COUNT:-100000}" > "$out/vectors-fp32.json" 2>> "$out/vectors.log"
-  for part in valid test; do
-    $python benchmarks/masked.py "$data/wikitext103_valid_test/wiki.$part.tokens" --rows "${ROWS:-100000}" --out "$out/masked-$part.json" > "$out/masked-$part.log" 2>&1
-  done
-  for task in sst2 cola rte; do
-    for kind in trained untrained; do
-      $python -m bermo train --task $task --data "$data/$task" --lr 3e-4 --precision bf16 --epochs "${EPOCHS:-3}" --seeds 9,25 \
-        $([ $kind = untrained ] && echo --untrained) --out "$out/box-$task-$kind" > "$out/box-$task-$kind.log" 2>&1 &
-    done
-  done
-  wait
+job() {  # name, command…
+  local name=$1 began=$(($(date +%s) - BEGAN)); shift
+  if [ $began -ge "$BUDGET" ]; then echo "$name: not begun" | tee -a "$out/seconds.log"; return; fi
+  timeout --foreground -k 10 $((BUDGET + 20 - began)) "$@" > "$out/logs/$name.log" 2>&1
+  echo "$name: $? from $began to $(($(date +%s) - BEGAN)) s" | tee -a "$out/seconds.log"
 }
-
-frozen() {
-  for pair in "gte $model" "box box"; do
-    set -- $pair
-    $python -m bermo probe --model "$2" --data "$xprobe" --batch-size 256 ${LIMIT:+--limit $LIMIT} --out "$out/frozen-$1" > "$out/frozen-$1.log" 2>&1 &
-  done
-  wait
+frozen() {  # name encoder tasks
+  job "frozen-$1-${3%%,*}" $python -m bermo probe --model "$2" --data "$xprobe" --tasks "$3" --batch-size 256 ${LIMIT:+--limit $LIMIT} --out "$out/frozen-$1"
 }
-
-finetune() {  # stage encoder case tasks: every task and arm is a process, then one reads all and judges
-  local name=$1 encoder=$2 tasks=$4 case="" flags=""
-  if [ "$3" = wrong ]; then case="data.lowercase=off data.max_unknown=1" flags="--lowercase off --max-unknown 1"; fi
-  for task in ${tasks//,/ }; do
-    for arm in plain mix; do
-      $python -m bermo run paper/probing "model.backbone=$encoder" "data.folder=$xprobe" $case $fields --arms "$task-$arm" --seeds "$seeds" \
-        --out "$out/$name" > "$out/$name-$task-$arm.log" 2>&1 &
-    done
-  done
-  wait
-  $python -m bermo probe --protocol finetune --model "$encoder" --data "$xprobe" --tasks "$tasks" --seeds "$seeds" $flags --out "$out/$name" $fields \
-    > "$out/$name.log" 2>&1
-  tail -n 20 "$out/$name.log"
+tuned() {  # folder encoder case task: both arms in one process, which imports and builds its kernels once
+  local case=""
+  [ "$3" = wrong ] && case="data.lowercase=off data.max_unknown=1"
+  job "$1-$4" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $case $fields --arms "$4-plain,$4-mix" --seeds "$seeds" --out "$out/$1"
 }
+glue() {  # task kind
+  job "box-$1-$2" $python -m bermo train --task "$1" --data "$data/$1" --lr 3e-4 --precision "$PRECISION" --epochs "$EPOCHS" --seeds 9,25 --together 2 \
+    $([ "$2" = untrained ] && echo --untrained) --out "$out/box-$1-$2"
+}
+masked() {  # part
+  job "masked-$1" $python benchmarks/masked.py "$data/wikitext103_valid_test/wiki.$1.tokens" --rows "$ROWS" --out "$out/masked-$1.json"
+}
+vectors() {  # precision
+  job "vectors-$1" $python benchmarks/vectors.py "$model" --count "$COUNT" --precision "$1"
+}
+export -f job frozen tuned glue masked vectors
 
-for stage in "$@"; do
-  began=$SECONDS
-  case $stage in
-    quick | frozen) $stage ;;
-    gte-right | gte-wrong) finetune "$stage" "$model" "${stage#*-}" $semantic ;;
-    box-right | box-wrong) finetune "$stage" box "${stage#*-}" $semantic ;;
-    gte-right-rest | gte-wrong-rest) s=${stage%-rest}; finetune "$stage" "$model" "${s#*-}" $rest ;;
-    box-right-rest | box-wrong-rest) s=${stage%-rest}; finetune "$stage" box "${s#*-}" $rest ;;
-    *) echo "There is no stage \"$stage\". Known: quick frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest." >&2; exit 2 ;;
-  esac
-  echo "$stage: $((SECONDS - began)) s" | tee -a "$out/seconds.log"
-done
-(cd "$out" && find . \( -name cache -o -name model -o -name checkpoints \) -prune -o \( -name '*.json' -o -name '*.log' \) -print | tar -cJf "probe-gpu-$(echo "$@" | tr ' ' +).tar.xz" -T -)
+finetune() {  # folder encoder case tasks
+  for task in $4; do echo "tuned $1 $2 $3 $task"; done
+}
+semantic="tense subject-number object-number coordination-inversion odd-man-out"
+rest="bigram-shift word-content sentence-length tree-depth"
+queue() {
+  for stage in "$@"; do
+    local encoder=$model; case $stage in box-*) encoder=box ;; esac
+    local case=right; case $stage in *-wrong*) case=wrong ;; esac
+    case $stage in
+      frozen)  # word-content is as long as the others of its process together
+        for pair in "gte $model" "box box"; do
+          for tasks in word-content,tense bigram-shift,subject-number,sentence-length,odd-man-out object-number,coordination-inversion,tree-depth; do
+            echo "frozen $pair $tasks"
+          done
+        done ;;
+      gte-right | gte-wrong | box-right | box-wrong) finetune "$stage" "$encoder" $case "$semantic" ;;
+      gte-right-rest | gte-wrong-rest | box-right-rest | box-wrong-rest) finetune "${stage%-rest}" "$encoder" $case "$rest" ;;
+      quick)
+        for task in sst2 cola rte; do echo "glue $task trained"; echo "glue $task untrained"; done
+        echo "masked valid"; echo "masked test" ;;
+      vectors) echo "vectors bf16"; echo "vectors fp32" ;;
+      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, quick vectors." >&2; exit 2 ;;
+    esac
+  done
+}
+jobs=$(queue "$@") || exit 2
+echo "$jobs" | xargs -P "${WORKERS:-5}" -I {} bash -c '{}'
+grep -h "the fused kernels" "$out"/logs/*.log && echo "Some shapes went without fused kernels: slower, but right."
+grep -l "Error\|Traceback" "$out"/logs/*.log
+cd "$out" && find . \( -name cache -o -name model -o -name checkpoints \) -prune -o \( -name '*.json' -o -name '*.jsonl' -o -name '*.log' \) -print | tar -cJf probe-gpu.tar.xz -T -
+echo "$(($(date +%s) - BEGAN)) s in all, $(du -k probe-gpu.tar.xz | cut -f1) KiB"

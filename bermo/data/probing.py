@@ -6,8 +6,10 @@
 
 X-Probe's files repeat sentences, some with two labels, and two of them are the same file: a sentence counts once, whatever its
 capitals and spaces, one with two labels not at all, and the rest is cut by a seed into 80, 10 and 10 %. What was left out is in `notes`.
+Where many sentences have two labels, those with one cannot be trusted either: `doubt` says so, and no mean over tasks counts the task.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,8 @@ FILES: Mapping[str, str] = {
 }
 """What SentEval and X-Probe call the files of each task."""
 SPLITS = ("tr", "va", "te")
+DOUBTFUL = 0.05
+"""Share of the sentences with two labels over which a task's labels are not believed."""
 GENERATED = 12_000
 """Training sentences that the grammar makes unless a limit says otherwise; a tenth each for valid and test."""
 
@@ -51,6 +55,14 @@ class ProbeData:
     valid: TextRows
     test: TextRows
     notes: tuple[str, ...] = ()
+    doubt: str = ""
+    """Why the labels are not to be believed, if they are not."""
+
+    @property
+    def largest_class(self) -> float:
+        """What always giving the test rows' most frequent label would score, in percent."""
+        counts = Counter(self.test.labels or ())
+        return 100 * max(counts.values()) / counts.total()
 
 
 def choose_tasks(text: str) -> list[str]:
@@ -80,14 +92,16 @@ def read_probe(
         raise BermoError(
             f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files."
         )
+    notes: tuple[str, ...] = ()
+    doubt = ""
     if (folder / FILES[task]).is_dir():
-        rows, notes = _xprobe(folder / FILES[task])
+        rows, notes, doubt = _xprobe(folder / FILES[task])
         parts = _cut(rows, seed)
     else:
-        parts, notes = _senteval(check_file(folder / f"{FILES[task]}.txt")), ()
+        parts = _senteval(check_file(folder / f"{FILES[task]}.txt"))
     if limit is not None:
         parts = [part[: limit if k == 0 else max(1, limit // 4)] for k, part in enumerate(parts)]
-    return _probe_data(task, parts, notes)
+    return _probe_data(task, parts, notes, doubt)
 
 
 def read_probing_task(spec: DataSpec) -> TaskData:
@@ -111,7 +125,9 @@ def read_probing_task(spec: DataSpec) -> TaskData:
 Row = tuple[str, str]
 
 
-def _probe_data(task: str, parts: Sequence[Sequence[Row]], notes: tuple[str, ...]) -> ProbeData:
+def _probe_data(
+    task: str, parts: Sequence[Sequence[Row]], notes: tuple[str, ...], doubt: str = ""
+) -> ProbeData:
     if not all(parts):
         raise BermoError(f"{task}: there are too few rows for a training, a valid and a test part.")
     train, valid, test = (
@@ -120,8 +136,9 @@ def _probe_data(task: str, parts: Sequence[Sequence[Row]], notes: tuple[str, ...
     labels = tuple(sorted({label for part in parts for _, label in part}))
     group = sentences.TASKS[task].group
     return ProbeData(
-        task=task, group=group, labels=labels, train=train, valid=valid, test=test, notes=notes
-    )
+        task=task, group=group, labels=labels, train=train, valid=valid, test=test,
+        notes=notes, doubt=doubt,
+    )  # fmt: skip
 
 
 def _generated(task: str, count: int, seed: int) -> ProbeData:
@@ -144,8 +161,8 @@ def _senteval(path: Path) -> list[list[Row]]:
     return list(parts.values())
 
 
-def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...]]:
-    """Read all files of a task; a sentence counts once, and not at all if its labels differ."""
+def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...], str]:
+    """Read all files of a task, with notes and doubts; a sentence counts once, and not at all if its labels differ."""
     labels: dict[str, set[str]] = {}
     texts: dict[str, str] = {}
     total = 0
@@ -170,7 +187,9 @@ def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...]]:
     note = (
         f"{total:,} rows, {total - len(labels):,} repeated, {doubtful:,} with two labels left out"
     )
-    return rows, (note,)
+    share = doubtful / len(labels)
+    doubt = f"{share:.0%} of its sentences have two labels" if share > DOUBTFUL else ""
+    return rows, (note,), doubt
 
 
 def _cut(rows: list[Row], seed: int) -> list[list[Row]]:

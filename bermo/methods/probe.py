@@ -86,6 +86,8 @@ class Probed:
     untrained: tuple[float, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    doubt: str = ""
+    """Why the labels are not to be believed, if they are not."""
     digest: str = ""
     """Of the rows, so that what was found for other rows is not taken for theirs."""
 
@@ -140,13 +142,16 @@ def probe_task(
         largest_class=100 * float(counts.max() / counts.sum()),
         bag_of_words=100 * bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels)),
         control=tuple(control), untrained=tuple(blank),
-        seconds=time.monotonic() - start, notes=data.notes, digest=data_digest(data),
+        seconds=time.monotonic() - start, notes=data.notes, doubt=data.doubt,
+        digest=data_digest(data),
     )  # fmt: skip
 
 
 def claim_folder(out: Path, settings: dict[str, Any]) -> None:
     """Write what is asked into a new folder; refuse one that holds another question."""
     path, content = out / "probe.json", {"format": FORMAT, **settings}
+    # Looked at before probe.json is: another process may claim the folder in between, for the same question.
+    is_free = not out.exists() or (out.is_dir() and not any(out.glob("[!.]*")))
     if path.exists():
         old = json.loads(path.read_text(encoding="utf-8"))
         changed = [name for name in content if old.get(name) != content[name]]
@@ -156,7 +161,7 @@ def claim_folder(out: Path, settings: dict[str, Any]) -> None:
                 f" {', '.join(changed)}. Give another folder with --out."
             )
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not is_free:
         raise BermoError(
             f"{out} is not empty and holds no probing; nothing there is overwritten. Give another"
             " folder with --out."

@@ -8,8 +8,9 @@ from rich.table import Table as RichTable
 
 from bermo.data.probing import GROUPS
 from bermo.figures import Bars, Figure, Findings, Heat, Number, Section, Table
-from bermo.methods.paired import CLAIM, Comparison
+from bermo.methods.paired import Comparison
 from bermo.methods.probe import Probed
+from bermo.runs import RunResult
 
 EXPECTED = (
     "In Jawahar et al. 2019 surface tasks are read best from low layers of BERT, syntactic ones from the middle, semantic ones"
@@ -41,10 +42,11 @@ def frozen_table(found: Sequence[Probed]) -> Table:
         "bag of words", "largest class", "untrained", "control", "selectivity",
     )  # fmt: skip
     rows = [_row(item) for item in found]
+    doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in found if item.doubt]
     note = (
         "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained: the same layer with random"
         " weights. control: random classes of word types, same layer. selectivity: test less control."
-    )
+    ) + "".join(doubts)
     return Table(title="Probes by group", columns=columns, rows=tuple(rows), note=note)
 
 
@@ -77,7 +79,7 @@ def _summary(found: Sequence[Probed]) -> str:
     """Say where each group is known best, on average."""
     parts = []
     for group in GROUPS:
-        items = [item for item in found if item.group == group]
+        items = [item for item in found if item.group == group and not item.doubt]
         if items:
             centre = sum(item.centre for item in items) / len(items)
             best = [item.best for item in items]
@@ -141,7 +143,10 @@ def _centres(found: Sequence[Probed]) -> Bars:
 
 
 def finetune_findings(
-    compared: Comparison, paper: Mapping[str, tuple[float, float]], facts: Mapping[str, str]
+    compared: Comparison,
+    results: Mapping[str, RunResult],
+    paper: Mapping[str, tuple[float, float]],
+    facts: Mapping[str, str],
 ) -> Findings:
     """Put the fine-tuned arms of all tasks on a page, beside the paper's numbers."""
     tasks = compared.tasks
@@ -153,19 +158,71 @@ def finetune_findings(
             "the paper": tuple(_round(paper[p.task][1] - paper[p.task][0]) for p in tasks),
         },
         errors={"here": tuple(p.difference.interval or (p.difference.mean,) * 2 for p in tasks)},
-        note=f"95 % intervals over seeds. The paper's mean over the semantic tasks is +{CLAIM}.",
+        note=f"95 % intervals over seeds. The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
     )  # fmt: skip
-    section = Section(
-        title="Plain beside mixed", text=compared.verdict, figures=(finetune_table(compared, paper), bars)
+    sections = [
+        Section(
+            title="Plain beside mixed", text=compared.verdict,
+            figures=(finetune_table(compared, paper), groups_table(compared), bars),
+        ),
+        Section(
+            title="What the trained mixes read",
+            text="Shares of the layers after fine-tuning, the mean over seeds. They start at random and move little, so a single"
+            " seed says nothing of a layer, and the mean of a few says little.",
+            figures=_tuned_mixes([pair.task for pair in tasks], results),
+        ),
+    ]  # fmt: skip
+    return Findings(title="Probing by fine-tuning", facts=facts, sections=tuple(sections))
+
+
+def groups_table(compared: Comparison) -> Table:
+    """One row a group: the means over its tasks that count, and their difference."""
+    rows: list[tuple[str | Number, ...]] = []
+    for group, pair in compared.groups.items():
+        low, high = pair.difference.interval or (None, None)
+        rows.append(
+            (
+                group, len(pair.tasks), _round(pair.plain), _round(pair.mix), _round(pair.difference.mean),
+                _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
+            )
+        )  # fmt: skip
+    columns = ("group", "tasks", "plain", "mix", "difference", "from", "to", "p", "seeds")
+    note = "Each seed is averaged over the tasks first; the interval is over seeds."
+    return Table(title="Means by group", columns=columns, rows=tuple(rows), note=note)
+
+
+def _tuned_mixes(tasks: Sequence[str], results: Mapping[str, RunResult]) -> tuple[Figure, ...]:
+    """The mean share of each layer over the seeds that did not diverge, and its centre of gravity."""
+    arms = [[s for s in results[f"{task}-mix"].seeds if s.diverged is None] for task in tasks]
+    if not tasks:
+        return ()
+    layers = arms[0][0].mix_layers
+    shares = [
+        [
+            math.fsum(seed.mix_weights[at] for seed in seeds) / len(seeds)
+            for at in range(len(layers))
+        ]
+        for seeds in arms
+    ]
+    heat = Heat(
+        title="Share of each layer in the trained mix", x_label="layer", y_label="task",
+        columns=tuple(map(str, layers)), rows=tuple(tasks),
+        values=tuple(tuple(round(share, 4) for share in row) for row in shares), digits=2,
+        note=f"Even shares would be {1 / len(layers):.3f}.",
     )  # fmt: skip
-    return Findings(title="Probing by fine-tuning", facts=facts, sections=(section,))
+    centres = [math.fsum(j * s for j, s in zip(layers, row, strict=True)) for row in shares]
+    bars = Bars(
+        title="Centre of gravity of each trained mix", x_label="task", y_label="layer", names=tuple(tasks),
+        series={"centre of gravity": tuple(_round(centre) for centre in centres)},
+    )  # fmt: skip
+    return heat, bars
 
 
 def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]]) -> Table:
     """One row a task: both arms, their difference with its interval and p, and the paper's."""
     columns = (
         "group", "task", "plain", "mix", "difference", "from", "to", "p", "seeds", "diverged",
-        "paper plain", "paper mix",
+        "largest class", "paper plain", "paper mix", "counted",
     )  # fmt: skip
     rows: list[tuple[str | Number, ...]] = []
     for pair in compared.tasks:
@@ -174,10 +231,17 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
             (
                 pair.group, pair.task, _round(pair.plain), _round(pair.mix), _round(pair.difference.mean),
                 _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
-                "{} / {}".format(*pair.num_diverged), *paper[pair.task],
+                "{} / {}".format(*pair.num_diverged),
+                _round(pair.known.largest_class if pair.known else None), *paper[pair.task],
+                "no" if pair.known and pair.known.doubt else "yes",
             )
         )  # fmt: skip
-    note = "Test accuracy in % after the last step; from, to: the 95 % interval of the difference."
+    note = (
+        "Test accuracy in % after the last step; from, to: the 95 % interval of the difference. largest class: always giving the most"
+        " frequent answer."
+    )
+    if compared.left_out:
+        note += f" No mean counts {'; '.join(compared.left_out)}."
     return Table(title="Fine-tuned probes", columns=columns, rows=tuple(rows), note=note)
 
 

@@ -8,6 +8,7 @@ from bermo.errors import BermoError
 from bermo.verbs.ending import is_main_process, say_stopped
 
 if TYPE_CHECKING:
+    from bermo.methods.paired import Known
     from bermo.report.terminal import TerminalDisplay
 
 HELP = "probe what each layer knows"
@@ -180,10 +181,20 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
         except Stopped as stopped:
             return say_stopped(stopped)
     if is_main_process():
-        compared = compare(results)
+        known = {} if options.data is None else {task: _known(task, options.data) for task in tasks}
+        compared = compare(results, known)
         facts = {"model": options.model, "data": options.data or "generated sentences", "seeds": str(len(next(iter(results.values())).seeds)),
                  "case": "kept" if options.lowercase else "as the tokenizer has it"}  # fmt: skip
-        write_findings(out / "figures.json", finetune_findings(compared, PAPER, facts))
+        write_findings(out / "figures.json", finetune_findings(compared, results, PAPER, facts))
         print_table(finetune_table(compared, PAPER))
         print(f"\n{compared.verdict}\nThe figures are in {out}/figures.json")
     return 0
+
+
+def _known(task: str, folder: str) -> "Known":
+    """What the rows of a task tell before any training."""
+    from bermo.data.probing import read_probe
+    from bermo.methods.paired import Known
+
+    data = read_probe(task, Path(folder).expanduser())
+    return Known(largest_class=data.largest_class, doubt=data.doubt)

@@ -47,6 +47,18 @@ def test_sentences_that_differ_in_capitals_and_spaces_are_one(xprobe: Path) -> N
     assert data.notes == ("160 rows, 120 repeated, 0 with two labels left out",)
 
 
+def test_labels_are_doubted_where_many_sentences_have_two(xprobe: Path) -> None:
+    assert read_probe("tense", xprobe).doubt == ""  # one of 101 has two
+    rows = [f"Sentence number {k} .\tPres" for k in range(0, 100, 5)]
+    with (xprobe / "past_present" / "te.txt").open("a") as file:
+        file.write("\n".join(rows) + "\n")
+    data = read_probe("tense", xprobe)
+    # Every tenth sentence was odd, so Past before; with the one that was doubtful already, 11 of 101.
+    assert data.doubt == "11% of its sentences have two labels"
+    counts = [list(data.test.labels or ()).count(label) for label in data.labels]
+    assert data.largest_class == pytest.approx(100 * max(counts) / sum(counts))
+
+
 def test_senteval_keeps_its_own_splits(tmp_path: Path) -> None:
     lines = [
         "tr\tPAST\tHe ran .",

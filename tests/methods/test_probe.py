@@ -89,6 +89,10 @@ def test_a_folder_of_another_question_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b" / "mine.txt").write_text("mine")
     with pytest.raises(BermoError, match="holds no probing"):
         claim_folder(tmp_path / "b", {})
+    # What another process is just writing is no foreign file.
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / ".probe.json.1.tmp").write_text("{")
+    claim_folder(tmp_path / "c", {"model": "x"})
 
 
 def test_text_that_the_vocabulary_lacks_is_refused(tmp_path: Path) -> None:

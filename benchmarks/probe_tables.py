@@ -1,0 +1,175 @@
+"""What benchmarks/probe_gpu.sh gave, as tables, figures and one page.
+
+    python benchmarks/probe_tables.py OUT --xprobe XPROBE [--to results]
+
+OUT is the folder of the stages, or that of their unpacked probe-gpu.tar.xz; stages that have not ended are left out. XPROBE tells which labels
+contradict each other. Writes TO/probing-gpu.json (every seed's score, every mix, every layer), TO/probing-*.svg and OUT/probing.html, and
+prints the tables as Markdown.
+"""
+
+import argparse
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from bermo.data.probing import FILES, has_files, read_probe
+from bermo.data.sentences import TASKS
+from bermo.figures import Findings, Heat, Section, Table
+from bermo.files import write_json, write_text
+from bermo.methods.paired import Comparison, Known, compare, mean_gains, paired
+from bermo.methods.probe import Probed, read_probed
+from bermo.recipes.probing import PAPER
+from bermo.report.collect import collect
+from bermo.report.draw import write_panels
+from bermo.report.page import check_out, to_page
+from bermo.report.probing import (
+    finetune_findings,
+    finetune_table,
+    frozen_findings,
+    frozen_table,
+    groups_table,
+)
+from bermo.runs import RunResult
+
+ENCODERS = {"gte": "gte-small", "box": "the box"}
+CASES = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kept: unknown words"}
+
+
+def tuned(folder: Path) -> dict[str, RunResult]:
+    """Return the arms under a folder that have ended."""
+    if not any(folder.glob("*/spec.json")):
+        return {}
+    return {run.name: run.result for run in collect([folder]).runs if run.result is not None}
+
+
+def frozen(folder: Path) -> list[Probed]:
+    """Return the tasks that were probed in a folder."""
+    found = [read_probed(folder / f"{task}.json") for task in TASKS]
+    return [item for item in found if item is not None]
+
+
+def markdown(table: Table) -> str:
+    """Write a table with pipes, and its note under it."""
+
+    def text(value: Any) -> str:
+        return "–" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
+    rows = ["| " + " | ".join(text(value) for value in row) + " |" for row in lines]
+    return "\n".join([f"\n**{table.title}**\n", *rows, "", table.note])
+
+
+def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> Table:
+    """The semantic mean of each encoder and case, and how far the case changes it."""
+    rows: list[tuple[Any, ...]] = []
+    for name, found in compared.items():
+        encoder, case = name.split("-")
+        pair = found.groups.get("semantic")
+        if pair is None:
+            continue
+        unknown = max(s.unknown_share for run in results[name].values() for s in run.seeds)
+        rows.append((ENCODERS[encoder], case, round(100 * unknown, 1), round(pair.plain, 2), round(pair.mix, 2), *_paired(pair.difference), round(found.claim, 2)))  # fmt: skip
+    for encoder, said in ENCODERS.items():
+        both = [f"{encoder}-{case}" for case in CASES]
+        pairs = [compared[name].groups.get("semantic") for name in both if name in compared]
+        if len(pairs) == 2 and pairs[0] and pairs[1]:
+            tasks = [task for task in pairs[0].tasks if task in pairs[1].tasks]
+            right, wrong = (mean_gains(results[name], tasks) for name in both)
+            seeds = sorted(right.keys() & wrong.keys())
+            if tasks and seeds:
+                more = paired([wrong[seed] - right[seed] for seed in seeds])
+                rows.append((said, "wrong less right", None, None, None, *_paired(more), None))
+    columns = ("encoder", "case", "unknown %", "plain", "mix", "gain", "from", "to", "p", "seeds", "paper's gain")  # fmt: skip
+    note = "Mean test accuracy over the semantic tasks that count; intervals of 95 % over seeds; wrong less right: how much of a gain lives on unknown words."
+    return Table(
+        title="The mix on the semantic tasks", columns=columns, rows=tuple(rows), note=note
+    )
+
+
+def _paired(found: Any) -> tuple[Any, ...]:
+    low, high = found.interval or (None, None)
+    ends = [None if end is None else round(end, 2) for end in (low, high)]
+    return round(found.mean, 2), *ends, round(found.p, 3), found.count
+
+
+def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> None:
+    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours."""
+    heats = {
+        item.facts["model"]: figure
+        for item in items
+        for section in item.sections
+        for figure in section.figures
+        if isinstance(figure, Heat) and figure.title == title
+    }
+    if not heats:
+        return
+    shown = [v for heat in heats.values() for row in heat.values for v in row if v is not None]
+    limits = (min(shown), max(shown))
+    drawn = [[replace(heat, title=model, limits=limits)] for model, heat in heats.items()]
+    write_panels(out / f"probing-{name}.svg", title, drawn)
+
+
+def values(results: Mapping[str, RunResult]) -> dict[str, Any]:
+    """Every seed of every arm, without what can be computed from it."""
+    names = ("seed", "last_score", "diverged", "steps", "loss", "seconds", "together", "unknown_share", "mix_weights", "device", "versions")  # fmt: skip
+    return {arm: [{n: getattr(s, n) for n in names} for s in r.seeds] for arm, r in results.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--xprobe", type=Path, required=True)
+    parser.add_argument("--to", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    out, to = options.out, options.to
+    packed = out / "probe-gpu.tar.xz"
+    if packed.exists():
+        with tarfile.open(packed) as file:
+            file.extractall(out, filter="data")
+    known = {}
+    for task in FILES:
+        if has_files(task, options.xprobe):
+            data = read_probe(task, options.xprobe)
+            known[task] = Known(largest_class=data.largest_class, doubt=data.doubt)
+    results = {f"{e}-{c}": tuned(out / f"{e}-{c}") for e in ENCODERS for c in CASES}
+    results = {name: found for name, found in results.items() if found}
+    compared = {name: compare(found, known) for name, found in results.items()}
+    probed = {e: found for e in ENCODERS if (found := frozen(out / f"frozen-{e}"))}
+    pages: dict[str, Findings] = {}
+    print(markdown(table := overview(compared, results)))
+    pages["overview"] = Findings(title="Does the mix know more?", facts={}, sections=(Section(title="The claim", text="", figures=(table,)),))  # fmt: skip
+    for name, found in compared.items():
+        encoder, case = name.split("-")
+        facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
+        page = finetune_findings(found, results[name], PAPER, facts)
+        pages[name] = replace(page, title=f"Fine-tuned: {ENCODERS[encoder]}, case {case}")
+        for table in (finetune_table(found, PAPER), groups_table(found)):
+            print(f"\n{ENCODERS[encoder]}, {case}{markdown(table)}")
+        print(f"\n{found.verdict}")
+    for encoder, items in probed.items():
+        facts = {"model": ENCODERS[encoder], "data": "X-Probe"}
+        page = frozen_findings(items, facts)
+        pages[f"frozen-{encoder}"] = replace(page, title=f"Frozen layers: {ENCODERS[encoder]}")
+        print(f"\n{ENCODERS[encoder]}, frozen{markdown(frozen_table(items))}")
+    check_out(out / "probing.html")
+    write_text(
+        out / "probing.html",
+        to_page(list(pages.values()), "Probing X-Probe's tasks, plain and mixed"),
+    )
+    still = [page for name, page in pages.items() if name.startswith("frozen")]
+    panels(to, "layers", still, "Test accuracy of each layer")
+    panels(to, "frozen-mix", still, "Share of each layer in the learned mix")
+    right = [pages[name] for name in ("gte-right", "box-right") if name in pages]
+    panels(to, "tuned-mix", right, "Share of each layer in the trained mix")
+    write_json(to / "probing-gpu.json", {
+        "finetuned": {name: values(found) for name, found in results.items()},
+        "verdicts": {name: found.verdict for name, found in compared.items()},
+        "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
+    })  # fmt: skip
+    print(f"\n{to}/probing-gpu.json, the drawings beside it, and {out}/probing.html")
+
+
+if __name__ == "__main__":
+    main()
