@@ -61,6 +61,7 @@ def gathered(stability: tuple[float | None, ...]) -> dict[str, Any]:
         "dense": run(dense["plain"], (91.0, 91.2, 91.4, 91.6, 91.8)),
         "cut": run(baselines["first-2-plain"], tuple(s - 3 for s in PLAIN)),
         "rte": run(rte, (53.0, 53.5, 60.0, 61.0, 47.0)),
+        "cola": run(replace_in(methods["soft-mix"], data={"task": "cola"}), MIX),
         "begun": run(methods["l0-mix"], (None,) * 5),
         "other": run(replace_in(methods["soft-mix"], train={"lr": 1e-4}), MIX),
     }
@@ -142,6 +143,7 @@ def test_what_is_unfinished_missing_or_otherwise_set_is_named(text: str) -> None
     assert "- no finished run: sst2, L0, mix, 3 epochs" in text
     assert "- no finished run: sst2, movement, by size · σ(score), plain, taught, 10 epochs" in text
     assert "| other | train.lr=0.0001 | 5 of 5 | 86.10 |" in text
+    assert "| cola | task cola | 5 of 5 | 86.10 |" in text
     assert "No task has both arms finished" in text
     assert "| L0 |" not in text
     assert "| soft movement |" not in text  # its only run has another rate
