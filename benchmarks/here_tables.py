@@ -268,7 +268,11 @@ def dense(arms: Sequence[Arm]) -> str:
 def _rest(arms: Sequence[Arm]) -> str:
     """Name what is unfinished or was never begun, and what is no arm of the tables because its spec is another."""
     open_ = [f"- {a.name}: {', '.join(a.unfinished)}" for a in arms if a.unfinished]
-    other = [[a.name, a.differs, *summary(a)] for a in arms if a.differs and a.seeds]
+    other = [
+        [a.name, a.differs or f"task {a.task}", *summary(a)]
+        for a in arms
+        if a.seeds and (a.differs or a.task not in TASKS)
+    ]
     open_ += [f"- no finished run: {one.task}, {name_of(one)}" for one in missing(arms)]
     text = "\n## Missing or unfinished, left out\n" + ("\n".join(open_) or "Nothing.") + "\n"
     if other:

@@ -61,6 +61,7 @@ def gathered(stability: tuple[float | None, ...]) -> dict[str, Any]:
         "dense": run(dense["plain"], (91.0, 91.2, 91.4, 91.6, 91.8)),
         "cut": run(baselines["first-2-plain"], tuple(s - 3 for s in PLAIN)),
         "rte": run(rte, (53.0, 53.5, 60.0, 61.0, 47.0)),
+        "cola": run(replace_in(methods["soft-mix"], data={"task": "cola"}), MIX),
         "begun": run(methods["l0-mix"], (None,) * 5),
         "other": run(replace_in(methods["soft-mix"], train={"lr": 1e-4}), MIX),
     }
@@ -116,6 +117,15 @@ def test_the_verdict_on_stability_follows_the_seeds(
     assert verdict in written(tables, tmp_path, monkeypatch, gathered(scores))
 
 
+def test_three_epochs_do_not_meet_a_target_of_ten(
+    tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace_in(here.stability().arms["size-mix"], train={"epochs": 3.0})
+    text = written(tables, tmp_path, monkeypatch, {"short": run(short, (91.0,) * 10)})
+    assert "mix, 3 epochs: missed: 10 of 10 survive, mean 91.00 ≥ 87.0" in text
+    assert "3 epochs where ten were asked" in text
+
+
 def test_seeds_at_guessing_have_diverged_whatever_they_say(text: str) -> None:
     (row,) = (line for line in text.splitlines() if line.startswith("| movement, by score | 60.50"))
     assert "| 3 of 5 |" in row  # RTE: 53.0, 53.5 and 47.0 are at most a point over 52.71
@@ -133,8 +143,10 @@ def test_what_is_unfinished_missing_or_otherwise_set_is_named(text: str) -> None
     assert "- no finished run: sst2, L0, mix, 3 epochs" in text
     assert "- no finished run: sst2, movement, by size · σ(score), plain, taught, 10 epochs" in text
     assert "| other | train.lr=0.0001 | 5 of 5 | 86.10 |" in text
+    assert "| cola | task cola | 5 of 5 | 86.10 |" in text
     assert "No task has both arms finished" in text
     assert "| L0 |" not in text
+    assert "| soft movement |" not in text  # its only run has another rate
 
 
 def test_figures_are_drawn_and_linked_where_their_runs_are(text: str, tmp_path: Path) -> None:

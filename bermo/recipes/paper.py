@@ -97,7 +97,7 @@ def _methods(task: str) -> dict[str, RunSpec]:
     """The four methods on a task, plain beside mixed; L0 has warm-ups of one whatever the task (Table 9)."""
     base = _task(task)
     plain, mix, rate = L0_PENALTIES[task]
-    changes = {
+    changes: Mapping[str, Mapping[str, object]] = {
         "magnitude": {"method": "magnitude"},
         "movement": {"method": "movement"},
         "soft": {"method": "soft-movement", "density": None, "penalty": SOFT_PENALTIES[task]},
@@ -105,13 +105,13 @@ def _methods(task: str) -> dict[str, RunSpec]:
             "method": "l0", "density": None, "penalty": plain, "lr": rate, "initial_warmup": 1, "final_warmup": 1,
         },
     }  # fmt: skip
-    arms = {}
+    arms: dict[str, RunSpec] = {}
     for name, prune in changes.items():
         # Tables 7 and 10 (movement, soft) say 3e-6 for QQP, Tables 8 and 9 (magnitude, L0) 3e-5.
         lr = 3e-5 if name in ("magnitude", "l0") else base.train.lr
-        both = beside_plain(replace_in(base, prune=prune, train={"lr": lr})).arms
+        both = dict(beside_plain(replace_in(base, prune=prune, train={"lr": lr})).arms)
         if name == "l0":
-            both = both | {"mix": replace_in(both["mix"], prune={"penalty": mix})}
+            both["mix"] = replace_in(both["mix"], prune={"penalty": mix})
         arms |= {f"{task}-{name}-{arm}": spec for arm, spec in both.items()}
     return arms
 
@@ -144,7 +144,7 @@ def convergence() -> Experiment:
     Cost: 24 arms of 22,000 to 123,000 steps. Needs: model.backbone=…, and for one task at a time --arms mnli-3-epochs-plain,… data.folder=…
     """
     lengths = {"mnli": (3, 4, 6, 8, 10), "qqp": (6, 8, 10), "squad": (4, 6, 8, 10)}
-    arms = {}
+    arms: dict[str, RunSpec] = {}
     for task, counts in lengths.items():
         base = _task(task)
         for epochs in counts:
@@ -163,7 +163,7 @@ def distillation() -> Experiment:
     Cost: 55,000 to 113,700 steps an arm, six arms. Needs: model.backbone=…, and for one task at a time --arms squad-plain,squad-mix
     data.folder=… distill.teacher=<a dense run of the same task>
     """
-    arms = {}
+    arms: dict[str, RunSpec] = {}
     for task in ("mnli", "qqp", "squad"):
         taught = replace(_task(task), distill=DistillSpec(teacher=f"runs/dense-{task}"))
         arms |= {f"{task}-{arm}": spec for arm, spec in beside_plain(taught).arms.items()}

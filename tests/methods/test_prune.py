@@ -15,11 +15,13 @@ from transformers import AutoModelForSequenceClassification
 from bermo.criteria import L0, Magnitude, Movement, SoftMovement
 from bermo.errors import BermoError
 from bermo.fold import count
-from bermo.job import Stopped
-from bermo.methods.assemble import check_methods
+from bermo.job import Quiet, Stopped
+from bermo.methods.assemble import assemble, check_methods
 from bermo.methods.finetune import finetune
+from bermo.methods.prepare import prepare
 from bermo.methods.prune import PruneHook, make_method, make_schedule
 from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, TrainSpec, override, replace_in
+from bermo.train import make_accelerator
 
 TINY = RunSpec(
     data=DataSpec(task="box/tense", limit=48, max_length=64),
@@ -33,11 +35,34 @@ def test_a_pruned_run_leaves_an_ordinary_model_of_the_asked_density(tmp_path: Pa
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     counted = count(model)
     assert result.seeds[0].encoder_density == pytest.approx(counted.encoder_density, abs=1e-6)
+    assert result.seeds[0].encoder_kept == counted.encoder_kept
     assert 0.2 < counted.encoder_density < 0.25, (
         "biases and norms stay beside a fifth of the matrices"
     )
     names = load_file(tmp_path / "model" / "model.safetensors").keys()
     assert not any("scores" in name or "parametrizations" in name for name in names)
+
+
+def test_scores_and_mix_have_their_own_rate_no_decay_and_embeddings_can_be_frozen(
+    tmp_path: Path,
+) -> None:
+    spec = replace_in(
+        TINY, model={"freeze_embeddings": True}, train={"lr": 3e-5, "weight_decay": 0.1}
+    )
+    parts = assemble(prepare(spec, Quiet()), 9, Quiet(), make_accelerator(spec.train, tmp_path))
+    settings = {
+        id(p): (group["lr"], group["weight_decay"]) for group in parts.groups for p in group["params"]
+    }  # fmt: skip
+    seen = set()
+    for name, parameter in parts.model.named_parameters():
+        if "embeddings" in name:
+            assert id(parameter) not in settings, name
+            continue
+        is_fast = name.endswith(".scores") or ".layer_mix." in name
+        expected = (1e-2, 0.0) if is_fast else (3e-5, 0.1 if parameter.ndim > 1 else 0.0)
+        assert settings[id(parameter)] == expected, name
+        seen.add(expected)
+    assert len(seen) == 3
 
 
 def test_looks_before_the_final_density_are_never_the_best(tmp_path: Path) -> None:
