@@ -158,6 +158,10 @@ def main() -> None:
     results = {name: found for name, found in results.items() if found}
     compared = {name: compare(found, known) for name, found in results.items()}
     probed = {e: found for e in ENCODERS if (found := frozen(out / f"frozen-{e}"))}
+    if not known:
+        parser.error(f"{options.xprobe} holds no probing task. Give the folder of X-Probe.")
+    if not results and not probed:
+        parser.error(f"{out} holds nothing that a stage of probe_gpu.sh has ended.")
     pages: dict[str, Findings] = {}
     print(markdown(table := overview(compared, results)))
     print(markdown(box := box_table(out)))

@@ -8,7 +8,8 @@
 
 No probe sees another's gradient, and Adam scales every weight by itself, so training them together is training each alone;
 the layers' vectors are read once for all penalties. Of each probe the weights with the best accuracy on the dev part are kept, and
-of each layer the penalty with the best. Where classes are many, `start_at_means_` saves most of the way. A layer whose probes get no better leaves the problem, so the others go on faster.
+of each layer the penalty with the best. A layer whose probes get no better leaves the problem, so the others go on faster.
+Where classes are many, `start_at_means_` saves most of the way.
 
 Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes, H hidden units.
 """
