@@ -8,6 +8,7 @@ prints the tables as Markdown.
 """
 
 import argparse
+import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -37,11 +38,11 @@ ENCODERS = {"gte": "gte-small", "box": "the box"}
 CASES = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kept: unknown words"}
 
 
-def tuned(folder: Path) -> dict[str, RunResult]:
-    """Return the arms under a folder that have ended."""
-    if not any(folder.glob("*/spec.json")):
-        return {}
-    return {run.name: run.result for run in collect([folder]).runs if run.result is not None}
+def tuned(folder: Path, arms: str = "*") -> dict[str, RunResult]:
+    """Return the runs in a folder that have ended."""
+    found = sorted(path.parent for path in folder.glob(f"{arms}/spec.json"))
+    runs = collect(found).runs if found else ()
+    return {run.name: run.result for run in runs if run.result is not None}
 
 
 def frozen(folder: Path) -> list[Probed]:
@@ -111,6 +112,26 @@ def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> None:
     write_panels(out / f"probing-{name}.svg", title, drawn)
 
 
+def box_table(out: Path) -> Table:
+    """The box beside its untrained shape: GLUE tasks over two seeds, masked words of WikiText-103."""
+    rows: list[tuple[Any, ...]] = []
+    for task in ("sst2", "cola", "rte"):
+        for kind in ("trained", "untrained"):
+            for run in tuned(out, f"box-{task}-{kind}").values():
+                scores = " ".join(f"{seed.score:.2f}" for seed in run.seeds)
+                rows.append((task, kind, run.metric, scores, run.num_diverged))
+    for part in ("valid", "test"):
+        path = out / f"masked-{part}.json"
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            for kind in ("trained", "untrained"):
+                rows.append((f"WikiText-103 {part}", kind, "accuracy", f"{found[kind]['accuracy']:.2f}", 0))  # fmt: skip
+            rows.append((f"WikiText-103 {part}", "the commonest word", "accuracy", f"{found['commonest_word']:.2f}", 0))  # fmt: skip
+    note = "The best look of each seed, on dev; masked words: 15 % of all."
+    columns = ("task", "encoder", "metric", "score", "diverged")
+    return Table(title="The box on real data", columns=columns, rows=tuple(rows), note=note)
+
+
 def values(results: Mapping[str, RunResult]) -> dict[str, Any]:
     """Every seed of every arm, without what can be computed from it."""
     names = ("seed", "last_score", "diverged", "steps", "loss", "seconds", "together", "unknown_share", "mix_weights", "device", "versions")  # fmt: skip
@@ -137,9 +158,14 @@ def main() -> None:
     results = {name: found for name, found in results.items() if found}
     compared = {name: compare(found, known) for name, found in results.items()}
     probed = {e: found for e in ENCODERS if (found := frozen(out / f"frozen-{e}"))}
+    if not known:
+        parser.error(f"{options.xprobe} holds no probing task. Give the folder of X-Probe.")
+    if not results and not probed:
+        parser.error(f"{out} holds nothing that a stage of probe_gpu.sh has ended.")
     pages: dict[str, Findings] = {}
     print(markdown(table := overview(compared, results)))
-    pages["overview"] = Findings(title="Does the mix know more?", facts={}, sections=(Section(title="The claim", text="", figures=(table,)),))  # fmt: skip
+    print(markdown(box := box_table(out)))
+    pages["overview"] = Findings(title="Does the mix know more?", facts={}, sections=(Section(title="The claim", text="", figures=(table,)), Section(title="The box", text="", figures=(box,))))  # fmt: skip
     for name, found in compared.items():
         encoder, case = name.split("-")
         facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
@@ -164,6 +190,7 @@ def main() -> None:
     right = [pages[name] for name in ("gte-right", "box-right") if name in pages]
     panels(to, "tuned-mix", right, "Share of each layer in the trained mix")
     write_json(to / "probing-gpu.json", {
+        "box": [dict(zip(box.columns, row, strict=True)) for row in box.rows],
         "finetuned": {name: values(found) for name, found in results.items()},
         "verdicts": {name: found.verdict for name, found in compared.items()},
         "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},

@@ -38,6 +38,7 @@ from bermo.nn.probes import (
     Settings,
     fit_probes,
     standardise_,
+    start_at_means_,
 )
 from bermo.spec import Pooling, Precision
 from bermo.vectors import Encoder, TextVectors, text_vectors
@@ -269,9 +270,12 @@ def _fit(
     probes = (
         LinearProbes(*shape) if spec.probe == "linear" else HiddenProbes(*shape, seed=spec.seed)
     )
+    parts = _parts(found, labels)
+    if classes > MANY_CLASSES and isinstance(probes, LinearProbes):
+        start_at_means_(probes.to(found[0].device), parts[0])
     display.start(what, settings.looks, 0)
     try:
-        return fit_probes(probes, _parts(found, labels), settings, lambda n: display.step(n, None))
+        return fit_probes(probes, parts, settings, lambda n: display.step(n, None))
     finally:
         display.close()
 
@@ -286,9 +290,12 @@ def _fit_mix(
     layers, rows, units = found[0].shape
     settings = _settings(classes, rows, spec)
     probes = MixProbes(layers, units, len(settings.penalties), classes)
+    parts = _parts(found, labels)
+    if classes > MANY_CLASSES:
+        start_at_means_(probes.to(found[0].device), parts[0])
     display.start("the learned mix", settings.looks, 0)
     try:
-        fit = fit_probes(probes, _parts(found, labels), settings, lambda n: display.step(n, None))
+        fit = fit_probes(probes, parts, settings, lambda n: display.step(n, None))
     finally:
         display.close()
     return fit, probes.weights[:, fit.penalty_L[0]].tolist()

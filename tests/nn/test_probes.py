@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bermo.nn.probes import (
+    RIDGE,
     HiddenProbes,
     LinearProbes,
     MixProbes,
@@ -12,6 +13,7 @@ from bermo.nn.probes import (
     Settings,
     fit_probes,
     standardise_,
+    start_at_means_,
 )
 
 LAYERS, UNITS, CLASSES = 3, 8, 2
@@ -108,6 +110,34 @@ def test_a_probe_ends_at_its_best_on_dev_and_not_at_its_last() -> None:
     dev = parts[1]
     right = (probes(dev.x_LND).argmax(-1) == dev.labels_N).float().mean(-1)
     torch.testing.assert_close(right[:, 0], fit.dev_L)
+
+
+def test_starting_at_the_means_is_linear_discriminant_analysis() -> None:
+    train, dev, test = make_parts()
+    classes = int(train.labels_N.max()) + 1
+    layers, _, units = train.x_LND.shape
+    probes = LinearProbes(layers, units, 2, classes)
+    start_at_means_(probes, train)
+    for layer in range(layers):
+        x_ND = train.x_LND[layer].double()
+        means = torch.stack([x_ND[train.labels_N == c].mean(0) for c in range(classes)])
+        apart = x_ND - means[train.labels_N]
+        within = apart.T @ apart / len(x_ND) + RIDGE * torch.eye(units)
+        share = (train.labels_N.bincount() + 1) / (len(x_ND) + classes)
+        for c in range(classes):
+            weight = torch.linalg.inv(within) @ means[c]
+            bias = share[c].log() - means[c] @ weight / 2
+            for penalty in range(2):
+                torch.testing.assert_close(probes.weight[layer, :, penalty, c].double(), weight, atol=1e-4, rtol=1e-3)  # fmt: skip
+                torch.testing.assert_close(probes.bias[layer, 0, penalty, c].double(), bias.double(), atol=1e-4, rtol=1e-3)  # fmt: skip
+    mixed = MixProbes(layers, units, 2, classes)
+    start_at_means_(mixed, train)
+    alone = LinearProbes(1, units, 2, classes)
+    mean = Part(x_LND=train.x_LND.mean(0, keepdim=True), labels_N=train.labels_N)
+    start_at_means_(alone, mean)
+    torch.testing.assert_close(mixed.linear.weight, alone.weight, atol=1e-4, rtol=1e-3)
+    # From there the layer that knows is read from the first look on.
+    assert fit_probes(probes, (train, dev, test), SETTINGS).test_L[1] > 0.9
 
 
 def test_a_large_penalty_keeps_weights_small() -> None:
