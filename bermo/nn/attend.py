@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from bermo.nn.residual import LARGEST, ROUNDS
 
 SHORTEST = 32  # tokens of a tile: one of 16, by one warp, computed nonsense on an H200 (Triton 3.6; LOG.md, 2026-11-15)
-LONGEST = 128  # tokens of a text
+LONGEST = 64  # tokens of a text; at 128 torch is faster on an H200 (112 against 132 µs, results/attend-cuda.json)
 WIDEST = 128  # units of a head
 NUM_SEEDS = 32  # drawn at once: one launch is enough for most models
 
