@@ -59,15 +59,17 @@ def bench_findings(found: Bench, title: str) -> Findings:
 def points(found: Bench) -> Points:
     """Return score against median latency, coloured by form."""
     rows, length = found.latency_shape
+    times = tuple(row.at(rows, length).p50 for row in found.rows)
     return Points(
         title="Score against latency",
         x_label=f"median milliseconds, batch {rows}, length {length}",
         y_label=str(found.metric),
-        x=tuple(row.at(rows, length).p50 for row in found.rows),
+        x=times,
         y=tuple(float(row.score or 0) for row in found.rows),
         names=tuple(row.name for row in found.rows),
         groups=tuple(f"{row.form} {row.precision}" for row in found.rows),
         front=front(found),
+        is_log=max(times) > 10 * min(times),
         note=bench_caption(found),
     )
 

@@ -1,9 +1,11 @@
 """Wishes are read as people write them, and the pick is the best that meets one, or the nearest."""
 
+from dataclasses import replace
+
 import pytest
 
 from bermo.errors import BermoError
-from bermo.report.bench import bench_findings
+from bermo.report.bench import bench_findings, points
 from bermo.ship.bench import Bench, BenchSpec, Measured, Timing, front
 from bermo.ship.wish import Wish, pick, read_wish
 
@@ -84,3 +86,9 @@ def test_findings_hold_the_table_and_the_front(found: Bench) -> None:
     sections = {section.title: section for section in bench_findings(found, "Bench").sections}
     assert sections["Score against latency"].figures[0].front == front(found)
     assert len(sections["Side by side"].figures[0].rows) == 5
+
+
+def test_latencies_far_apart_are_drawn_on_a_logarithmic_axis(found: Bench) -> None:
+    assert not points(found).is_log
+    wide = replace(found, rows=(make_row("slow", 100, 91, 10.1), *found.rows[1:]))
+    assert points(wide).is_log
