@@ -91,7 +91,8 @@ def assert_alike(mine: Step, other: Step) -> None:
     """Weights, moments and step numbers are the same but for rounding."""
     states = [step.optimizer.optimizer.state for step in (mine, other)]
     for name, a, b in zip(mine.names, mine.parameters, other.parameters, strict=True):
-        assert (a - b).abs().mean() < 1e-5, name
+        # Adam makes a whole step of a gradient that is 0 but for rounding, as that of a key's bias.
+        assert (a - b).abs().mean() < (1e-2 if name.endswith("key.bias") else 1e-5), name
         for key, value in states[1][b].items():
             torch.testing.assert_close(states[0][a][key], value, rtol=1e-2, atol=1e-5, msg=name)
 
@@ -110,11 +111,8 @@ def test_a_direct_step_ends_where_the_plain_one_ends(is_pruned: bool, num_models
     assert_alike(direct, plain)
     torch.testing.assert_close(direct.norms, plain.norms, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(direct.loss_sum, plain.loss_sum, rtol=1e-5, atol=1e-6)
-    pairs = direct.shadow.pairs()
-    fresh = [
-        torch.equal(copy, weight) for weight, copy in pairs if id(copy) in direct.shadow.renewed
-    ]
-    assert len(fresh) == len(one.copies) and all(fresh)
+    pairs = zip(one.adam.parameters, one.copies, strict=True)
+    assert all(torch.equal(copy, weight) for weight, copy in pairs)
 
 
 def test_a_run_goes_on_from_direct_to_plain_and_back() -> None:
@@ -148,7 +146,8 @@ def test_a_matrix_that_nothing_reads_is_left_alone_and_copies_stay_right(
     monkeypatch.setattr(step, "_backward", without_idle)
     train(step, 1)
     assert torch.equal(weight, before)
-    assert all(torch.equal(copy, weight) for weight, copy in step.shadow.pairs() if id(copy) in step.shadow.renewed)  # fmt: skip
+    pairs = zip(one.adam.parameters, one.copies, strict=True)
+    assert all(torch.equal(copy, weight) for weight, copy in pairs)
     monkeypatch.undo()
     train(step, 1)
     assert not torch.equal(weight, before)
