@@ -4,7 +4,7 @@
     linear    query, key and value as one product, gelu and biases' gradients in one pass        bermo.nn.dense
     attention softmax(q kᵀ) v of short texts, with dropout, one kernel each way                  bermo.nn.attend
     mix       all layers mixed by one kernel each way                                            bermo.nn.mixing
-    adam      masked weights and scores updated straight from the copies' gradients             bermo.nn.adam
+    adam      matrices, masked or not, and scores updated straight from the copies' gradients    bermo.nn.adam
 
 While a `Fusion` holds a model, some of its modules have another `forward` of their own; afterwards they have none, and nothing of
 it is ever saved. Modules are known by what they are made of, not by their names' family: a module that has hooks, or parts that are not

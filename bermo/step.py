@@ -19,9 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bermo.fuse import NOTHING, Fused, barely_dropping, make_fusion
 from bermo.job import Batch, Job
-from bermo.nn.masks import ScoreMask
 from bermo.nn.shadow import Shadow
-from bermo.optimiser import start_optimizer_
+from bermo.optimiser import Direct, make_direct, start_optimizer_
 
 # cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -59,7 +58,7 @@ class Step:
         is_half = accelerator.mixed_precision == "bf16"
         self.fusion = make_fusion(inner, shadow, fused, device, is_half)
         self.is_fused = False
-        self.adam: Any = None
+        self.direct: list[Direct] = []
 
     def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
         prepare()
@@ -73,18 +72,19 @@ class Step:
         if self.shadow is not None:
             self.shadow.refresh()
         loss = self._backward(parts)
-        is_direct = self._is_direct()
+        ready = [one for one in self.direct if one.is_ready()]
         if self.shadow is not None:
-            self.shadow.collect(is_masked=not is_direct)
-        if is_direct:
-            cast(Shadow, self.shadow).gather()
-        norm = self._norm(is_direct)
-        if is_direct and not is_update:
-            self.adam.step(self.ones, is_real=False)
+            self.shadow.collect([copy for one in ready for copy in one.copies])
+            for one in ready:
+                self.shadow.gather(one.copies)
+        norm = self._norm(ready)
         if is_update:
-            self._update(norm, is_direct)
+            self._update(norm, ready)
             self.loss_sum += loss
             self.norm_sum += norm
+        else:
+            for one in ready:
+                one.adam.step(self.ones, is_real=False)
         self.optimizer.zero_grad(set_to_none=True)
 
     def gradient_norms(self, model: int = 0) -> dict[str, float]:
@@ -158,42 +158,22 @@ class Step:
         return grads
 
     def start_(self) -> None:
-        """Make the optimiser's state, and what updates masked weights from the copies' gradients; tensors stay from now on."""
+        """Make the optimiser's state, and what updates weights from the copies' gradients; tensors stay from now on."""
         start_optimizer_(self.optimizer.optimizer, self.parameters)
-        shadow, fusion, inner = self.shadow, self.fusion, self.optimizer.optimizer
-        if shadow is None or fusion is None or not (fusion.fused.adam and shadow.has_kernels):
-            return
-        from bermo.nn.adam import MaskedAdam, can_update
+        if self.shadow is not None and self.fusion is not None and self.fusion.fused.adam:
+            inner = self.optimizer.optimizer
+            self.direct = make_direct(inner, self.shadow, self.parameters, self.num_models)
 
-        weights = [weight for _, weight in shadow.masked]
-        scores = [mask.scores for mask, _ in shadow.masked if isinstance(mask, ScoreMask)]
-        if can_update(inner, [*weights, *scores], self.num_models):
-            masks = [mask.mask for mask, _ in shadow.masked]
-            grads = shadow.keep_grads_()
-            sizes = shadow.keep_pull_() if scores else None
-            self.adam = MaskedAdam(weights, masks, scores, grads, inner, self.num_models, sizes)
-            indices = {id(parameter): place for place, parameter in enumerate(self.parameters)}
-            self.direct = [indices[id(parameter)] for parameter in self.adam.parameters]
-
-    def _is_direct(self) -> bool:
-        """Tell whether masked weights and scores have no gradient but their copies' (a penalty's lies with them)."""
-        return self.adam is not None and all(p.grad is None for p in self.adam.parameters)
-
-    def _norm(self, is_direct: bool) -> Tensor:
+    def _norm(self, ready: Sequence[Direct]) -> Tensor:
         """The norm of all gradients of each model together; those of each parameter are kept."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
         found = tuple(
             i for i, parameter in enumerate(self.parameters) if parameter.grad is not None
         )
-        grads = self._grads()
-        if self.num_models > 1:
-            grads = [grad[model] for grad in grads for model in range(self.num_models)]
-        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
-        norms = norms.view(-1, self.num_models)
-        if is_direct:
-            norms = torch.cat([norms, self.adam.norms()])
-            found = (*found, *self.direct)
+        parts = [*self._norms_of(self._grads()), *(one.adam.norms() for one in ready)]
+        norms = torch.cat(parts)
+        found = (*found, *(place for one in ready for place in one.places))
         if (
             found not in self.places
         ):  # made once: a list cannot be moved to the device inside a capture
@@ -201,14 +181,30 @@ class Step:
         self.norms.zero_().index_copy_(0, self.places[found], norms)
         return torch.linalg.vector_norm(norms, dim=0)
 
+    def _norms_of(self, grads: list[Tensor]) -> list[Tensor]:
+        """The norms of gradients that are written out, a row each, a column a model."""
+        if not grads:
+            return []
+        if self.num_models > 1:
+            grads = [grad[model] for grad in grads for model in range(self.num_models)]
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
+        return [norms.view(-1, self.num_models)]
+
     def _grads(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
 
-    def _update(self, norm: Tensor, is_direct: bool) -> None:
+    def _update(self, norm: Tensor, ready: Sequence[Direct]) -> None:
         shrinking = torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
+        for one in ready:
+            one.adam.step(self.ones if shrinking is None else shrinking)
+        self._update_others(shrinking)
+        for one in self.direct:
+            if one not in ready and not one.is_masked:
+                cast(Shadow, self.shadow).renew(one.copies)
+
+    def _update_others(self, shrinking: Tensor | None) -> None:
+        """torch's update, of all that has its gradient written out."""
         inner = self.optimizer.optimizer
-        if is_direct:
-            self.adam.step(self.ones if shrinking is None else shrinking)
         if self.num_models > 1:
             for model, factor in enumerate(() if shrinking is None else shrinking):
                 torch._foreach_mul_([grad[model] for grad in self._grads()], factor)

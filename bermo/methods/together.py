@@ -21,9 +21,11 @@ from bermo.criteria import L0, SoftMovement
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.job import Batch, Batches, Job, Objective
-from bermo.methods.distill import NAME
+from bermo.methods.assemble import ModelLoss
+from bermo.methods.distill import NAME, DistilledLoss, wants_only_answers
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
+from bermo.methods.teacher import LOGITS
 from bermo.model import TARGETS
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
 from bermo.nn.penalty import Scores, mean_size
@@ -113,7 +115,11 @@ class JoinedBatches:
 
 
 class JoinedLoss:
-    """Each seed's own objective on its own rows, from one pass through the stack; the masks' penalties on top."""
+    """Each seed's own objective on its own rows, from one pass through the stack; the masks' penalties on top.
+
+    Objectives that read nothing but the batch and the answers are computed for all seeds at once, by torch.vmap; a teacher who is asked
+    in the step is asked seed by seed.
+    """
 
     def __init__(
         self,
@@ -124,12 +130,39 @@ class JoinedLoss:
     ) -> None:
         self.jobs, self.objectives = jobs, objectives
         self.masks, self.pruners = masks, pruners
+        is_one_kind = len({type(objective) for objective in objectives}) == 1
+        self.is_alike = is_one_kind and all(_reads_answers_only(one) for one in objectives)
 
     def count(self, batch: Batch) -> int:
         return self.objectives[0].count(batch)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return a loss for each seed."""
+        find = self._at_once if self.is_alike else self._one_by_one
+        return find(model, batch) + self._penalty()
+
+    def _at_once(self, model: nn.Module, batch: Batch) -> Tensor:
+        first, objective = cast(Any, self.jobs[0].model), self.objectives[0]
+        names = [name for name in batch if name not in (*TARGETS, LOGITS)]
+        outputs = model(**{name: batch[name] for name in names})
+
+        def one(answers: dict[str, Tensor], part: Batch) -> Tensor:
+            def stand_in(**given: Any) -> Any:
+                made = type(outputs)(**answers)
+                targets = {name: given[name] for name in TARGETS if name in given}
+                made["loss"] = first.loss_of(made, **targets)
+                return made
+
+            return objective(cast(nn.Module, stand_in), part)
+
+        tensors = {name: value for name, value in outputs.items() if isinstance(value, Tensor)}
+        split = [{k: self._split(v) for k, v in given.items()} for given in (tensors, batch)]
+        return torch.vmap(one)(*split)
+
+    def _split(self, value: Tensor) -> Tensor:
+        return value.view(len(self.jobs), -1, *value.shape[1:])
+
+    def _one_by_one(self, model: nn.Module, batch: Batch) -> Tensor:
         count = len(self.jobs)
         answers = _Answers(model, batch, count)
         parts = [_part(batch, place, count) for place in range(count)]
@@ -139,7 +172,7 @@ class JoinedLoss:
                 zip(self.jobs, self.objectives, parts, strict=True)
             )
         ]
-        return torch.stack(losses) + self._penalty()
+        return torch.stack(losses)
 
     def _penalty(self) -> Tensor | float:
         if not self.pruners or not isinstance(self.pruners[0].method, SoftMovement | L0):
@@ -155,6 +188,13 @@ class JoinedLoss:
         count = len(self.pruners)
         kept = torch.stack([mask.mask.view(count, -1).sum(1) for mask in self.masks]).sum(0)
         return kept / sum(site.original.numel() for site in self.pruners[0].sites)
+
+
+def _reads_answers_only(objective: Objective) -> bool:
+    """Tell whether an objective is a function of a batch and a model's answers to it."""
+    if isinstance(objective, DistilledLoss):
+        return wants_only_answers(objective.spec) and _reads_answers_only(objective.hard)
+    return isinstance(objective, ModelLoss)
 
 
 class JoinedHook:

@@ -1,6 +1,7 @@
-"""AdamW over masked weights and their scores, straight from the gradient G of the masked copies; for graphics cards.
+"""AdamW over weights, masked or not, and their scores, straight from the gradient G of the copies; for graphics cards.
 
     dW = c M ⊙ G      dS = c (G ⊙ W + p σ'(S))              p: a penalty's pull (`nn.penalty`), where there is one; c: the clip's factor, on the device, one for each set of tensors
+    dW = c G          W̃ ← W                                 without a mask; the copy W̃ is then written anew in the same pass
     m ← β₁ m + (1 − β₁) d      v ← β₂ v + (1 − β₂) d²        for both
     w ← w − η λ w − η m̂ / (√v̂ + ε)                          (Loshchilov & Hutter 2019)
 
@@ -27,7 +28,8 @@ SPAN = 1024  # elements at a time: what the registers of 4 warps can hold of ten
 def _squares(
     weights, masks, grads, offsets, sums, scores, pulls, shares, shift, which,
     tensors, starts, sizes, num_chunks,
-    SCORED: tl.constexpr, PENALISED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
+    MASKED: tl.constexpr, SCORED: tl.constexpr, PENALISED: tl.constexpr,
+    EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Σ (M G)² and Σ (G W)² of a chunk."""
     chunk = tl.program_id(0)
@@ -47,7 +49,9 @@ def _squares(
         at = start + i * SPAN + tl.arange(0, SPAN)
         exists = at < size
         grad = tl.load(grads + offset + at, mask=exists, other=0.0).to(tl.float32)
-        kept = grad * tl.load(mask_at + at, mask=exists, other=0).to(tl.float32)
+        kept = grad
+        if MASKED:
+            kept = grad * tl.load(mask_at + at, mask=exists, other=0).to(tl.float32)
         of_weights += kept * kept
         if SCORED:
             moved = grad * tl.load(weight_at + at, mask=exists, other=0.0)
@@ -91,7 +95,7 @@ def _settings(numbers, rates, steps, entry):
 def _update(
     at, exists, value, grad, to, first_at, second_at, decay, b1, a1, b2, a2, eps, size, root
 ):
-    """One AdamW update of a span of a tensor."""
+    """One AdamW update of a span of a tensor; return its new values."""
     first = tl.load(first_at + at, mask=exists, other=0.0) * b1 + grad * a1
     second = tl.load(second_at + at, mask=exists, other=0.0) * b2 + grad * grad * a2
     value -= decay * value
@@ -99,13 +103,15 @@ def _update(
     tl.store(first_at + at, first, mask=exists)
     tl.store(second_at + at, second, mask=exists)
     tl.store(to + at, value, mask=exists)
+    return value
 
 
 @triton.jit
 def _step(
-    weights, masks, grads, offsets, scores, firsts, seconds, numbers, rates, steps, scales,
+    weights, masks, copies, grads, offsets, scores, firsts, seconds, numbers, rates, steps, scales,
     pulls, shares, shift, which, tensors, starts, sizes, num_tensors,
-    SCORED: tl.constexpr, PENALISED: tl.constexpr, EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
+    MASKED: tl.constexpr, SCORED: tl.constexpr, PENALISED: tl.constexpr,
+    EVEN: tl.constexpr, LENGTH: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     tensor = tl.load(tensors + chunk)
@@ -114,6 +120,7 @@ def _step(
     if EVEN:
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
     mask_at = pointer_at(masks, tensor, tl.int8, EVEN)
+    copy_at = pointer_at(copies, tensor, grads.dtype.element_ty, EVEN)
     scale = tl.load(scales + tl.load(which + tensor))
     weight_at = pointer_at(weights, tensor, tl.float32, EVEN)
     first_at = pointer_at(firsts, tensor, tl.float32, EVEN)
@@ -132,7 +139,9 @@ def _step(
         at = start + i * SPAN + tl.arange(0, SPAN)
         exists = at < size
         grad = tl.load(grads + offset + at, mask=exists, other=0.0).to(tl.float32) * scale
-        kept = grad * tl.load(mask_at + at, mask=exists, other=0).to(tl.float32)
+        kept = grad
+        if MASKED:
+            kept = grad * tl.load(mask_at + at, mask=exists, other=0).to(tl.float32)
         weight = tl.load(weight_at + at, mask=exists, other=0.0)
         if SCORED:
             score = tl.load(score_at + at, mask=exists, other=0.0)
@@ -143,26 +152,34 @@ def _step(
                 at, exists, score, moved, score_at, s_first_at, s_second_at,
                 s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root,
             )  # fmt: skip
-        _update(
+        weight = _update(
             at, exists, weight, kept, weight_at, first_at, second_at,
             decay, b1, a1, b2, a2, eps, pace, root,
         )  # fmt: skip
+        if not MASKED:
+            tl.store(copy_at + at, weight.to(copy_at.dtype.element_ty), mask=exists)
 
 
-class MaskedAdam:
-    """Updates masked weights and their scores in place, from one flat buffer of gradients; all tensors must stay where they are."""
+class DirectAdam:
+    """Updates weights and their scores in place, from one flat buffer of gradients; all tensors must stay where they are."""
 
     def __init__(
         self,
         weights: Sequence[nn.Parameter],
-        masks: Sequence[Tensor],
-        scores: Sequence[nn.Parameter],
         grads: Tensor,
         optimizer: Optimizer,
         num_models: int = 1,
+        *,
+        copies: Sequence[Tensor] = (),
+        masks: Sequence[Tensor] = (),
+        scores: Sequence[nn.Parameter] = (),
         sizes: Sizes | None = None,
     ) -> None:
-        """`scores` may be empty, `sizes` hold a penalty's pull at them; of several models, along the first axis, each has a clip factor of its own."""
+        """Give `masks`, and beside them `scores` and with `sizes` a penalty's pull at these, or else the `copies` that an update makes anew.
+
+        Of several models, along the first axis, each has a clip factor of its own.
+        """
+        assert bool(masks) != bool(copies)
         device = weights[0].device
         self.parameters = [*weights, *scores]
         self.num_models, self.sizes = num_models, sizes
@@ -174,17 +191,20 @@ class MaskedAdam:
             return [part for tensor in tensors for part in tensor.detach().unbind()]
 
         parts = cut(weights)
-        self.chunks = Chunks([part.numel() for part in parts], device)
+        self.chunks = Chunks([part.numel() for part in parts], device, length=CHUNK)
         self.grads, self.num = grads, len(parts)
         self.kinds = 2 if scores else 1
-        self.weights, self.masks = addresses(parts), addresses(cut(masks))
+        self.weights, self.is_masked = addresses(parts), bool(masks)
+        self.masks = addresses(cut(masks)) if masks else self.weights  # not read
+        self.copies = addresses(cut(copies)) if copies else self.weights  # not written
         self.scores = addresses(cut(scores)) if scores else self.weights
         states = [optimizer.state[parameter] for parameter in self.parameters]
         self.firsts = addresses(cut([state["exp_avg"] for state in states]))
         self.seconds = addresses(cut([state["exp_avg_sq"] for state in states]))
         self.steps = [state["step"] for state in states]
         self.step_places = addresses(self.steps).repeat_interleave(num_models)
-        self.chunks.look_at(self.weights, self.masks, self.scores, self.firsts, self.seconds)
+        tables = (self.weights, self.masks, self.copies, self.scores, self.firsts, self.seconds)
+        self.chunks.look_at(*tables)
         self._read_groups(optimizer)
         self.which = torch.arange(self.num, dtype=torch.int32, device=device) % num_models
         self.sums = torch.zeros(self.kinds, self.chunks.count, device=device)
@@ -211,8 +231,8 @@ class MaskedAdam:
             torch._foreach_add_(self.steps, 1)
         # No program is launched on an empty grid, but what a capture could not load is loaded.
         _step[(chunks.count if is_real else 0,)](
-            self.weights, self.masks, self.grads, chunks.offsets, self.scores, self.firsts, self.seconds,
-            self.numbers, self.rate_places, self.step_places, scales, *self._pull(), self.which,
+            self.weights, self.masks, self.copies, self.grads, chunks.offsets, self.scores, self.firsts,
+            self.seconds, self.numbers, self.rate_places, self.step_places, scales, *self._pull(), self.which,
             *chunks.layout, self.num,
             **self._options(),
         )  # fmt: skip
@@ -234,7 +254,7 @@ class MaskedAdam:
 
     def _options(self) -> dict[str, Any]:
         return {
-            "SCORED": self.kinds == 2,
+            "MASKED": self.is_masked, "SCORED": self.kinds == 2,
             "PENALISED": self.sizes is not None and self.sizes.is_used,
             "EVEN": self.chunks.is_even, "LENGTH": CHUNK, "SPAN": SPAN,
             "num_warps": 4,

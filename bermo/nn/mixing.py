@@ -53,7 +53,11 @@ def _unit(value, is_column, D: tl.constexpr, eps):
     return centred * spread, spread
 
 
-@triton.jit
+# A kernel of 13 layers takes seconds to build: one serves all lengths of a text.
+VARYING = ["num_tokens", "total"]
+
+
+@triton.jit(do_not_specialize=VARYING)
 def _mix_forward(
     layers, shares, seed, rows, out, num_tokens, total, eps,
     J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P, DROP: tl.constexpr,
@@ -139,19 +143,20 @@ def _token_backward(
     return of_shares
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*VARYING, "num_rows", "num"])
 def _mix_backward(
-    layers, grads, shares, seed, rows, grad, parts, num_rows, num_tokens, total, eps,
+    layers, grads, shares, seed, rows, grad, parts, num_rows, num_tokens, total, num, eps,
     J: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, P, DROP: tl.constexpr,
-    ROUNDS: tl.constexpr, FEW: tl.constexpr, NUM: tl.constexpr, JS: tl.constexpr,
+    ROUNDS: tl.constexpr, FEW: tl.constexpr, JS: tl.constexpr,
 ):  # fmt: skip
-    """NUM tokens: the gradient of each layer, zeros for a token that is not read, and a part of dc."""
+    """`num` tokens: the gradient of each layer, zeros for a token that is not read, and a part of dc."""
     column = tl.arange(0, WIDTH)
     number = tl.arange(0, JS)
     luck = tl.load(seed)
     of_shares = tl.zeros([JS], tl.float32)
-    for i in range(NUM):
-        source = tl.program_id(0) * NUM + i
+    source = tl.program_id(0) * num
+    end = source + num
+    while source < end:
         is_read = source < num_rows
         exists = (column < D) & is_read
         place = source.to(tl.int64) * D + column
@@ -170,6 +175,7 @@ def _mix_backward(
             for j in tl.static_range(J):
                 zeros = tl.zeros([WIDTH], tl.float32).to(grads[j].dtype.element_ty)
                 tl.store(grads[j] + place, zeros, mask=exists)
+        source += 1
     tl.store(parts + tl.program_id(0) * J + number, of_shares, mask=number < J)
 
 
@@ -210,8 +216,8 @@ class Mixing(torch.autograd.Function):
         width = triton.next_power_of_2(size)
         _mix_backward[(num_parts,)](
             layers, grads, shares, seed, rows, grad.contiguous(), parts, num_rows, num_tokens,
-            grad.numel(), eps,
-            J=len(layers), D=size, WIDTH=width, NORM=norm, P=p, DROP=p > 0, ROUNDS=ROUNDS, FEW=is_few, NUM=num,
+            grad.numel(), num, eps,
+            J=len(layers), D=size, WIDTH=width, NORM=norm, P=p, DROP=p > 0, ROUNDS=ROUNDS, FEW=is_few,
             JS=triton.next_power_of_2(len(layers)), num_warps=8,
         )  # fmt: skip
         return parts.sum(0), None, None, None, None, None, *grads

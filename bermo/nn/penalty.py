@@ -4,7 +4,7 @@
     dS = pull / (K n) · σ'(S + shift)                               pull: the loss's gradient by the mean size
 
 On a graphics card each is a launch or two for all matrices; elsewhere torch does it, mask by mask. There `pull` stays one number a
-model, and who writes the gradients of the scores down (`Shadow`, `MaskedAdam`) adds the rest: no buffer is filled for it alone.
+model, and who writes the gradients of the scores down (`Shadow`, `DirectAdam`) adds the rest: no buffer is filled for it alone.
 """
 
 from collections.abc import Sequence

@@ -143,20 +143,22 @@ def _backward(
     tl.store(place + 2 * D, of_bias, mask=is_column)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_parts"])
 def _sum_parts(
     parts, first, second, third, num_parts,
-    D: tl.constexpr, KINDS: tl.constexpr, NUM: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+    D: tl.constexpr, KINDS: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Add (G, parts, KINDS, D) up over the parts; each kind that is wanted goes to its own (G, D)."""
     group, kind = tl.program_id(0), tl.program_id(2)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    for i in range(NUM):
-        part = i * HEIGHT + tl.arange(0, HEIGHT)
+    start = 0
+    while start < num_parts:  # Triton's interpreter knows no range up to a number that is given
+        part = start + tl.arange(0, HEIGHT)
         place = ((group * num_parts + part) * KINDS + kind).to(tl.int64)
         exists = (part < num_parts)[:, None] & (columns < D)[None, :]
         total += tl.load(parts + place[:, None] * D + columns[None, :], mask=exists, other=0.0)
+        start += HEIGHT
     found = tl.sum(total, 0)
     place = group * D + columns
     is_column = columns < D
@@ -172,9 +174,8 @@ def sum_parts(parts: Tensor, outputs: list[Tensor]) -> None:
     """Add partial sums (G, parts, kinds, D) up into a tensor (G, D) for each of the first kinds, each in its own dtype."""
     num_groups, num_parts, kinds, size = parts.shape
     three = [outputs[min(place, len(outputs) - 1)] for place in range(3)]
-    num = triton.next_power_of_2(triton.cdiv(num_parts, 64))  # few numbers, few kernels to build
     _sum_parts[(num_groups, triton.cdiv(size, 64), len(outputs))](
-        parts, *three, num_parts, D=size, KINDS=kinds, NUM=num, HEIGHT=64, WIDTH=64, num_warps=4
+        parts, *three, num_parts, D=size, KINDS=kinds, HEIGHT=64, WIDTH=64, num_warps=4
     )
 
 

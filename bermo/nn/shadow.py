@@ -38,15 +38,15 @@ class Shadow:
     ) -> None:
         """`num_models` lie along the first axis of each masked weight; a penalty pulls at each with its own strength."""
         self.masked, self.dtype = list(masked), dtype
-        self.sources: list[Tensor] = list(plain.values())
+        self.sources = list(plain.values())
         self.plain = _copies(plain, dtype)
         weights = [weight for _, weight in self.masked]
         numbered = {str(place): weight for place, weight in enumerate(weights)}
         for (mask, _), copy in zip(self.masked, _copies(numbered, dtype).values(), strict=True):
             mask.copy = copy
-        self.grads: Tensor | None = None
         self.places: dict[int, Tensor] = {}
         self.free: dict[int, Tensor] = {}
+        self.renewed: set[int] = set()
         self.sizes: Sizes | None = None
         self.gates: Any = None
         self.num_models = num_models
@@ -69,7 +69,7 @@ class Shadow:
 
         weights = [weight.detach() for _, weight in self.masked]
         noises = [mask.noise for mask, _ in self.masked if isinstance(mask, HardConcrete)]
-        copies = [copy.detach() for copy in self._masked_copies()]
+        copies = [copy.detach() for copy in self.masked_copies()]
         self.gates = GateKernels(weights, noises, copies, self.keep_pull_())
 
     def keep_pull_(self) -> Sizes:
@@ -89,8 +89,7 @@ class Shadow:
         self.free = dict(self.places)
         if self.sizes is not None:
             self.sizes.pull.zero_()
-        if self.sources:
-            torch._foreach_copy_([copy.detach() for copy in self.plain.values()], self.sources)
+        self._copy_plain([pair for pair in self.pairs() if id(pair[1]) not in self.renewed])
         if self.has_kernels:
             from bermo.nn.kernels import mask_copy_
 
@@ -103,13 +102,26 @@ class Shadow:
             values = mask.gates() if isinstance(mask, HardConcrete) else mask.mask
             _given(mask.copy).copy_(weight * values.view_as(weight))
 
-    def keep_grads_(self) -> Tensor:
-        """From now on the masked copies' gradients lie in one buffer, which is returned; see `take` and `gather`."""
-        flat = torch.zeros(self.chunks.total, dtype=self.dtype, device=self.weights.device)
-        for place, (mask, weight) in zip(self.chunks.places, self.masked, strict=True):
-            view = flat[place : place + weight.numel()].view(weight.shape)
-            self.places[id(_given(mask.copy))] = view
-        self.grads = flat
+    def pairs(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """The plain weights, each with its copy."""
+        return list(zip(self.sources, self.plain.values(), strict=True))
+
+    @torch.no_grad()
+    def renew(self, copies: Sequence[Tensor]) -> None:
+        """Make these plain copies anew, now and not by `refresh`: from now on whoever changes their weights does it."""
+        self.renewed |= {id(copy) for copy in copies}
+        self._copy_plain([pair for pair in self.pairs() if id(pair[1]) in self.renewed])
+
+    def _copy_plain(self, pairs: Sequence[tuple[nn.Parameter, Tensor]]) -> None:
+        if pairs:
+            torch._foreach_copy_([copy.detach() for _, copy in pairs], [weight for weight, _ in pairs])  # fmt: skip
+
+    def keep_grads_(self, copies: Sequence[Tensor]) -> Tensor:
+        """From now on these copies' gradients lie in one buffer, which is returned; see `take` and `gather`."""
+        sizes = [-(-copy.numel() // 16) * 16 for copy in copies]
+        flat = torch.zeros(sum(sizes), dtype=self.dtype, device=copies[0].device)
+        for copy, part in zip(copies, flat.split(sizes), strict=True):
+            self.places[id(copy)] = part[: copy.numel()].view(copy.shape)
         return flat
 
     def take(self, copies: Sequence[Tensor]) -> Tensor | None:
@@ -124,9 +136,9 @@ class Shadow:
         return first.as_strided((len(found) * first.shape[0], *first.shape[1:]), first.stride())
 
     @torch.no_grad()
-    def gather(self) -> None:
-        """Bring the masked copies' gradients into the buffer, those that are not there yet, and forget them."""
-        pairs = [(self.places[id(copy)], copy.grad) for copy in self._masked_copies()]
+    def gather(self, copies: Sequence[Tensor]) -> None:
+        """Bring these copies' gradients into their buffer, those that are not there yet, and forget them."""
+        pairs = [(self.places[id(copy)], copy.grad) for copy in copies]
         absent = [(to, grad) for to, grad in pairs if grad is None or grad.data_ptr() != to.data_ptr()]  # fmt: skip
         for to, grad in absent:
             if grad is None:
@@ -134,25 +146,27 @@ class Shadow:
         moved = [(to, grad) for to, grad in absent if grad is not None]
         if moved:
             torch._foreach_copy_([to for to, _ in moved], [grad for _, grad in moved])
-        for copy in self._masked_copies():
+        for copy in copies:
             copy.grad = None
 
-    def _masked_copies(self) -> list[Tensor]:
+    def masked_copies(self) -> list[Tensor]:
         return [_given(mask.copy) for mask, _ in self.masked]
 
     @torch.no_grad()
-    def collect(self, is_masked: bool = True) -> None:
-        """Turn the copies' gradients into those of weights and scores; the masked ones only where asked."""
-        for weight, copy in zip(self.sources, self.plain.values(), strict=True):
-            if copy.grad is not None:
-                weight.grad = torch.empty_like(weight)
-        found = [(w, c) for w, c in zip(self.sources, self.plain.values(), strict=True) if c.grad is not None]  # fmt: skip
-        if found:
-            torch._foreach_copy_([_given(w.grad) for w, _ in found], [_given(c.grad) for _, c in found])  # fmt: skip
-        if self.masked and is_masked:
+    def collect(self, left: Sequence[Tensor] = ()) -> None:
+        """Turn the copies' gradients into those of weights and scores; `left` copies keep theirs, all masked ones or none of them."""
+        ids = {id(copy) for copy in left}
+        pairs = [(w, c) for w, c in self.pairs() if c.grad is not None and id(c) not in ids]
+        for weight, _ in pairs:
+            weight.grad = torch.empty_like(weight)
+        if pairs:
+            torch._foreach_copy_([_given(w.grad) for w, _ in pairs], [_given(c.grad) for _, c in pairs])  # fmt: skip
+        masked = self.masked_copies()
+        if masked and id(masked[0]) not in ids:
             self._collect_masked()
-        for copy in (*self.plain.values(), *(self._masked_copies() if is_masked else ())):
-            copy.grad = None
+        for copy in (*self.plain.values(), *masked):
+            if id(copy) not in ids:
+                copy.grad = None
 
     def close(self) -> None:
         """Let the masks compute for themselves again."""

@@ -1,4 +1,4 @@
-"""AdamW over masked weights, in Triton's interpreter on the CPU, equals torch's own on the gradients written out."""
+"""AdamW over weights that have copies, in Triton's interpreter on the CPU, equals torch's own on the gradients written out."""
 
 import pytest
 import torch
@@ -52,7 +52,9 @@ def test_updates_and_norms_are_those_of_torch(
         for one in (sizes, slow_sizes):
             one.is_used = True
             one.pull.copy_(torch.tensor([300.0, -500.0])[:num_models])
-    masked = adam.MaskedAdam(fast[0], masks, scores, grads, fast[2], num_models, sizes)
+    masked = adam.DirectAdam(
+        fast[0], grads, fast[2], num_models, masks=masks, scores=scores, sizes=sizes
+    )
     assert adam.can_update(fast[2], masked.parameters, num_models)
     for _ in range(2):
         for i, weight in enumerate(slow[0]):
@@ -74,6 +76,35 @@ def test_updates_and_norms_are_those_of_torch(
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
         for name, value in slow[2].state[b].items():
             torch.testing.assert_close(fast[2].state[a][name], value, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_without_masks_the_copies_are_made_anew_too(dtype: torch.dtype, num_models: int) -> None:
+    fast, slow = make(num_models), make(num_models)
+    copies = [torch.zeros(weight.shape, dtype=dtype) for weight in fast[0]]
+    chunks = adam.Chunks([weight.numel() for weight in fast[0]], torch.device("cpu"))
+    grads = torch.zeros(chunks.total, dtype=dtype)
+    scales = torch.tensor([0.37, 0.8])[:num_models]
+    direct = adam.DirectAdam(fast[0], grads, fast[2], num_models, copies=copies)
+    for _ in range(2):
+        for i, weight in enumerate(slow[0]):
+            grad = torch.randn(weight.shape).to(dtype)
+            grads[chunks.places[i] :][: grad.numel()] = grad.flatten()
+            weight.grad = grad.float()
+        expected = [weight.grad.view(num_models, -1).norm(dim=1) for weight in slow[0]]
+        torch.testing.assert_close(direct.norms(), torch.stack(expected), rtol=1e-5, atol=1e-5)
+        for weight in slow[0]:
+            weight.grad.view(num_models, -1).mul_(scales[:, None])
+        direct.step(scales)
+        slow[2].step()
+    for mine, copy, other in zip(fast[0], copies, slow[0], strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-6)
+        # Triton's interpreter cuts bfloat16 off where a card rounds it.
+        rtol = 0.0 if dtype == torch.float32 else 2**-7
+        torch.testing.assert_close(copy, mine.detach().to(dtype), rtol=rtol, atol=0.0)
+        for name, value in slow[2].state[other].items():
+            torch.testing.assert_close(fast[2].state[mine][name], value, rtol=1e-5, atol=1e-7)
 
 
 def test_another_optimiser_is_refused() -> None:

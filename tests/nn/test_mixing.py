@@ -15,9 +15,13 @@ def layers(num: int = 5) -> list[torch.Tensor]:
     return [torch.randn(2, 3, 10, requires_grad=True) for _ in range(num)]
 
 
+@pytest.mark.parametrize("num_programs", [1024, 2])
 @pytest.mark.parametrize("is_few", [False, True])
 @pytest.mark.parametrize("norm", ["across", "within", None])
-def test_the_mix_and_its_gradients_equal_the_stacked_one(norm: str | None, is_few: bool) -> None:
+def test_the_mix_and_its_gradients_equal_the_stacked_one(
+    norm: str | None, is_few: bool, num_programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixing, "NUM_PROGRAMS", num_programs)
     mix = LayerMix(5, norm, dropout=0.0)
     hidden, rows = layers(), ROWS if is_few else None
     shares = mix._shares() * mix.scale

@@ -58,3 +58,12 @@ def test_dropout_keeps_its_share_and_the_four_rows_of_a_draw_differ() -> None:
     dropped = h.grad == 0
     assert dropped.float().mean().item() == pytest.approx(0.1, abs=0.02)
     assert len({tuple(row.tolist()) for row in dropped}) == 16
+
+
+@pytest.mark.parametrize("num_parts", [1, 64, 150])
+def test_parts_are_added_up_whatever_their_number(num_parts: int) -> None:
+    parts = torch.randn(2, num_parts, 3, 70)
+    found = [torch.empty(2, 70), torch.empty(2, 70)]
+    fused.sum_parts(parts, found)
+    for kind, total in enumerate(found):
+        torch.testing.assert_close(total, parts[:, :, kind].sum(1), rtol=1e-4, atol=1e-5)

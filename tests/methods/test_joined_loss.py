@@ -1,0 +1,70 @@
+"""The losses of all seeds at once are those of the seeds one by one: their numbers, and the gradients of all weights."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bermo.methods.assemble import ModelLoss
+from bermo.methods.distill import DistilledLoss
+from bermo.methods.teacher import LOGITS, load_teacher
+from bermo.methods.together import JoinedLoss
+from bermo.spec import DistillSpec, TrainSpec
+from bermo.stack import stack
+from tests.methods.test_distill import CLASSES, make_world
+from tests.toy import toy_job
+
+COUNT = 3
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joined")
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path) -> None:
+    world = make_world(home, kind)
+    students = [world.student(num_hidden_layers=1) for _ in range(COUNT)]
+    with torch.no_grad():
+        for place, student in enumerate(students):
+            for parameter in student.parameters():
+                parameter.add_(0.1 * place * torch.randn_like(parameter))
+    joint = stack(students).train()
+    batch = world.rows().collate(np.arange(COUNT * 4))
+    if kind == "tagging":
+        batch["labels"][4:8] = -100  # a seed without any label in this step
+    jobs = [replace(toy_job(home, TrainSpec()), model=student) for student in students]
+    outputs = joint(**{k: v for k, v in batch.items() if "label" not in k and "position" not in k})
+    answers = torch.stack([v for k, v in outputs.items() if "logits" in k], -1).detach()
+    answers = answers if kind == "span" else answers[..., 0]
+    teacher = load_teacher(world.folder)
+    for is_taught in (False, True):
+        given = batch | ({LOGITS: torch.randn_like(answers)} if is_taught else {})
+        taught = [DistilledLoss(ModelLoss(), teacher, s, DistillSpec()) for s in students]
+        losses = JoinedLoss(jobs, taught if is_taught else [ModelLoss()] * COUNT, [], [])
+        assert losses.is_alike
+        found = []
+        for find in (losses, losses._one_by_one):
+            joint.zero_grad()
+            loss = find(joint, dict(given))
+            loss.sum().backward()
+            grads = [p.grad.clone() for p in joint.parameters() if p.grad is not None]
+            found.append((loss.detach(), grads))
+        (loss, grads), (slow_loss, slow_grads) = found
+        assert loss.shape == (COUNT,)
+        torch.testing.assert_close(loss, slow_loss)
+        for grad, slow in zip(grads, slow_grads, strict=True):
+            torch.testing.assert_close(grad, slow, rtol=1e-4, atol=1e-6)
+
+
+def test_a_teacher_who_runs_beside_the_students_is_asked_seed_by_seed(home: Path) -> None:
+    world = make_world(home, "classification")
+    student = world.student()
+    teacher = load_teacher(world.folder)
+    asked = DistilledLoss(ModelLoss(), teacher, student, DistillSpec(hidden=0.5))
+    jobs = [toy_job(home, TrainSpec())] * 2
+    assert not JoinedLoss(jobs, [asked] * 2, [], []).is_alike
+    assert not JoinedLoss(jobs, [ModelLoss(), asked], [], []).is_alike
