@@ -5,6 +5,7 @@ The public names stand below. Importing this package registers the models with H
 
 import importlib
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,15 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+def _is_command() -> bool:
+    """Tell whether this process is the command, as `bermo` or as `python -m bermo`."""
+    called = Path(sys.argv[0]).name
+    # While Python looks for the package of -m, that is all it says of the program.
+    is_module = called == "-m" and ("-m", "bermo") in pairwise(sys.orig_argv)
+    return is_module or called in ("bermo", "bermo.exe")
+
+
 # A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must answer
 # --help in an instant; its verbs import what they need themselves.
-if (Path(__file__).parent / "model.py").exists() and Path(sys.argv[0]).name not in (
-    "bermo",
-    "bermo.exe",
-):
+if (Path(__file__).parent / "model.py").exists() and not _is_command():
     importlib.import_module("bermo.model")

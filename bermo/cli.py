@@ -10,7 +10,6 @@ from bermo.errors import BermoError, nearest
 from bermo.verbs import VERBS
 from bermo.verbs.ending import STOPPED
 
-LIGHT = ("list", "show", "report")  # verbs that must answer without transformers
 FULL_DISK = (
     "The disk is full. What was saved before is whole: make room, and the same command goes on."
 )
@@ -73,8 +72,6 @@ def _dispatch(arguments: list[str]) -> int:
     if options.verb is None:
         _answer_without_verb(parser, options.version)
         return 0
-    if options.verb not in LIGHT:
-        _quieten()
     return VERBS[options.verb].run(options)
 
 
@@ -85,13 +82,6 @@ def _answer_without_verb(parser: Parser, wants_version: bool) -> None:
         print(version("bermo"))
     else:
         parser.print_help()
-
-
-def _quieten() -> None:
-    """Keep transformers' own bars off the screen: progress is shown once, by us."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
 
 
 if __name__ == "__main__":

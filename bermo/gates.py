@@ -8,6 +8,7 @@ for weights. Density is the kept share of the weights in all units; a unit's nor
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -180,6 +181,11 @@ class UnitPruner:
         return {
             gates.name: number / gates.count for gates, number in zip(self.gates, kept, strict=True)
         }
+
+    def density_of(self, densities: Mapping[str, float]) -> float:
+        """The share of the units' weights that these shares of the groups make up."""
+        kept = (densities[gates.name] * gates.count * gates.cost for gates in self.gates)
+        return sum(kept) / self._total
 
     def score_parameters(self) -> list[nn.Parameter]:
         """The learned scores, for a parameter group of their own (rate 1e-2, no decay)."""

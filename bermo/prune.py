@@ -6,7 +6,7 @@ bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -157,6 +157,11 @@ class Pruner:
             site.name: number / site.original.numel()
             for site, number in zip(self.sites, kept, strict=True)
         }
+
+    def density_of(self, densities: Mapping[str, float]) -> float:
+        """The share of the prunable weights that these shares of the sites make up."""
+        sizes = {site.name: site.original.numel() for site in self.sites}
+        return sum(densities[name] * size for name, size in sizes.items()) / sum(sizes.values())
 
     def score_parameters(self) -> list[nn.Parameter]:
         """The learned scores, for a parameter group of their own (rate 1e-2, no decay)."""

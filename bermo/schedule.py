@@ -56,7 +56,14 @@ def look_steps(per_epoch: int, total: int, evaluations: int) -> list[int]:
 def seed_step(seed: int, step: int, rank: int) -> None:
     """Seed every generator of torch from (seed, step, process), so that no generator state is ever saved."""
     sequence = np.random.SeedSequence([seed, step, rank])
-    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+    number = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    card = torch.accelerator.current_accelerator()
+    if card is not None and card.type != "cuda":
+        torch.manual_seed(number)
+        return
+    # torch.manual_seed writes down the call stack for each kind of device that is not in use: 0.25 ms of every step.
+    for generator in (torch.default_generator, *torch.cuda.default_generators):
+        generator.manual_seed(number)
 
 
 @dataclass(frozen=True, kw_only=True)

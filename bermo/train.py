@@ -100,6 +100,8 @@ class _Loop:
             _freeze_unused_(job)
         optimizer = make_optimizer(job, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
+        # Unwrapped once: accelerate walks through all modules for it, longer than a small step is replayed.
+        self.inner = accelerator.unwrap_model(self.model)
         self.step = self.num_rows = 0
         self.seconds = 0.0
         self.saving_seconds = _num_bytes(job) / SAVING_RATE
@@ -152,8 +154,7 @@ class _Loop:
         if not self.is_fast:
             return None
         is_half = self.accelerator.mixed_precision == "bf16"
-        model = self.accelerator.unwrap_model(self.model)
-        plain = linear_parameters(model) if is_half else {}
+        plain = linear_parameters(self.inner) if is_half else {}
         if self.accelerator.mixed_precision == "fp16" or not (plain or self.job.masked):
             return None
         dtype = torch.bfloat16 if is_half else torch.float32
@@ -171,9 +172,8 @@ class _Loop:
         self, train_step: Step | GraphedStep, parts: "_Parts", stop: bool, due: bool
     ) -> tuple[bool, bool]:
         """One optimiser step; returns whether any process wants to stop, and to save."""
-        # Asked of the model itself, since a wrapper of several processes is not told of a look; walking through all
-        # modules at every step would take as long as replaying a small one.
-        if not self.accelerator.unwrap_model(self.model).training:
+        # Asked of the model itself, since a wrapper of several processes is not told of a look.
+        if not self.inner.training:
             self.model.train()
         factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
@@ -281,7 +281,7 @@ class _Loop:
             }  # fmt: skip
             checkpoint.save(
                 self.job.folder / "checkpoints",
-                self.accelerator.unwrap_model(self.model),
+                self.inner,
                 self.optimizer.optimizer,
                 identity=self.job.identity,
                 state=state,
@@ -296,8 +296,7 @@ class _Loop:
         )
         standings: list[Any] = [None] * len(self.members)
         if found is not None:
-            model = self.accelerator.unwrap_model(self.model)
-            checkpoint.load_(found, model, self.optimizer.optimizer)
+            checkpoint.load_(found, self.inner, self.optimizer.optimizer)
             state = found.state
             self.step, self.num_rows = state["step"], state["num_rows"]
             self.seconds, standings = state["seconds"], state["members"]

@@ -1,9 +1,10 @@
 """Every test has its own token cache, and no test reaches the network.
 
-Here `box` means a box without weights, a tenth as large: a test that trains wants a moment, not a score. The `real_box` fixture
+Here `box` means a box without weights, half as wide as an untrained one and far smaller than the real one: a test that trains wants a moment, not a score. The `real_box` fixture
 brings the real one back.
 """
 
+import gc
 import os
 import shutil
 import tempfile
@@ -21,7 +22,11 @@ from scripts.make_box import FOLDER, write_untrained
 
 SMALL_BOX = Path(tempfile.mkdtemp(prefix="bermo-box-"))
 write_untrained(SMALL_BOX)
+small = AutoConfig.from_pretrained(SMALL_BOX)
+small.update({"hidden_size": 32, "intermediate_size": 128})
+small.save_pretrained(SMALL_BOX)
 backbone.BOX = SMALL_BOX
+gc.freeze()  # a million objects of torch and transformers, walked through again and again otherwise
 
 
 def pytest_unconfigure() -> None:

@@ -125,6 +125,7 @@ def test_heads_are_rounded_and_neurons_fill_up_to_the_density() -> None:
     assert pruner.densities()["layer.1.heads"] == 0.5
     assert pruner.densities()["layer.1.neurons"] == neurons / 24
     assert pruner.density == pytest.approx((512 + 32 * neurons) / 1792)
+    assert pruner.density_of(pruner.densities()) == pytest.approx(pruner.density)
 
 
 def test_the_global_scope_lets_layers_differ() -> None:

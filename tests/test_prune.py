@@ -27,9 +27,11 @@ METHODS: list[Method] = [
 ]  # fmt: skip
 
 
-def model_of(family: str) -> bermo.BermoForSequenceClassification:
+def model_of(family: str, layers: int = 3) -> bermo.BermoForSequenceClassification:
     torch.manual_seed(0)
-    return bermo.BermoForSequenceClassification.from_backbone(make_config(family), num_labels=2)
+    config = make_config(family)
+    config.num_hidden_layers = layers
+    return bermo.BermoForSequenceClassification.from_backbone(config, num_labels=2)
 
 
 def batch_of(model: bermo.BermoForSequenceClassification) -> dict[str, torch.Tensor]:
@@ -127,6 +129,7 @@ def test_counting_knows_masks_scores_and_embeddings() -> None:
         math.floor(0.5 * site.original.numel()) for site in pruner.sites
     )
     assert pruner.density == pytest.approx(0.5, abs=1e-3)
+    assert pruner.density_of(pruner.densities()) == pytest.approx(pruner.density)
 
 
 @pytest.mark.parametrize("block", [(0, 1), (1, 0), (2, 4)])
@@ -186,7 +189,7 @@ def test_a_density_is_reached_without_guessing_the_penalty(
     kind: type[SoftMovement] | type[L0],
 ) -> None:
     torch.manual_seed(0)
-    model = model_of("bert").train()
+    model = model_of("bert", layers=1).train()
     steps = 400
     pruner = prune_(model, kind(density=0.2), CubicSchedule(total_steps=steps, warmup_steps=40))
     inputs = batch_of(model) | {"labels": torch.tensor([0, 1, 1])}

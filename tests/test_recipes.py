@@ -6,8 +6,9 @@ import pytest
 
 from bermo.cli import main
 from bermo.errors import BermoError
-from bermo.recipes import RECIPES, find
+from bermo.recipes import RECIPES, find, tiny
 from bermo.runs import fixed_part
+from bermo.spec import RunSpec
 
 # Its twenty arms are ten tasks twice, built in one loop: two of them go every way that there is.
 # Arms that are alike in their tiny form, or stand in another recipe's, run once.
@@ -24,11 +25,23 @@ FEW_ARMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RECIPES)
+def arms_to_run() -> dict[str, list[str]]:
+    """The arms of each recipe whose tiny form no recipe before it has: GLUE's are all alike there."""
+    seen: list[RunSpec] = []
+    found: dict[str, list[str]] = {}
+    for name, recipe in RECIPES.items():
+        specs = tiny(recipe()).arms
+        for arm in FEW_ARMS.get(name, specs):
+            if specs[arm] not in seen:
+                seen.append(specs[arm])
+                found.setdefault(name, []).append(arm)
+    return found
+
+
+@pytest.mark.parametrize(("name", "arms"), arms_to_run().items())
 def test_the_tiny_form_of_every_recipe_runs(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, arms: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arms = FEW_ARMS.get(name, list(RECIPES[name]().arms))
     assert main(["run", name, "--tiny", "--arms", ",".join(arms), "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for arm in arms:

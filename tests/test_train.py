@@ -4,8 +4,6 @@ import json
 import math
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import nn
 
 from bermo import checkpoint
 from bermo.job import Batch, Fit, Job, Stopped
-from bermo.schedule import look_steps, rate_factor
+from bermo.schedule import look_steps, rate_factor, seed_step
 from bermo.spec import TrainSpec
 from bermo.train import fit, make_accelerator
 from tests.toy import ToyBatches, ToyLoss, toy_job
+from tests.twice import run_twice
 
 SETTINGS = TrainSpec(
     epochs=3, batch_size=8, lr=1e-2, mix_lr=3e-2, weight_decay=0.1, checkpoint_minutes=1e9,
@@ -270,6 +270,7 @@ from dataclasses import replace
 from bermo.train import fit, make_accelerator
 from tests.test_train import SETTINGS, weights
 from tests.toy import toy_job
+from tests.twice import run_twice
 folder = Path(sys.argv[1])
 accelerator = make_accelerator(SETTINGS, folder)
 assert accelerator.num_processes == 2
@@ -288,17 +289,7 @@ def test_two_processes_give_the_loss_and_weights_of_one(tmp_path: Path) -> None:
     run(one)
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
-    command = [
-        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
-        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
-        "--main_process_port", "0", str(script), str(tmp_path / "two"),
-    ]  # fmt: skip
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parent.parent),
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_twice(script, str(tmp_path / "two"))
     found = torch.tensor(json.loads((tmp_path / "two" / "weights.json").read_text()))
     torch.testing.assert_close(found, weights(one), rtol=0, atol=1e-5)
     losses = [
@@ -310,6 +301,36 @@ def test_two_processes_give_the_loss_and_weights_of_one(tmp_path: Path) -> None:
         for name in ("one", "two")
     ]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+def test_a_step_asks_accelerate_for_the_model_no_more_than_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it walks through all modules, which takes as long as a small step."""
+    calls: list[int] = []
+    unwrap = Accelerator.unwrap_model
+
+    def counted(self: Accelerator, model: nn.Module, *rest: object) -> nn.Module:
+        calls.append(1)
+        return unwrap(self, model, *rest)
+
+    monkeypatch.setattr(Accelerator, "unwrap_model", counted)
+    numbers = []
+    for name, epochs in (("short", 1), ("long", 3)):
+        calls.clear()
+        settings = replace(SETTINGS, epochs=epochs)
+        run(toy_job(tmp_path / name, settings), settings)
+        numbers.append(len(calls))
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("step", [0, 7])
+def test_a_steps_random_numbers_are_those_of_its_seed(step: int) -> None:
+    seed_step(3, step, rank=1)
+    found = torch.rand(3)
+    number = np.random.SeedSequence([3, step, 1]).generate_state(1, np.uint64)[0]
+    torch.manual_seed(int(number) // 2)
+    assert torch.equal(found, torch.rand(3))
 
 
 def test_training_goes_on_in_training_mode_after_every_look(tmp_path: Path) -> None:

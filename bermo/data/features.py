@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -131,11 +131,20 @@ def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return the sha256 of all that decides how a text becomes tokens, whatever was called before."""
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    sides = (tokenizer.padding_side, tokenizer.truncation_side)
+    special = tuple(sorted(tokenizer.all_special_ids))
+    return _fingerprint(tokenizer.backend_tokenizer.to_str(), *sides, special)
+
+
+@lru_cache(4)  # each split asks for it, and a vocabulary takes a while to parse
+def _fingerprint(
+    backend: str, padding_side: str, truncation_side: str, special: tuple[int, ...]
+) -> str:
+    content = json.loads(backend)
     # Each call sets these two; they are arguments, not what the tokenizer is.
     content.pop("truncation"), content.pop("padding")
-    sides = [tokenizer.padding_side, tokenizer.truncation_side, sorted(tokenizer.all_special_ids)]
-    return hashlib.sha256(json.dumps([content, sides], sort_keys=True).encode()).hexdigest()
+    parts = [content, [padding_side, truncation_side, special]]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _key(rows: Rows, task: Task, encoder: Encoder) -> str:

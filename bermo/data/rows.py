@@ -80,13 +80,15 @@ def pick(rows: Rows, places: Sequence[int]) -> Rows:
     return replace(rows, **picked)
 
 
+_TO_JSON = json.JSONEncoder().encode
+
+
 def digest(rows: Rows) -> str:
     """Return the sha256 of the rows' content."""
     total = hashlib.sha256(type(rows).__name__.encode())
     for item in fields(rows):
         column = getattr(rows, item.name)
         total.update(f"\n{item.name}\n".encode())
-        for value in column or ():
-            # JSON marks where a text ends, so that moving a word between cells changes the digest.
-            total.update(json.dumps(value).encode() + b"\n")
+        # JSON marks where a text ends, so that moving a word between cells changes the digest.
+        total.update("".join(f"{line}\n" for line in map(_TO_JSON, column or ())).encode())
     return total.hexdigest()

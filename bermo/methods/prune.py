@@ -124,12 +124,14 @@ class PruneHook:
         return [self.pruner.numbers.generator] if isinstance(self.pruner.method, L0) else []
 
     def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
-        kept = {f"kept/{name}": share for name, share in self.pruner.densities().items()}
+        shares = self.pruner.densities()
+        kept = {f"kept/{name}": share for name, share in shares.items()}
         gradients = {
             f"gradient/layer.{index}": math.hypot(*(gradient_norms.get(n, 0.0) for n in names))
             for index, names in enumerate(self.layers, start=1)
         }
-        return {"density": self.pruner.density} | kept | self._scores() | gradients
+        density = self.pruner.density_of(shares)
+        return {"density": density} | kept | self._scores() | gradients
 
     def _scores(self) -> dict[str, float]:
         names = [site.name for site in self.pruner.sites]
@@ -139,12 +141,12 @@ class PruneHook:
         }
         if not found:
             return {}
+        means = [scores.mean() for scores in found.values()]
+        spreads = [scores.std(correction=0) for scores in found.values()]
         # One transfer for all, since each one makes the host wait for the device.
-        means = torch.stack([scores.mean() for scores in found.values()]).tolist()
-        spreads = torch.stack([scores.std(correction=0) for scores in found.values()]).tolist()
-        return {f"score_mean/{name}": value for name, value in zip(found, means, strict=True)} | {
-            f"score_std/{name}": value for name, value in zip(found, spreads, strict=True)
-        }
+        values = torch.stack(means + spreads).tolist()
+        keys = [f"{what}/{name}" for what in ("score_mean", "score_std") for name in found]
+        return dict(zip(keys, values, strict=True))
 
 
 def _density(spec: PruneSpec) -> float:

@@ -19,6 +19,7 @@ from bermo.errors import BermoError
 from bermo.methods.evaluate import TARGETS
 from bermo.methods.predict import Advance, Ask, Trained
 from bermo.ship.folder import Source, find_source, load_torch
+from bermo.ship.openvino import load_openvino
 
 Batch = Mapping[str, np.ndarray]
 Half = Literal["fp32", "fp16", "bf16"]
@@ -72,8 +73,7 @@ class OpenVinoCandidate:
     """A model run by OpenVINO on the CPU, tuned for latency."""
 
     def __init__(self, path: Path, threads: int | None) -> None:
-        import openvino
-
+        openvino = load_openvino()
         # On ARM it would compute in half precision unasked, 0.4 % off on tiny models.
         wishes: dict[str, Any] = {
             "PERFORMANCE_HINT": "LATENCY",

@@ -5,6 +5,7 @@ waits on a pipe and costs nothing.
 """
 
 import contextlib
+import gc
 import multiprocessing
 import resource
 import signal
@@ -79,6 +80,7 @@ class Worker:
 def serve(pipe: Connection, entry: Entry) -> None:
     """Answer requests until the pipe closes; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # no walk through all that was imported while something is timed, nor at the end
     served: Served | None = None
     while True:
         try:

@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from bermo.verbs.importing import importing
+
 HELP = "measure what a model's layers, heads and vectors do"
 
 
@@ -51,11 +53,12 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from bermo.analyse.parts import Request
-    from bermo.analyse.reading import choose
-    from bermo.analyse.run import analyse, check_measures
-    from bermo.errors import BermoError
-    from bermo.report.terminal import TerminalDisplay
+    with importing():
+        from bermo.analyse.parts import Request
+        from bermo.analyse.reading import choose
+        from bermo.analyse.run import analyse, check_measures
+        from bermo.errors import BermoError
+        from bermo.report.terminal import TerminalDisplay
 
     models = [*options.models, *([options.model] if options.model else [])]
     if not models:

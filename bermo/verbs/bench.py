@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from bermo.errors import BermoError, nearest
+from bermo.verbs.importing import importing
 
 HELP = "compare models: size, latency, throughput, memory, score"
 DEVICES = ("cpu", "cuda")
@@ -38,12 +39,13 @@ def run(options: Namespace) -> int:
             if text not in known:
                 raise BermoError(f'There is no {name} "{text}".{nearest(text, known)}')
 
-    from rich.console import Console
+    with importing():
+        from rich.console import Console
 
-    from bermo.report.bench import bench_caption, bench_table, write_bench_figures
-    from bermo.report.terminal import TerminalDisplay
-    from bermo.ship.bench import BenchSpec, bench, write_bench
-    from bermo.ship.line_up import line_up
+        from bermo.report.bench import bench_caption, bench_table, write_bench_figures
+        from bermo.report.terminal import TerminalDisplay
+        from bermo.ship.bench import BenchSpec, bench, write_bench
+        from bermo.ship.line_up import line_up
 
     out = Path(options.out)
     if (out / "bench.json").exists():

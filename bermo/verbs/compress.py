@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from bermo.verbs.importing import importing
+
 HELP = "make a trained model as small or fast as you wish: prune, shrink, int8, measure, choose"
 TRAINING = ("epochs", "batch_size", "lr", "precision")
 NOT_MET = 3
@@ -62,16 +64,17 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from rich.console import Console
+    with importing():
+        from rich.console import Console
 
-    from bermo.job import Stopped
-    from bermo.report.bench import bench_caption, bench_table, write_bench_figures
-    from bermo.report.terminal import TerminalDisplay
-    from bermo.ship.bench import BenchSpec
-    from bermo.ship.compress import CompressSpec, compress
-    from bermo.ship.wish import read_wish
-    from bermo.verbs.bench import read_numbers
-    from bermo.verbs.ending import say_stopped
+        from bermo.job import Stopped
+        from bermo.report.bench import bench_caption, bench_table, write_bench_figures
+        from bermo.report.terminal import TerminalDisplay
+        from bermo.ship.bench import BenchSpec
+        from bermo.ship.compress import CompressSpec, compress
+        from bermo.ship.wish import read_wish
+        from bermo.verbs.bench import read_numbers
+        from bermo.verbs.ending import say_stopped
 
     spec = CompressSpec(
         run=Path(options.run),

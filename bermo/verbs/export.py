@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bermo.errors import BermoError, nearest
+from bermo.verbs.importing import importing
 
 if TYPE_CHECKING:
     from bermo.ship.export import Exported
@@ -42,8 +43,9 @@ def run(options: Namespace) -> int:
             raise BermoError(f'There is no {name} "{text}".{nearest(text, known)}')
     out = Path(options.out or f"{options.run.rstrip('/')}-{options.to}")
 
-    from bermo.report.terminal import TerminalDisplay
-    from bermo.ship.export import ExportSpec, export
+    with importing():
+        from bermo.report.terminal import TerminalDisplay
+        from bermo.ship.export import ExportSpec, export
 
     spec = ExportSpec(
         to=options.to,

@@ -4,6 +4,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from bermo.verbs.importing import importing
+
 HELP = "apply a trained model to a file of texts"
 
 
@@ -17,8 +19,9 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from bermo.methods.predict import predict_file
-    from bermo.report.terminal import TerminalDisplay
+    with importing():
+        from bermo.methods.predict import predict_file
+        from bermo.report.terminal import TerminalDisplay
 
     predict_file(
         Path(options.run),

@@ -9,6 +9,7 @@ from typing import Any
 from bermo.pretrain_spec import PretrainSpec
 from bermo.spec import leaves, override
 from bermo.verbs.ending import is_main_process, say_stopped
+from bermo.verbs.importing import importing
 from bermo.verbs.show import show_value
 
 HELP = "make an encoder and its vocabulary from bare text"
@@ -59,9 +60,10 @@ def run(options: Namespace) -> int:
 
     spec = check_pretrain(spec_of(options))
 
-    from bermo.job import Stopped
-    from bermo.methods.pretrain import pretrain
-    from bermo.report.terminal import TerminalDisplay, duration
+    with importing():
+        from bermo.job import Stopped
+        from bermo.methods.pretrain import pretrain
+        from bermo.report.terminal import TerminalDisplay, duration
 
     try:
         result = pretrain(spec, Path(options.out), TerminalDisplay())

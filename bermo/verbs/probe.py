@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bermo.errors import BermoError
 from bermo.verbs.ending import is_main_process, say_stopped
+from bermo.verbs.importing import importing
 
 if TYPE_CHECKING:
     from bermo.methods.paired import Known
@@ -96,19 +97,20 @@ def run(options: Namespace) -> int:
 
 
 def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
-    from bermo.data.probing import read_probe
-    from bermo.figures import write_findings
-    from bermo.methods.probe import (
-        ProbeSpec,
-        claim_folder,
-        data_digest,
-        probe_task,
-        read_probed,
-        write_probed,
-    )
-    from bermo.report.probing import frozen_findings, frozen_table, print_table
-    from bermo.spec import parse
-    from bermo.vectors import load_encoder
+    with importing():
+        from bermo.data.probing import read_probe
+        from bermo.figures import write_findings
+        from bermo.methods.probe import (
+            ProbeSpec,
+            claim_folder,
+            data_digest,
+            probe_task,
+            read_probed,
+            write_probed,
+        )
+        from bermo.report.probing import frozen_findings, frozen_table, print_table
+        from bermo.spec import parse
+        from bermo.vectors import load_encoder
 
     layers = None if options.layers == "all" else parse(tuple[int, ...], options.layers, "--layers")
     spec = ProbeSpec(
@@ -147,15 +149,16 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
 
 
 def _finetune(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
-    from bermo.figures import write_findings
-    from bermo.job import Stopped
-    from bermo.methods.finetune import finetune
-    from bermo.methods.paired import compare
-    from bermo.recipes import change
-    from bermo.recipes.probing import PAPER, probing_of
-    from bermo.report.probing import finetune_findings, finetune_table, print_table
-    from bermo.runs import check_free
-    from bermo.spec import check
+    with importing():
+        from bermo.figures import write_findings
+        from bermo.job import Stopped
+        from bermo.methods.finetune import finetune
+        from bermo.methods.paired import compare
+        from bermo.recipes import change
+        from bermo.recipes.probing import PAPER, probing_of
+        from bermo.report.probing import finetune_findings, finetune_table, print_table
+        from bermo.runs import check_free
+        from bermo.spec import check
 
     experiment = probing_of(tasks, "box" if options.data is None else "probe")
     changes = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from bermo.errors import BermoError
 from bermo.spec import Experiment
 from bermo.verbs.ending import is_main_process, say_stopped
+from bermo.verbs.importing import importing
 
 HELP = "run a recipe"
 
@@ -44,13 +45,14 @@ def run(options: Namespace) -> int:
 
 def run_experiment(experiment: Experiment, out: Path) -> int:
     """Run every arm into its own folder, then print them side by side."""
-    from rich.console import Console
+    with importing():
+        from rich.console import Console
 
-    from bermo.job import Stopped
-    from bermo.methods.finetune import finetune
-    from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
-    from bermo.runs import check_free
-    from bermo.spec import check
+        from bermo.job import Stopped
+        from bermo.methods.finetune import finetune
+        from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
+        from bermo.runs import check_free
+        from bermo.spec import check
 
     for name, spec in experiment.arms.items():
         check_free(out / name, check(spec))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bermo.errors import BermoError
+from bermo.verbs.importing import importing
 
 if TYPE_CHECKING:
     from bermo.ship.small import FisherSpec
@@ -59,11 +60,12 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from rich.console import Console
-    from rich.table import Table
+    with importing():
+        from rich.console import Console
+        from rich.table import Table
 
-    from bermo.report.terminal import TerminalDisplay, duration
-    from bermo.ship.small import make_small, result_rows
+        from bermo.report.terminal import TerminalDisplay, duration
+        from bermo.ship.small import make_small, result_rows
 
     result = make_small(
         Path(options.run),

@@ -6,6 +6,7 @@ from typing import Any
 
 from bermo.spec import RunSpec, leaves, override
 from bermo.verbs.ending import is_main_process, say_stopped
+from bermo.verbs.importing import importing
 from bermo.verbs.show import show_value
 
 HELP = "train on your own file or a named task"
@@ -55,9 +56,10 @@ def run(options: Namespace) -> int:
     spec = spec_of(options, RunSpec())
     out = options.out or f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}"
 
-    from bermo.job import Stopped
-    from bermo.methods.finetune import finetune
-    from bermo.report.terminal import TerminalDisplay, print_result
+    with importing():
+        from bermo.job import Stopped
+        from bermo.methods.finetune import finetune
+        from bermo.report.terminal import TerminalDisplay, print_result
 
     try:
         result = finetune(spec, Path(out), TerminalDisplay())

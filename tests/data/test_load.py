@@ -1,5 +1,7 @@
 """Own files: columns are found and told; whatever would spoil a training is refused before it."""
 
+import hashlib
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +116,15 @@ def test_a_missing_file_option_is_named() -> None:
 def test_limit_caps_training_rows_only(write: Write) -> None:
     data = _load(write, GOOD * 1 + "three\tno\n", limit=2)
     assert (len(data.train), len(data.valid)) == (2, 3)
+
+
+def test_the_digest_is_that_of_json_line_by_line() -> None:
+    """Runs and token caches of earlier versions are found by it."""
+    rows = TextRows(["a “b”\n", "ü\t", ""], ["x", "y", "z"], [0.5, 1.0, -2e-7])
+    lines = ["TextRows\nfirst\n", *(json.dumps(value) + "\n" for value in rows.first)]
+    lines += ["\nsecond\n", *(json.dumps(value) + "\n" for value in rows.second)]
+    lines += ["\nlabels\n", *(json.dumps(value) + "\n" for value in rows.labels)]
+    assert digest(rows) == hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def test_the_digest_changes_with_any_cell_and_with_nothing_else() -> None:

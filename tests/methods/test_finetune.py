@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from bermo.cli import main
 from bermo.data.scoring import Scores
 from bermo.errors import BermoError
 from bermo.job import Fit, Quiet
@@ -45,15 +46,12 @@ def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Pat
     assert max(row["valid/accuracy"] for row in looks) == result.seeds[0].score
 
 
+@pytest.mark.usefixtures("real_box")
 def test_the_encoder_in_the_box_learns_its_task(tmp_path: Path) -> None:
-    spec = replace_in(
-        TINY,
-        data={"limit": 600, "task": "box/subject-number"},
-        train={"epochs": 4, "lr": 1e-3},
-    )
+    spec = replace_in(TINY, data={"limit": 64, "task": "box/subject-number"}, train={"lr": 5e-4})
     result = finetune(spec, tmp_path / "run")
     assert result.num_diverged == 0
-    assert result.mean > 60
+    assert result.mean > 65
 
 
 def test_the_same_command_again_does_nothing_and_more_seeds_add_to_it(tmp_path: Path) -> None:
@@ -196,19 +194,19 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     tmp_path: Path, small_encoder: Path
 ) -> None:
     options = [
-        "--model", str(small_encoder),
+        "train", "--model", str(small_encoder),
         "--task", "box/tense", "--limit", "50", "--epochs", "2", "--batch-size", "16", "--lr", "1e-3",
         "--mix-dropout", "0", "--head-dropout", "0", "--device", "cpu", "--max-length", "64",
     ]  # fmt: skip
     launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
     launch += ["--main_process_port", "0", "-m", "bermo"]
-    for name, start in (("one", ["-m", "bermo"]), ("two", launch)):
-        command = [sys.executable, *start, "train", *options, "--out", str(tmp_path / name)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert done.stdout.count("The model is in") == 1
+    command = [sys.executable, *launch, *options, "--out", str(tmp_path / "two")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("The model is in") == 1
+    assert main([*options, "--out", str(tmp_path / "one")]) == 0
     one, two = (_metrics(tmp_path / name) for name in ("one", "two"))
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (one, two)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -42,7 +42,7 @@ def _spec(small_encoder: Path, prune: PruneSpec, mix: str = "across", **train: o
             freeze_embeddings=prune.method != "none",
         ),
         data=DataSpec(task="box/tense", limit=44),
-        train=TrainSpec(epochs=2.0, batch_size=8, device="cpu", lr=1e-3),
+        train=TrainSpec(epochs=1.0, batch_size=8, device="cpu", lr=1e-3),
         prune=prune,
         seeds=SEEDS,
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_l0_through_copies_trains_all_seeds_as_without_them(
     losses = []
     for fast in ("off", "auto"):
         spec = _spec(small_encoder, PruneSpec(method="l0", density=0.3), "across")
-        spec = replace_in(spec, train={"fast": fast, "epochs": 1.0})
+        spec = replace_in(spec, train={"fast": fast})
         accelerator = make_accelerator(spec.train, tmp_path)
         prepared = prepare(spec, Quiet())
         jobs = _jobs(prepared, tmp_path / fast, accelerator)
@@ -175,7 +175,7 @@ def test_a_stopped_group_ends_in_the_same_bits(
 
     class Stop(Quiet):
         def step(self, done: int, loss: float | None) -> None:
-            if done == 7:
+            if done == 4:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):

@@ -1,5 +1,7 @@
 """ONNX and OpenVINO answer as torch does: every family, every kind of head, any batch and length."""
 
+import importlib
+import sys
 import warnings
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from bermo.encoder import BermoPreTrainedModel
 from bermo.ship.candidate import OnnxCandidate, OpenVinoCandidate, TorchCandidate
 from bermo.ship.export import relative_error
 from bermo.ship.onnx import write_onnx
-from bermo.ship.openvino import write_openvino
+from bermo.ship.openvino import load_openvino, write_openvino
 from bermo.ship.quantize import Choice, quantize_dynamic
 from bermo.sites import layers_of
 from tests import tiny
@@ -72,6 +74,13 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     inputs = {n: v.numpy() for n, v in batch_of(family, kind, 3, 7).items()}
     near = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
     assert relative_error(near, TorchCandidate(model)(inputs)) < 0.25
+
+
+def test_openvino_reports_to_nobody() -> None:
+    load_openvino()
+    converting = importlib.import_module("openvino.tools.ovc.convert_impl")
+    assert converting.tm.__name__ == "openvino.tools.ovc.telemetry_stub"
+    assert sys.modules["openvino_telemetry"] is None
 
 
 @torch.no_grad()

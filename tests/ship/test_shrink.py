@@ -106,7 +106,7 @@ def test_a_run_pruned_by_units_becomes_half_a_model_that_predicts(
     small, pruned = kind.from_pretrained(out), kind.from_pretrained(runs / "pruned" / "model")
     batch = make_batch("bert")
     torch.testing.assert_close(logits(small, batch), logits(pruned, batch), rtol=0, atol=1e-6)
-    assert json.loads((out / "shrink.json").read_text())["after"]["neurons"] == 768
+    assert json.loads((out / "shrink.json").read_text())["after"]["neurons"] == 384
     assert "| heads | 24 | 12 |" in (out / "README.md").read_text()
     (tmp_path / "texts.txt").write_text("the dog sees the cat .\nthe dogs saw a cat .\n")
     capsys.readouterr()
@@ -124,7 +124,7 @@ def test_a_shrunk_model_trains_on_is_pruned_again_and_shrinks_again(
     assert main(["shrink", str(again), "--out", str(smaller)]) == 0
     sizes = json.loads((smaller / "shrink.json").read_text())
     assert (sizes["before"]["heads"], sizes["after"]["heads"]) == (12, 6)
-    assert (sizes["before"]["neurons"], sizes["after"]["neurons"]) == (768, 384)
+    assert (sizes["before"]["neurons"], sizes["after"]["neurons"]) == (384, 192)
 
 
 def test_a_student_of_a_shrunk_teachers_layers_has_their_shapes() -> None:
@@ -149,8 +149,8 @@ def test_fisher_needs_no_training_and_cuts_the_vocabulary_in_the_same_command(
     result = json.loads((out / "shrink.json").read_text())
     assert result["metric"] == "accuracy"
     assert result["after"]["vocabulary"] < result["before"]["vocabulary"]
-    kept = result["after"]["heads"] * 4 * 64 * 16 + result["after"]["neurons"] * 2 * 64
-    assert 0.55 <= kept / (24 * 4 * 64 * 16 + 1536 * 2 * 64) <= 0.6
+    kept = result["after"]["heads"] * 4 * 32 * 8 + result["after"]["neurons"] * 2 * 32
+    assert 0.55 <= kept / (24 * 4 * 32 * 8 + 768 * 2 * 32) <= 0.6
     assert main(["predict", str(out), str(tmp_path / "texts.txt")]) == 0
 
 

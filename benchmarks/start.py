@@ -1,0 +1,109 @@
+"""Where the seconds of one command go that are not training steps: imports, data, model, captures, the last look, the end.
+
+    python benchmarks/start.py train --model M --task sst2 --data SST2 --prune movement --density 0.1 …
+
+Runs the command in this process, as `bermo` would, and prints the seconds of each part: on the clock, and of the processor (all threads).
+A part that is called often is added up; parts that lie inside another are indented. The parts are wrapped from outside, so a name that
+is no longer there is told and left out.
+"""
+
+import functools
+import importlib
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+FINETUNE, ASSEMBLE = "bermo.methods.finetune", "bermo.methods.assemble"
+PARTS = {
+    f"{FINETUNE}:make_accelerator": "the device",
+    f"{FINETUNE}:prepare": "data and tokens",
+    "bermo.methods.prepare:load_task": "  reading and checking rows",
+    "bermo.methods.prepare:load_tokenizer": "  the tokenizer",
+    "bermo.methods.prepare:make_features": "  tokens, or finding them",
+    "bermo.methods.prepare:_digest": "  the rows' digest",
+    f"{FINETUNE}:assemble": "model, masks, optimiser's groups",
+    f"{ASSEMBLE}:build_model": "  loading the encoder",
+    f"{ASSEMBLE}:start_pruning_": "  masks",
+    "bermo.train:_Loop.__init__": "the loop's state on the device",
+    "bermo.train:_Loop.run": "the loop",
+    "bermo.step:GraphedStep._capture": "  capturing steps",
+    "bermo.step:GraphedStep._is_right": "    comparing fused kernels with plain ones",
+    "bermo.step:GraphedStep._capture_run": "    warm-up and capture",
+    "bermo.train:_Loop._train_step": "  steps, captures among them",
+    "bermo.train:_Loop._prepare": "    numbers and seeds of a step",
+    "bermo.train:_Loop._make_parts": "  making batches (in other threads on a card)",
+    "bermo.train:_Loop._log": "  logging",
+    "bermo.train:_Loop._look": "  looks",
+    f"{FINETUNE}:predict": "    scoring the validation set",
+    f"{FINETUNE}:save_model": "    saving the model",
+    f"{FINETUNE}:_result": "counting and the result",
+    f"{FINETUNE}:_publish": "publishing the model",
+}
+
+
+class Clock:
+    """Adds up the seconds, and the processor's seconds, of named parts."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+
+    def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the same call, timed."""
+
+        @functools.wraps(call)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter(), time.process_time()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent = self.spent[name]
+                spent[0] += time.perf_counter() - started[0]
+                spent[1] += time.process_time() - started[1]
+                spent[2] += 1
+
+        return inner
+
+    def wrap_(self, address: str, name: str) -> None:
+        """Time a function or a method, named as module:dotted.name, in place."""
+        module, _, dotted = address.partition(":")
+        owner = importlib.import_module(module)
+        *path, last = dotted.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+        setattr(owner, last, self.timed(name, getattr(owner, last)))
+
+
+def import_all() -> None:
+    """Import what a training needs, as the verb does in the process of the command."""
+    sys.argv[0] = "bermo"
+    from bermo.verbs.importing import importing
+
+    with importing():
+        import bermo.methods.finetune
+        import bermo.report.terminal  # noqa: F401
+
+
+def measure(arguments: list[str]) -> int:
+    """Run a command and print where its seconds went; returns its exit code."""
+    clock = Clock()
+    clock.timed("imports", import_all)()
+    from bermo.cli import main
+
+    for address, name in PARTS.items():
+        try:
+            clock.wrap_(address, name)
+        except AttributeError as error:
+            print(f"left out: {error}", file=sys.stderr)
+    code: int = clock.timed("the command without its imports", main)(arguments)
+    print(f"\n{'part':<46}{'seconds':>9}{'processor':>11}{'calls':>8}")
+    for name in ("imports", *PARTS.values(), "the command without its imports"):
+        if name in clock.spent:
+            wall, processor, calls = clock.spent[name]
+            print(f"{name:<46}{wall:9.3f}{processor:11.3f}{calls:8}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(measure(sys.argv[1:]))

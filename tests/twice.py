@@ -1,0 +1,37 @@
+"""A script run by two processes that train as one, as a launcher would start them but without the launcher's own start."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).parent.parent)
+# Without the garbage collector an import of torch and transformers takes 2 of its 7 seconds less.
+START = (
+    "import gc, runpy, sys; gc.disable(); del sys.argv[0]; runpy.run_path(sys.argv[0]); gc.freeze()"
+)
+
+
+def run_twice(script: Path, *arguments: str) -> None:
+    """Run a script as both processes of a group, and ask that both end well."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared |= {"PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", START, str(script), *arguments],
+            env=os.environ | shared | {"RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in ("0", "1")
+    ]  # fmt: skip
+    try:
+        errors = [process.communicate(timeout=300)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, error in zip(started, errors, strict=True):
+        assert process.returncode == 0, error[-3000:]
