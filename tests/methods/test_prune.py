@@ -19,11 +19,8 @@ from bermo.methods.finetune import finetune
 from bermo.methods.prepare import prepare
 from bermo.methods.prune import PruneHook, make_method, make_schedule
 from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, TrainSpec, override, replace_in
-<<<<<<< HEAD
 from bermo.train import make_accelerator
-=======
 from tests.twice import run_twice
->>>>>>> start
 
 TINY = RunSpec(
     data=DataSpec(task="box/tense", limit=48, max_length=64),
