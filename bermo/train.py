@@ -123,8 +123,8 @@ class _Loop:
         feed = Feed(self._make_parts, self.step, self.total, depth)
         try:
             while self.step < self.total and not self._is_out_of_patience():
-                age = (time.monotonic() - saved) / 60
-                due = age > self.settings.checkpoint_minutes
+                # Whether to save is asked before the step, in which all processes agree on it: their clocks differ.
+                due = self._is_due((time.monotonic() - saved) / 60)
                 stop, due = self._train_step(
                     train_step, feed.get(self.step), bool(caught), due
                 )  # fmt: skip
@@ -132,7 +132,6 @@ class _Loop:
                 is_finite = self._log()
                 if self.step in self.looks or not is_finite:
                     self._look()
-                    due = due or (self.step < self.total and self._is_worth_saving(age))
                 if not is_finite:
                     self.job.display.tell(
                         f"The loss is no longer a number at step {self.step}: stopped."
@@ -265,9 +264,12 @@ class _Loop:
             return row
         return {f"seed-{member.job.seed}/{name}": value for name, value in row.items()}
 
-    def _is_worth_saving(self, age: float) -> bool:
-        """Whether a look, a good moment to save, comes late enough after the last time for what saving takes."""
-        return 60 * age >= self.saving_seconds / SAVING_SHARE
+    def _is_due(self, age: float) -> bool:
+        """Whether the next step is to be saved: it is long ago, or there is a look, a good moment, late enough for what saving takes."""
+        comes = self.step + 1
+        is_moment = comes in self.looks and comes < self.total
+        is_worth = 60 * age >= self.saving_seconds / SAVING_SHARE
+        return age > self.settings.checkpoint_minutes or (is_moment and is_worth)
 
     def _save(self) -> None:
         started = time.monotonic()
