@@ -65,12 +65,8 @@ Method = Magnitude | Movement | SoftMovement | L0
 PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
 MEMORY = 100  # steps at a constant excess after which the multiplier has grown to what the excess alone gives
 
-
-MULTIPLIER, EXCESS, STEP = (
-    0,
-    1,
-    2,
-)  # of the state of the pull: μ, the excess at the last step, and which step it was
+# The places of the state of the pull: μ, the excess at the last step, and which step it was.
+MULTIPLIER, EXCESS, STEP = 0, 1, 2
 
 
 class Numbers:

@@ -137,20 +137,19 @@ class Hook(assemble.PruneHook):
         seen.append(hashlib.sha256(masks.numpy().tobytes()).hexdigest())
         return super().metrics(gradient_norms)
 assemble.PruneHook = Hook
-t.finetune(t.replace_in(t.TINY, model={"backbone": sys.argv[3]}, prune={"method": sys.argv[2]}), Path(sys.argv[1]))
+t.finetune(t.replace_in(t.TINY, model={"backbone": sys.argv[2]}), Path(sys.argv[1]))
 both = gather_object([seen])
 assert len(both) == 2 and len(both[0]) == 12 and len({*both[0]}) > 6
 assert both[0] == both[1]
 """
 
 
-@pytest.mark.parametrize("method", ["movement"])
 def test_masks_are_equal_on_two_processes_at_every_step(
-    tmp_path: Path, method: str, small_encoder: Path
+    tmp_path: Path, small_encoder: Path
 ) -> None:
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
-    run_twice(script, str(tmp_path / "run"), method, str(small_encoder))
+    run_twice(script, str(tmp_path / "run"), str(small_encoder))
 
 
 def test_a_teacher_and_pruning_work_together(tmp_path: Path) -> None:
