@@ -40,7 +40,8 @@ run rte here/pruning-methods $small $rte
 run mrpc here/pruning-methods $small $mrpc
 run rte here/dense plain,mix $rte
 run mrpc here/dense plain,mix $mrpc
-run baselines here/baselines first-1-plain,first-2-plain,taught-1,taught-2 $sst2 $none $taught
+run baselines here/baselines taught-1,taught-2 $sst2 $none $taught
+run baselines here/baselines first-1-plain,first-2-plain $sst2 $none
 run dense here/dense mix $sst2 $none
 run epochs here/convergence 1-epochs-plain,1-epochs-mix,2-epochs-plain,2-epochs-mix $sst2 $none
 deep as-it-is $sst2

@@ -158,15 +158,19 @@ def methods(arms: Sequence[Arm]) -> str:
             if method != "dense":
                 gap = difference(both[1], both[0], FIVE)
                 gaps |= {f"{task} {method}": gap} if gap else {}
-                spreads = {name_of(arm): arm.spread(FIVE) for arm in present}
+                spreads = {name_of(arm): arm.spread(FIVE) for arm in present if _is_alive(arm)}
                 means |= {name: spread.mean for name, spread in spreads.items() if spread}
         if rows:
             text += f"\n{title}; {length(epochs)} for the pruned; seeds {SEEDS}; guessing has {GUESSING[task]}\n"
             text += table(METHOD_HEADS, rows)
-        if means:
-            name = max(means, key=lambda one: means[one])
-            best.append(f"{task}: {name} ({means[name]:.2f})")
+            name = max(means, key=lambda one: means[one], default="")
+            best.append(f"{task}: {name} ({means[name]:.2f})" if means else f"{task}: none")
     return (text or table([], [])) + said(_method_verdicts(gaps, best))
+
+
+def _is_alive(arm: Arm) -> bool:
+    """Tell whether no seed of the tables' five collapsed."""
+    return not any(seed.is_diverged for seed in arm.at(FIVE))
 
 
 def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[str]:
@@ -174,7 +178,7 @@ def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[st
     better = [name for name, (low, _) in known.items() if low > 0]
     worse = [name for name, (_, high) in known.items() if high < 0]
     return [
-        f"Highest mean, whatever density was reached: {'; '.join(best) or 'no pruned arm is finished'}.",
+        f"Highest mean of an arm whose seeds all survive, whatever density was reached: {'; '.join(best) or 'no pruned arm is finished'}.",
         f"Of {len(known)} comparisons with pairs the mix is better in {len(better)} ({', '.join(better) or 'none'}) and worse in {len(worse)} "
         f"({', '.join(worse) or 'none'}); if there were no difference, {0.05 * len(known):.1f} would be expected at 95 %.",
     ]
@@ -228,6 +232,7 @@ def convergence(arms: Sequence[Arm]) -> str:
     """Scores after so many epochs, and how many each model needs for the same score."""
     rows: list[list[str]] = []
     curves: dict[bool, dict[float, float]] = {False: {}, True: {}}
+    intervals = []
     for epochs in sorted({arm.epochs for arm in arms if arm.method == "size"}):
         both = [find(arms, "size", is_mix, epochs=epochs) for is_mix in (False, True)]
         spreads = [arm.spread(FIVE) if arm else None for arm in both]
@@ -235,10 +240,14 @@ def convergence(arms: Sequence[Arm]) -> str:
             continue
         cells = [cell for spread in spreads for cell in mean_and_interval(spread)]
         rows.append([f"{epochs:g}", *cells, compared(both[1], both[0], FIVE)])
+        gap = difference(both[1], both[0], FIVE)
+        intervals += [gap.interval] if gap and gap.interval else []
         for is_mix, spread in zip((False, True), spreads, strict=True):
             curves[is_mix] |= {epochs: spread.mean} if spread else {}
     heads = ["epochs", "plain: mean", "95 %", "mix: mean", "95 %", "mix − plain"]
-    return table(heads, rows) + said([_needed(curves)])
+    is_shown = any(low > 0 or high < 0 for low, high in intervals)
+    doubt = "" if is_shown else " No length of training shows a difference, so neither does this ratio."  # fmt: skip
+    return table(heads, rows) + said([_needed(curves) + doubt])
 
 
 def dense(arms: Sequence[Arm]) -> str:
