@@ -3,8 +3,8 @@
     python benchmarks/probe_tables.py OUT --xprobe XPROBE [--to results]
 
 OUT is the folder of the stages, or that of their unpacked probe-gpu.tar.xz; stages that have not ended are left out. XPROBE tells which labels
-contradict each other. Writes TO/probing-gpu.json (every seed's score, every mix, every layer), TO/probing-*.svg and OUT/probing.html, and
-prints the tables as Markdown.
+contradict each other. Writes TO/probing.md (the tables), TO/probing-gpu.json (every seed's score, every mix, every layer), TO/probing-*.svg and
+OUT/probing.html.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def markdown(table: Table) -> str:
 
     lines = [table.columns, ["---"] * len(table.columns), *table.rows]
     rows = ["| " + " | ".join(text(value) for value in row) + " |" for row in lines]
-    return "\n".join([f"\n**{table.title}**\n", *rows, "", table.note])
+    return "\n".join([f"\n### {table.title}", *rows, "", table.note, ""])
 
 
 def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> Table:
@@ -95,8 +95,8 @@ def _paired(found: Any) -> tuple[Any, ...]:
     return round(found.mean, 2), *ends, round(found.p, 3), found.count
 
 
-def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> None:
-    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours."""
+def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> str:
+    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours; return how Markdown shows them."""
     heats = {
         item.facts["model"]: figure
         for item in items
@@ -105,11 +105,12 @@ def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> None:
         if isinstance(figure, Heat) and figure.title == title
     }
     if not heats:
-        return
+        return ""
     shown = [v for heat in heats.values() for row in heat.values for v in row if v is not None]
     limits = (min(shown), max(shown))
     drawn = [[replace(heat, title=model, limits=limits)] for model, heat in heats.items()]
     write_panels(out / f"probing-{name}.svg", title, drawn)
+    return f"\n![{title}](probing-{name}.svg)\n"
 
 
 def box_table(out: Path) -> Table:
@@ -163,39 +164,40 @@ def main() -> None:
     if not results and not probed:
         parser.error(f"{out} holds nothing that a stage of probe_gpu.sh has ended.")
     pages: dict[str, Findings] = {}
-    print(markdown(table := overview(compared, results)))
-    print(markdown(box := box_table(out)))
+    table, box = overview(compared, results), box_table(out)
+    text = "# Probing, here\n\nX-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
+    text += markdown(table) + markdown(box)
     pages["overview"] = Findings(title="Does the mix know more?", facts={}, sections=(Section(title="The claim", text="", figures=(table,)), Section(title="The box", text="", figures=(box,))))  # fmt: skip
     for name, found in compared.items():
         encoder, case = name.split("-")
         facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
         page = finetune_findings(found, results[name], PAPER, facts)
         pages[name] = replace(page, title=f"Fine-tuned: {ENCODERS[encoder]}, case {case}")
-        for table in (finetune_table(found, PAPER), groups_table(found)):
-            print(f"\n{ENCODERS[encoder]}, {case}{markdown(table)}")
-        print(f"\n{found.verdict}")
+        text += f"\n## Fine-tuned: {ENCODERS[encoder]}, {CASES[case]}\n{found.verdict}\n"
+        text += markdown(finetune_table(found, PAPER)) + markdown(groups_table(found))
     for encoder, items in probed.items():
         facts = {"model": ENCODERS[encoder], "data": "X-Probe"}
         page = frozen_findings(items, facts)
         pages[f"frozen-{encoder}"] = replace(page, title=f"Frozen layers: {ENCODERS[encoder]}")
-        print(f"\n{ENCODERS[encoder]}, frozen{markdown(frozen_table(items))}")
+        text += f"\n## Frozen layers: {ENCODERS[encoder]}\n{markdown(frozen_table(items))}"
     check_out(out / "probing.html")
     write_text(
         out / "probing.html",
         to_page(list(pages.values()), "Probing X-Probe's tasks, plain and mixed"),
     )
     still = [page for name, page in pages.items() if name.startswith("frozen")]
-    panels(to, "layers", still, "Test accuracy of each layer")
-    panels(to, "frozen-mix", still, "Share of each layer in the learned mix")
+    text += panels(to, "layers", still, "Test accuracy of each layer")
+    text += panels(to, "frozen-mix", still, "Share of each layer in the learned mix")
     right = [pages[name] for name in ("gte-right", "box-right") if name in pages]
-    panels(to, "tuned-mix", right, "Share of each layer in the trained mix")
+    text += panels(to, "tuned-mix", right, "Share of each layer in the trained mix")
+    write_text(to / "probing.md", text)
     write_json(to / "probing-gpu.json", {
         "box": [dict(zip(box.columns, row, strict=True)) for row in box.rows],
         "finetuned": {name: values(found) for name, found in results.items()},
         "verdicts": {name: found.verdict for name, found in compared.items()},
         "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
     })  # fmt: skip
-    print(f"\n{to}/probing-gpu.json, the drawings beside it, and {out}/probing.html")
+    print(f"{to}/probing.md, probing-gpu.json, the drawings beside it, and {out}/probing.html")
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ class Job:
     """Masks and their weights that the step may apply for all of them at once."""
     best_from: int = 0
     """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
+    is_collapsed: Callable[[], bool] = lambda: False
+    """Asked after each look: whether the model gave one answer for everything."""
     before_look: Callable[[], None] = lambda: None
     """Called before the models are scored."""
     display: Display = field(default_factory=Quiet)

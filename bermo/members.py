@@ -22,6 +22,7 @@ class Standing:
     last: dict[str, float] = field(default_factory=dict)
     best_step: int = 0
     stale_looks: int = 0
+    dead_looks: int = 0
     last_loss: float | None = None
 
 
@@ -43,6 +44,7 @@ class Member:
         now, job = self.now, self.job
         job.model.eval()
         now.last = dict(job.evaluate(job.model))
+        now.dead_looks = now.dead_looks + 1 if job.is_collapsed() else 0
         row = {f"valid/{name}": value for name, value in now.last.items()}
         self.write(step, row)
         main = next(iter(now.last))

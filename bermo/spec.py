@@ -99,6 +99,9 @@ class TrainSpec:
     group_lengths: bool = option(True, "put texts of like length into one batch")
     evaluations: int = option(1, "looks at the validation set per epoch")
     patience: int | None = option(None, "stop after so many looks without a better score")
+    give_up: int | None = option(
+        None, "stop after so many looks in a row at which every answer is the same"
+    )
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
     fast: Literal["auto", "exact", "off"] = option(
         "auto",
@@ -322,6 +325,7 @@ def check(spec: RunSpec) -> RunSpec:
         (train.together >= 1, f"together must be at least 1, but got {train.together}."),
         (train.evaluations >= 1, f"evaluations must be at least 1, but got {train.evaluations}."),
         (train.patience is None or train.patience >= 1, f"patience must be at least 1, but got {train.patience}."),
+        (train.give_up is None or train.give_up >= 1, f"give-up must be at least 1, but got {train.give_up}."),
         (data.max_length >= 8, f"max-length must be at least 8 tokens, but got {data.max_length}."),
         (data.limit is None or data.limit >= 1, f"limit must be at least 1, but got {data.limit}."),
         (0 <= data.max_unknown <= 1, f"max-unknown is a share, 0 to 1, but got {data.max_unknown}."),

@@ -122,7 +122,7 @@ class _Loop:
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
         feed = Feed(self._make_parts, self.step, self.total, depth)
         try:
-            while self.step < self.total and not self._is_out_of_patience():
+            while self.step < self.total and self._why_to_stop() is None:
                 # Whether to save is asked before the step, in which all processes agree on it: their clocks differ.
                 due = self._is_due((time.monotonic() - saved) / 60)
                 stop, due = self._train_step(
@@ -142,6 +142,8 @@ class _Loop:
                     saved = time.monotonic()
                 if stop and self.step < self.total:
                     raise Stopped(self.step, self.total, caught[0] if caught else signal.SIGTERM)
+            if self.step < self.total and (why := self._why_to_stop()):
+                self.job.display.tell(f"Stopped after step {self.step} of {self.total}: {why}.")
         finally:
             feed.close()
             if self.shadow is not None:
@@ -250,9 +252,15 @@ class _Loop:
         self.job.display.tell(f"step {self.step}: {main} {scores}")
         self.accelerator.wait_for_everyone()
 
-    def _is_out_of_patience(self) -> bool:
-        patience = self.settings.patience
-        return patience is not None and all(m.now.stale_looks >= patience for m in self.members)
+    def _why_to_stop(self) -> str | None:
+        """No model has become better for too many looks, or all have been dead for too many; None: go on."""
+        patience, give_up = self.settings.patience, self.settings.give_up
+        now = [member.now for member in self.members]
+        if patience and all(one.stale_looks >= patience for one in now):
+            return f"no better score in {patience} looks"
+        if give_up and all(one.dead_looks >= give_up for one in now):
+            return f"the same answer to everything at {give_up} looks in a row"
+        return None
 
     def _write_row(self, member: Member, row: dict[str, float]) -> None:
         self.accelerator.log(self._named(member, row), step=self.step)

@@ -66,7 +66,7 @@ def test_a_wrong_override_names_the_nearest_right_one(
     ("dotted", "text"),
     [
         ("train.epochs", "0"), ("train.batch_size", "0"), ("train.accumulation", "0"), ("train.lr", "-1"),
-        ("train.warmup", "2"), ("train.clip", "-1"), ("train.evaluations", "0"), ("train.patience", "0"),
+        ("train.warmup", "2"), ("train.clip", "-1"), ("train.evaluations", "0"), ("train.patience", "0"), ("train.give_up", "0"),
         ("data.max_length", "4"), ("data.limit", "0"), ("data.max_unknown", "2"),
         ("model.mix.dropout", "1"), ("seeds", "9,9"),
     ],

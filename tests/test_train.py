@@ -134,6 +134,17 @@ def test_the_best_model_is_kept_and_patience_ends_the_run(tmp_path: Path) -> Non
     assert len(kept) == 2
 
 
+def test_a_run_that_stays_dead_is_given_up_and_one_that_recovers_is_not(tmp_path: Path) -> None:
+    for looks, steps in (([1, 1, 0, 1, 0], 35), ([0, 1, 1, 1, 0], 28)):
+        answers = iter(looks)
+        settings = replace(SETTINGS, give_up=3, epochs=5)
+        job = toy_job(
+            tmp_path / str(steps), settings,
+            evaluate=lambda model: {"accuracy": 50.0}, is_collapsed=lambda a=answers: bool(next(a)),
+        )  # fmt: skip
+        assert run(job, settings).steps == steps
+
+
 def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:
     class Broken(nn.Module):
         def count(self, batch: dict[str, torch.Tensor]) -> int:

@@ -24,6 +24,7 @@ from bermo.methods.evaluate import predict
 from bermo.methods.measure import (
     device_name,
     diagnose,
+    one_answer,
     peak_memory,
     reset_peak_memory,
     versions,
@@ -48,6 +49,7 @@ from bermo.train import fit_members, make_accelerator
 
 GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
+REMEDY_OF_MOVEMENT = "Try --rank size, which lets no large weight go before its score has told; or --mix across, or more --epochs."  # fmt: skip
 
 
 def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunResult:
@@ -88,13 +90,19 @@ def _all_seeds(
     found = [result for result in results.values() if result is not None]
     for done in found:
         if done.diverged:
-            display.tell(f"Seed {done.seed} diverged: {done.diverged}. {REMEDY}")
+            display.tell(f"Seed {done.seed} diverged: {done.diverged}. {_remedy(prepared.spec)}")
     result = summarise(found)
     if accelerator.is_main_process:
         _publish(out, found)
         write_result(out / "result.json", result)
     accelerator.wait_for_everyone()
     return result
+
+
+def _remedy(spec: RunSpec) -> str:
+    """Say what may help against a collapse."""
+    is_by_score = spec.prune.method == "movement" and spec.prune.rank == "score"
+    return REMEDY_OF_MOVEMENT if is_by_score else REMEDY
 
 
 def _groups(out: Path, seeds: Sequence[int], missing: Sequence[int], size: int) -> list[list[int]]:
@@ -158,6 +166,7 @@ class _Seed:
             masked=parts.masked,
             best_from=parts.best_from,
             evaluate=self.evaluate,
+            is_collapsed=self.is_collapsed,
             keep=self.keep,
             folder=folder,
             seed=seed,
@@ -172,6 +181,10 @@ class _Seed:
             answers = predict(current, valid, self.num_rows(), self.accelerator)
         self.latest, self.answers = score(valid, answers), None
         return {self.latest.main: self.latest.score} | self.latest.values
+
+    def is_collapsed(self) -> bool:
+        """Tell whether the last look found one answer for everything."""
+        return self.latest is not None and one_answer(self.prepared, self.latest) is not None
 
     def num_rows(self) -> int:
         """Rows a batch of the validation set."""

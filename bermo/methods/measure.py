@@ -25,14 +25,10 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
     """Say how a training collapsed, or None: no number, one answer for everything, or a loss at chance."""
     if not ended.is_finite:
         return "the loss became infinite or not a number"
-    if prepared.data.task.kind == "regression":
-        return None if scores.values["pearson"] else "every prediction is the same number"
-    if prepared.data.task.kind == "span":
-        return None
-    targets = np.asarray(prepared.valid.targets)
-    if len(np.unique(targets[targets >= 0])) > 1 and len(scores.predicted) == 1:
-        return f'every prediction is "{next(iter(scores.predicted))}"'
+    if told := one_answer(prepared, scores):
+        return told
     if prepared.data.task.kind == "classification" and _is_plain_loss(prepared.spec):
+        targets = np.asarray(prepared.valid.targets)
         chance = _entropy(np.asarray(prepared.train.targets))
         most_common = 100 * float(np.unique(targets, return_counts=True)[1].max()) / len(targets)
         # Early in a training the answers can be good while the loss has hardly moved: that is no collapse.
@@ -42,6 +38,18 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
                 f"the training loss {ended.last_loss:.3f} is still that of guessing ({chance:.3f})"
             )
     return None
+
+
+def one_answer(prepared: Prepared, scores: Scores) -> str | None:
+    """Say which answer a model gives to everything, where more than one is right; else None."""
+    kind = prepared.data.task.kind
+    if kind == "regression":
+        return None if scores.values["pearson"] else "every prediction is the same number"
+    if kind == "span" or len(scores.predicted) != 1:
+        return None
+    targets = np.asarray(prepared.valid.targets)
+    is_wrong = len(np.unique(targets[targets >= 0])) > 1
+    return f'every prediction is "{next(iter(scores.predicted))}"' if is_wrong else None
 
 
 def _entropy(targets: np.ndarray) -> float:

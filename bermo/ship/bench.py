@@ -11,10 +11,12 @@ import math
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import torch
 
 from bermo.errors import BermoError
 from bermo.files import write_json
@@ -130,7 +132,7 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
         )
     )  # fmt: skip
     return Bench(
-        spec=spec, metric=scores[0][0], threads=entries[0].threads, machine=machine(),
+        spec=spec, metric=scores[0][0], threads=entries[0].threads, machine=machine({entry.device for entry in entries}),
         versions=versions(), rows=rows,
     )  # fmt: skip
 
@@ -159,15 +161,16 @@ def front(found: Bench) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def machine() -> str:
-    """Name the processor as far as the system tells."""
+def machine(devices: Collection[str]) -> str:
+    """Name the processor as far as the system tells, and the graphics card if one was used."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), name)
     except OSError:
         pass
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+    cards = [torch.cuda.get_device_name(device) for device in devices if device != "cpu"]
+    return ", ".join([*cards, name, f"{os.cpu_count()} cores", platform.system()])
 
 
 def _check(entries: Sequence[Entry], spec: BenchSpec) -> None:

@@ -87,6 +87,15 @@ def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -
     assert any("diverged" in sentence and "--lr" in sentence for sentence in told)
 
 
+def test_a_collapsed_run_can_be_given_up_early(tmp_path: Path) -> None:
+    train = {"lr": 0.3, "warmup": 0.0, "clip": 0.0, "epochs": 4.0}
+    whole = finetune(replace_in(TINY, train=train), tmp_path / "whole")
+    short = finetune(replace_in(TINY, train=train | {"give_up": 1}), tmp_path / "short")
+    assert whole.num_diverged == short.num_diverged == 1
+    assert short.seeds[0].steps < whole.seeds[0].steps
+    assert "every prediction" in str(short.seeds[0].diverged)
+
+
 def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
     prepared = prepare(TINY, Quiet())
     scores = Scores("accuracy", {"accuracy": 50.0}, Counter({"past": 20, "present": 28}))
