@@ -1,6 +1,6 @@
 """What decides which weights stay, in four kinds, and the numbers that a step of pruning needs: strengths, thresholds, seeds.
 
-λ = μ + (PULL + |μ|) · e, then μ ← μ + (PULL + |μ|) · e / MEMORY      e: the relative excess over the density aimed at
+λ = μ + (PULL + |μ|) · (e, or BACK · e below the target), then μ ← μ + (PULL + |μ|) · e / MEMORY      e: the relative excess over the density aimed at
 """
 
 from collections.abc import Callable
@@ -63,6 +63,7 @@ Method = Magnitude | Movement | SoftMovement | L0
 
 
 PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
+BACK = 10.0  # how much harder the pull turns where the density is below its target
 MEMORY = 100  # steps at a constant excess after which the multiplier has grown to what the excess alone gives
 
 # The places of the state of the pull: μ, the excess at the last step, and which step it was.
@@ -98,7 +99,8 @@ class Numbers:
 
         λ = μ + (PULL + |μ|) · e and, after each step, μ ← μ + (PULL + |μ|) · e / MEMORY, where e is the relative excess, negative below the
         target. What e gives answers at once; the multiplier μ stands where the density stays on its target. It grows like an exponential,
-        for so does what holds a high score up: the penalty's gradient λ·σ'(S).
+        for so does what holds a high score up: the penalty's gradient λ·σ'(S). In a short training it has grown far too large by the time the
+        scores arrive, since they move by at most a rate a step; so below the target e counts BACK times, and λ turns round at e = −1/BACK.
         """
         if method.penalty is not None:
             return method.penalty * (self["ramp"] if isinstance(method, SoftMovement) else 1.0)
@@ -106,7 +108,8 @@ class Numbers:
         excess = ((density() - wanted) / wanted).clamp(-1, 1)
         pull[..., EXCESS] = excess
         multiplier = pull[..., MULTIPLIER].clone()
-        return multiplier + (PULL + multiplier.abs()) * excess
+        answer = torch.where(excess < 0, BACK * excess, excess)
+        return multiplier + (PULL + multiplier.abs()) * answer
 
     def lead(self, method: Method, mask: nn.Module) -> None:
         """Let a mask carry the state of the pull, so that it is saved with the model, where a density is aimed at."""

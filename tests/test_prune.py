@@ -11,7 +11,7 @@ from transformers import BertConfig, Trainer, TrainingArguments
 
 import bermo
 from bermo.callback import PruningCallback
-from bermo.criteria import L0, MEMORY, PULL, Magnitude, Method, Movement, SoftMovement
+from bermo.criteria import BACK, L0, MEMORY, PULL, Magnitude, Method, Movement, SoftMovement
 from bermo.errors import BermoError
 from bermo.fold import count, fold_, folded_state
 from bermo.nn.choice import Choice
@@ -213,13 +213,24 @@ def test_the_multiplier_adds_each_excess_up_once() -> None:
         wanted = schedule.value(step - 1, 1.0, 0.2)
         excess = max(-1.0, min(1.0, (pruner.density - wanted) / wanted))
         size = torch.stack([mask.size_penalty() for mask in pruner.masks]).mean()
-        strength = slow + (PULL + abs(slow)) * excess
+        strength = slow + (PULL + abs(slow)) * (excess if excess > 0 else BACK * excess)
         for _ in range(3):  # parts of a batch, or a look aside
             assert pruner.penalty().item() == pytest.approx(strength * size.item(), rel=1e-4)
         slow += (PULL + abs(slow)) / MEMORY * excess
         pruner.plan(step)
         pruner.at(step)  # a step that is planned twice, as after a resume
     assert slow > 100
+
+
+def test_below_its_density_the_pull_turns_round_at_once() -> None:
+    model = model_of("bert").train()
+    pruner = prune_(model, SoftMovement(density=0.2), CubicSchedule(total_steps=40, warmup_steps=2))
+    for scores in pruner.score_parameters():
+        scores.data.fill_(-10.0)
+    pruner.at(30)
+    size = torch.stack([mask.size_penalty() for mask in pruner.masks]).mean()
+    assert pruner.density == 0.0
+    assert pruner.penalty().item() == pytest.approx(-BACK * PULL * size.item(), rel=1e-4)
 
 
 def test_the_same_step_gives_the_same_l0_masks_on_every_process() -> None:

@@ -125,7 +125,12 @@ def in_one_process(entries: list[Entry], spec: BenchSpec, display: Display) -> B
             )
         )  # fmt: skip
     return Bench(
-        spec=spec, metric="accuracy", threads=1, machine=machine(["cpu"]), versions={}, rows=tuple(rows)
+        spec=spec,
+        metric="accuracy",
+        threads=1,
+        machine=machine(["cpu"]),
+        versions={},
+        rows=tuple(rows),
     )
 
 
