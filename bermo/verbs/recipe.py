@@ -45,7 +45,8 @@ def run(options: Namespace) -> int:
 
 def run_experiment(experiment: Experiment, out: Path) -> int:
     """Run every arm into its own folder, then print them side by side."""
-    with importing():
+    devices = {spec.train.device for spec in experiment.arms.values()}
+    with importing("auto" if "auto" in devices else "cpu"):
         from rich.console import Console
 
         from bermo.job import Stopped
