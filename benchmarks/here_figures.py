@@ -33,7 +33,7 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
     panels = [[bars] for task in TASKS if (bars := _methods(arms, task)) is not None]
     if panels:
         title = "Methods at about 10 %, five seeds"
-        note = f"Whiskers: {CONFIDENCE} A method without a survivor has no mark."
+        note = f"Whiskers: {CONFIDENCE} A method most of whose seeds died has no mark."
         write_panels(out / "here-methods.svg", title, panels, note=note)
         drawn.append("here-methods.svg")
     for name, figure in (("here-mix.svg", _mix(arms)), ("here-epochs.svg", _epochs(arms))):
@@ -90,7 +90,7 @@ def _methods(arms: Sequence[Arm], task: str) -> Bars | None:
     for method in ("dense", *METHODS):
         own = None if method == "dense" else epochs
         both = [find(arms, method, is_mix, task=task, epochs=own) for is_mix in (False, True)]
-        measured = [arm.spread(FIVE) if arm else None for arm in both]
+        measured = [arm.spread(FIVE) if arm and _most_live(arm) else None for arm in both]
         if measured != [None, None]:
             names.append(SHORT[method])
             spreads.append(measured)
@@ -105,6 +105,10 @@ def _methods(arms: Sequence[Arm], task: str) -> Bars | None:
         series={kind: tuple(_mean(pair[k]) for pair in spreads) for k, kind in enumerate(kinds)},
         errors={kind: tuple(_ends(pair[k]) for pair in spreads) for k, kind in enumerate(kinds)},
     )
+
+
+def _most_live(arm: Arm) -> bool:
+    return 2 * len(arm.survivors(FIVE)) > len(arm.at(FIVE))
 
 
 def _mix(arms: Sequence[Arm]) -> Lines | None:
