@@ -248,7 +248,8 @@ def parse(hint: Any, text: str, name: str) -> Any:
     try:
         return hint(text)
     except ValueError:
-        raise BermoError(f'{name} must be a {hint.__name__}, but got "{text}".') from None
+        kind = "a whole number" if hint is int else "a number"
+        raise BermoError(f'{name} must be {kind}, but got "{text}".') from None
 
 
 def parse_seeds(text: str, known: tuple[int, ...]) -> tuple[int, ...]:

@@ -77,7 +77,7 @@ def test_list_and_show_name_recipes_and_tasks(capsys: pytest.CaptureFixture[str]
     [
         ("bermo train --modle x", 'Unknown option "--modle". Did you mean "--model"?'),
         ("bermo train --mix acros", '--mix cannot be "acros". Did you mean "across"?'),
-        ("bermo train --lr fast", '--lr must be a float, but got "fast"'),
+        ("bermo train --lr fast", '--lr must be a number, but got "fast"'),
         ("bermo train --train no.csv --valid dev.csv", "no.csv"),
         ("bermo train", "No train file was given"),
         ("bermo train --task sst3", 'no task "sst3". Did you mean "sst2"'),
