@@ -50,7 +50,7 @@ deep global $sst2 prune.scope=global
 deep hidden-teacher $sst2 $taught distill.hidden=1
 run epochs here/convergence 5-epochs-plain,5-epochs-mix $sst2 $none
 run taught here/distillation plain $sst2 $none $taught
-run long paper/stability mix $sst2 $none train.together=10
+run long paper/stability mix $sst2 train.together=10
 run long paper/stability plain $sst2 $none train.together=10 train.give_up=3
 JOBS
 grep -h "the fused kernels" "$out"/logs/*.log && echo "Some shapes went without fused kernels: slower, but right."
