@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from bermo.encoder import BermoModel
+from bermo.nn.host import is_checkpointing
 from bermo.nn.mix import LayerMix
 from bermo.nn.shadow import Shadow, are_side_by_side, has_kernels
 from bermo.nn.stacked import StackedLinear, StackedNorm
@@ -57,8 +58,8 @@ class Fusion:
         self.places: list[tuple[nn.Module, str, Callable[..., Any]]] = []
         self.num_seeds = 0
         # Checkpointing would compute the pass again when the forwards are gone.
-        self.has_attention = fused.attention and not _is_checkpointing(model)
-        if _is_checkpointing(model):
+        self.has_attention = fused.attention and not is_checkpointing(model)
+        if is_checkpointing(model):
             return
         for module in model.modules():
             self._find(module)
@@ -326,7 +327,3 @@ def _has_hooks(module: nn.Module) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
     )
-
-
-def _is_checkpointing(model: nn.Module) -> bool:
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())

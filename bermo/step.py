@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bermo.fuse import NOTHING, Fused, barely_dropping, make_fusion
 from bermo.job import Batch, Job
+from bermo.nn.host import Hosting, can_host
 from bermo.nn.shadow import Shadow
 from bermo.optimiser import Direct, make_direct, start_optimizer_
 
@@ -58,6 +59,7 @@ class Step:
         is_half = accelerator.mixed_precision == "bf16"
         self.fusion = make_fusion(inner, shadow, fused, device, is_half)
         self.is_fused = False
+        self.is_hosted = fused != NOTHING and can_host(inner, device)
         self.direct: list[Direct] = []
 
     def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
@@ -116,10 +118,10 @@ class Step:
         return _Reader(self.model, self.shadow.plain)
 
     def _holding(self) -> AbstractContextManager[None]:
-        """The model's fused forwards in place, where there are some and they were found right."""
-        if self.fusion is None or not self.is_fused:
-            return nullcontext()
-        return self.fusion.holding(self.loss_sum.device)
+        """The model's fused forwards in place, where there are some and they were found right; on some processors better functions."""
+        if self.fusion is not None and self.is_fused:
+            return self.fusion.holding(self.loss_sum.device)
+        return Hosting() if self.is_hosted else nullcontext()
 
     def gap(self, parts: Sequence[Part]) -> float:
         """How far the gradients of the fused pass are from the plain one's on these batches, relative, next to nothing dropped.

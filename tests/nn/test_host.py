@@ -1,0 +1,87 @@
+"""Attention and gelu on a processor against torch's own, to rounding, with the same random numbers."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bermo.nn import host
+from bermo.nn.host import Hosting, can_host
+
+CPU = torch.device("cpu")
+MASKS = {
+    "none": None,
+    "bool": torch.arange(20).ge(3).view(1, 1, 1, 20).expand(2, 1, 20, 20),
+    "added": torch.zeros(2, 1, 20, 20).index_fill_(3, torch.tensor([5, 6]), -torch.inf),
+    "nothing seen": torch.ones(2, 1, 20, 20, dtype=torch.bool).index_fill_(2, torch.tensor([4]), False),
+}  # fmt: skip
+
+
+def three(tokens: int = 20, heads: int = 3) -> tuple[Tensor, ...]:
+    """Queries, keys and values as a model has them: views of (B, T, H, D)."""
+    drawn = torch.randn(3, 2, tokens, heads, 8)
+    return tuple(x.transpose(1, 2).detach().requires_grad_() for x in drawn)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_attention_and_its_gradients_are_torchs(name: str) -> None:
+    torch.manual_seed(0)
+    q, k, v = three()
+    grad = torch.randn(2, 3, 20, 8)
+    found = []
+    for holding in (nullcontext(), Hosting()):
+        torch.manual_seed(1)
+        with holding:
+            out = functional.scaled_dot_product_attention(q, k, v, MASKS[name], dropout_p=0.3, scale=0.4)  # fmt: skip
+        found.append((out, *torch.autograd.grad(out, (q, k, v), grad)))
+        after = torch.rand(())  # as many numbers were drawn
+        found[-1] += (after,)
+    assert type(found[1][0].grad_fn).__name__ == "AttentionBackward"
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=2e-6)
+
+
+def test_gelus_gradient_is_that_of_twice_the_precision() -> None:
+    x = torch.linspace(-9, 9, 1001).requires_grad_()
+    with Hosting():
+        y = functional.gelu(x)
+    assert type(y.grad_fn).__name__ == "GeluBackward"
+    exact = x.detach().double().requires_grad_()
+    (slope,) = torch.autograd.grad(functional.gelu(exact).sum(), exact)
+    (ours,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(y, functional.gelu(x))
+    torch.testing.assert_close(ours.double(), slope, rtol=0, atol=5e-7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"dropout_p": 0.0}, {"dropout_p": 0.1, "is_causal": True}, {"dropout_p": 0.1, "learned": True}],
+)  # fmt: skip
+def test_what_is_not_known_is_left_to_torch(options: dict[str, object]) -> None:
+    q, k, v = three()
+    learned = torch.zeros(2, 1, 20, 20, requires_grad=True) if options.pop("learned", False) else None  # fmt: skip
+    with Hosting():
+        out = functional.scaled_dot_product_attention(q, k, v, learned, **options)  # type: ignore[arg-type]
+        assert type(out.grad_fn).__name__ != "AttentionBackward"
+        assert (
+            type(functional.gelu(q, approximate="tanh").grad_fn).__name__ != "GeluBackwardBackward"
+        )
+        with torch.no_grad():
+            assert functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1).grad_fn is None
+        with torch.autocast("cpu", torch.bfloat16):
+            half = functional.gelu(q)
+    assert type(half.grad_fn).__name__ == "GeluBackward0"
+
+
+def test_only_what_gains_by_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    monkeypatch.setattr(host, "IS_SLOW", True)
+    assert can_host(model, CPU)
+    assert not can_host(model, torch.device("cuda"))
+    model[0].gradient_checkpointing = True
+    assert not can_host(model, CPU)
+    del model[0].gradient_checkpointing
+    monkeypatch.setattr(host, "IS_SLOW", False)
+    assert not can_host(model, CPU)
