@@ -113,10 +113,12 @@ def _attend(
     """The attention, or None where torch has to compute it; without dropout it does so well."""
     is_plain = query.dim() == 4 and query.shape[:2] == key.shape[:2] and key.shape == value.shape
     has_learned_mask = attn_mask is not None and attn_mask.requires_grad
-    if is_causal or enable_gqa or has_learned_mask or not is_plain or not 0 < dropout_p < 1:
+    if enable_gqa or has_learned_mask or not is_plain or not 0 < dropout_p < 1:
         return None
     if not _can_serve(query, key, value):
         return None
+    if is_causal:
+        attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     return cast(Tensor, Attention.apply(query, key, value, attn_mask, dropout_p, factor))
 

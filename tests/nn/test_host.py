@@ -1,6 +1,7 @@
 """Attention and gelu on a processor against torch's own, to rounding, with the same random numbers."""
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -9,13 +10,15 @@ from torch.nn import functional
 
 from bermo.nn import host
 from bermo.nn.host import Hosting, can_host
+from tests.test_prune import batch_of, model_of
 
 CPU = torch.device("cpu")
-MASKS = {
-    "none": None,
-    "bool": torch.arange(20).ge(3).view(1, 1, 1, 20).expand(2, 1, 20, 20),
-    "added": torch.zeros(2, 1, 20, 20).index_fill_(3, torch.tensor([5, 6]), -torch.inf),
-    "nothing seen": torch.ones(2, 1, 20, 20, dtype=torch.bool).index_fill_(2, torch.tensor([4]), False),
+MASKS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "causal": {"is_causal": True},
+    "bool": {"attn_mask": torch.arange(20).ge(3).view(1, 1, 1, 20).expand(2, 1, 20, 20)},
+    "added": {"attn_mask": torch.zeros(2, 1, 20, 20).index_fill_(3, torch.tensor([5, 6]), -torch.inf)},
+    "nothing seen": {"attn_mask": torch.ones(2, 1, 20, 20, dtype=torch.bool).index_fill_(2, torch.tensor([4]), False)},
 }  # fmt: skip
 
 
@@ -34,7 +37,7 @@ def test_attention_and_its_gradients_are_torchs(name: str) -> None:
     for holding in (nullcontext(), Hosting()):
         torch.manual_seed(1)
         with holding:
-            out = functional.scaled_dot_product_attention(q, k, v, MASKS[name], dropout_p=0.3, scale=0.4)  # fmt: skip
+            out = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.3, scale=0.4, **MASKS[name])  # fmt: skip
         found.append((out, *torch.autograd.grad(out, (q, k, v), grad)))
         after = torch.rand(())  # as many numbers were drawn
         found[-1] += (after,)
@@ -57,7 +60,7 @@ def test_gelus_gradient_is_that_of_twice_the_precision() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"dropout_p": 0.0}, {"dropout_p": 0.1, "is_causal": True}, {"dropout_p": 0.1, "learned": True}],
+    [{"dropout_p": 0.0}, {"dropout_p": 0.1, "learned": True}],
 )  # fmt: skip
 def test_what_is_not_known_is_left_to_torch(options: dict[str, object]) -> None:
     q, k, v = three()
@@ -85,3 +88,19 @@ def test_only_what_gains_by_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     del model[0].gradient_checkpointing
     monkeypatch.setattr(host, "IS_SLOW", False)
     assert not can_host(model, CPU)
+
+
+def test_a_step_by_it_has_the_plain_steps_gradients() -> None:
+    model = model_of("bert").train()
+    batch = batch_of(model) | {"labels": torch.tensor([0, 1, 1])}
+    found = []
+    for holding in (nullcontext(), Hosting()):
+        torch.manual_seed(3)
+        with holding:
+            loss = model(**batch).loss
+        model.zero_grad()
+        loss.backward()
+        found.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})  # fmt: skip
+    assert found[0].keys() == found[1].keys()
+    for name, grad in found[0].items():
+        torch.testing.assert_close(found[1][name], grad, rtol=1e-4, atol=1e-6)
