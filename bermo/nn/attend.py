@@ -14,10 +14,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from bermo.nn.residual import LARGEST, ROUNDS
+from bermo.nn.serving import Asked, Serving
 
 SHORTEST = 32  # tokens of a tile: one of 16, by one warp, computed nonsense on an H200 (Triton 3.6; LOG.md, 2026-11-15)
 LONGEST = 64  # tokens of a text; at 128 torch is faster on an H200 (112 against 132 µs, results/attend-cuda.json)
@@ -257,7 +256,7 @@ def attend_twin(
     return (p * kept).to(v.dtype) @ v
 
 
-class Attending(TorchFunctionMode):
+class Attending(Serving):
     """While this holds, torch's attention is computed by the kernels above where they can serve."""
 
     def __init__(self) -> None:
@@ -265,38 +264,13 @@ class Attending(TorchFunctionMode):
         self.seeds = torch.empty(0)
         self.num_calls = 0
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
-            found = self._serve(*args, **kwargs)
-            if found is not None:
-                return found
-        return func(*args, **kwargs)
-
-    def _serve(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor | None:
+    def attention(self, asked: Asked) -> Tensor | None:
         """The attention, or None where torch has to compute it."""
-        if is_causal or enable_gqa or not 0 <= dropout_p < 1:
+        q, k, v, mask = asked.q, asked.k, asked.v, asked.mask
+        if asked.is_causal or not can_attend(q, k, v, mask):
             return None
-        if not can_attend(query, key, value, attn_mask):
-            return None
-        seed = self._seed(query.device) if dropout_p > 0 else None
-        return attend(query, key, value, attn_mask, seed, dropout_p, scale)
+        seed = self._seed(q.device) if asked.p > 0 else None
+        return attend(q, k, v, mask, seed, asked.p, asked.scale)
 
     def _seed(self, device: torch.device) -> Tensor:
         """A new seed for each call, drawn by torch's generator on the device, so that a replayed graph draws anew."""

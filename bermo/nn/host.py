@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+
+from bermo.nn.serving import Asked, Serving
 
 IS_SLOW = platform.machine() == "aarch64"
 """Whether torch's own passes are the slow ones here: measured on Neoverse-N1, torch 2.13 (LOG.md, 2026-11-15)."""
@@ -81,53 +82,25 @@ def is_checkpointing(model: nn.Module) -> bool:
     return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
-class Hosting(TorchFunctionMode):
+class Hosting(Serving):
     """While this holds, what is slow here is computed by the functions above where they can serve."""
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        found = None
-        if func is functional.scaled_dot_product_attention:
-            found = _attend(*args, **kwargs)
-        elif func is functional.gelu:
-            found = _gelu(*args, **kwargs)
-        return func(*args, **kwargs) if found is None else found
+    def attention(self, asked: Asked) -> Tensor | None:
+        """The attention, or None where torch has to compute it; without dropout it does so well."""
+        q, k, v, mask = asked.q, asked.k, asked.v, asked.mask
+        is_plain = q.dim() == 4 and q.shape[:2] == k.shape[:2] and k.shape == v.shape
+        has_learned_mask = mask is not None and mask.requires_grad
+        if asked.p == 0 or has_learned_mask or not is_plain or not _can_serve(q, k, v):
+            return None
+        if asked.is_causal:
+            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+        return cast(Tensor, Attention.apply(q, k, v, mask, asked.p, asked.scale))
 
-
-def _attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor | None:
-    """The attention, or None where torch has to compute it; without dropout it does so well."""
-    is_plain = query.dim() == 4 and query.shape[:2] == key.shape[:2] and key.shape == value.shape
-    has_learned_mask = attn_mask is not None and attn_mask.requires_grad
-    if enable_gqa or has_learned_mask or not is_plain or not 0 < dropout_p < 1:
-        return None
-    if not _can_serve(query, key, value):
-        return None
-    if is_causal:
-        attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    return cast(Tensor, Attention.apply(query, key, value, attn_mask, dropout_p, factor))
-
-
-def _gelu(x: Tensor, approximate: str = "none") -> Tensor | None:
-    """The gelu, or None where torch has to compute it."""
-    if approximate != "none" or not x.requires_grad or not _can_serve(x):
-        return None
-    return cast(Tensor, Gelu.apply(x))
+    def gelu(self, x: Tensor, approximate: str = "none") -> Tensor | None:
+        """The gelu, or None where torch has to compute it."""
+        if approximate != "none" or not x.requires_grad or not _can_serve(x):
+            return None
+        return cast(Tensor, Gelu.apply(x))
 
 
 def _can_serve(*tensors: Tensor) -> bool:
