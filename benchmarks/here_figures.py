@@ -90,7 +90,7 @@ def _methods(arms: Sequence[Arm], task: str) -> Bars | None:
     for method in ("dense", *METHODS):
         own = None if method == "dense" else epochs
         both = [find(arms, method, is_mix, task=task, epochs=own) for is_mix in (False, True)]
-        measured = [arm.spread(FIVE) if arm and _most_live(arm) else None for arm in both]
+        measured = [arm.spread(FIVE) if arm and arm.alive(FIVE) > 0.5 else None for arm in both]
         if measured != [None, None]:
             names.append(SHORT[method])
             spreads.append(measured)
@@ -105,10 +105,6 @@ def _methods(arms: Sequence[Arm], task: str) -> Bars | None:
         series={kind: tuple(_mean(pair[k]) for pair in spreads) for k, kind in enumerate(kinds)},
         errors={kind: tuple(_ends(pair[k]) for pair in spreads) for k, kind in enumerate(kinds)},
     )
-
-
-def _most_live(arm: Arm) -> bool:
-    return 2 * len(arm.survivors(FIVE)) > len(arm.at(FIVE))
 
 
 def _mix(arms: Sequence[Arm]) -> Lines | None:

@@ -84,6 +84,10 @@ class Arm:
         """Return the scores of the seeds that did not collapse."""
         return {one.seed: one.score for one in self.at(wanted) if not one.is_diverged}
 
+    def alive(self, wanted: Sequence[int] | None = None) -> float:
+        """Return the share of the seeds that did not collapse."""
+        return len(self.survivors(wanted)) / max(1, len(self.at(wanted)))
+
     def spread(self, wanted: Sequence[int] | None = None) -> Paired | None:
         """Return mean and interval over the survivors, or None where there is none."""
         scores = self.survivors(wanted)

@@ -158,7 +158,9 @@ def methods(arms: Sequence[Arm]) -> str:
             if method != "dense":
                 gap = difference(both[1], both[0], FIVE)
                 gaps |= {f"{task} {method}": gap} if gap else {}
-                spreads = {name_of(arm): arm.spread(FIVE) for arm in present if _is_alive(arm)}
+                spreads = {
+                    name_of(arm): arm.spread(FIVE) for arm in present if arm.alive(FIVE) == 1
+                }
                 means |= {name: spread.mean for name, spread in spreads.items() if spread}
         if rows:
             text += f"\n{title}; {length(epochs)} for the pruned; seeds {SEEDS}; guessing has {GUESSING[task]}\n"
@@ -166,11 +168,6 @@ def methods(arms: Sequence[Arm]) -> str:
             name = max(means, key=lambda one: means[one], default="")
             best.append(f"{task}: {name} ({means[name]:.2f})" if means else f"{task}: none")
     return (text or table([], [])) + said(_method_verdicts(gaps, best))
-
-
-def _is_alive(arm: Arm) -> bool:
-    """Tell whether no seed of the tables' five collapsed."""
-    return not any(seed.is_diverged for seed in arm.at(FIVE))
 
 
 def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[str]:

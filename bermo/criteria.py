@@ -100,7 +100,7 @@ class Numbers:
         λ = μ + (PULL + |μ|) · e and, after each step, μ ← μ + (PULL + |μ|) · e / MEMORY, where e is the relative excess, negative below the
         target. What e gives answers at once; the multiplier μ stands where the density stays on its target. It grows like an exponential,
         for so does what holds a high score up: the penalty's gradient λ·σ'(S). In a short training it has grown far too large by the time the
-        scores arrive, since they move by at most a rate a step; so below the target e counts BACK times, and λ turns round at e = −1/BACK.
+        scores arrive, since they move by at most a rate a step; so below the target e counts BACK times, and λ has turned round at e = −1/BACK, however large μ is.
         """
         if method.penalty is not None:
             return method.penalty * (self["ramp"] if isinstance(method, SoftMovement) else 1.0)

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from bermo.encoder import BermoModel
-from bermo.nn.host import is_checkpointing
 from bermo.nn.mix import LayerMix
+from bermo.nn.serving import is_checkpointing
 from bermo.nn.shadow import Shadow, are_side_by_side, has_kernels
 from bermo.nn.stacked import StackedLinear, StackedNorm
 

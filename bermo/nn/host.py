@@ -4,8 +4,8 @@
     dv = (m ⊙ p)ᵀ g     dp = m ⊙ (g vᵀ)     ds = scale · p ⊙ (dp − Σ_j p dp)     dq = ds k     dk = dsᵀ q
     gelu'(x) = Φ(x) + x φ(x)
 
-There a batch of small products whose second factor is transposed takes twelve times as long as one after a copy (from 17 tokens on), and
-gelu's backward eleven times its forward. The random numbers are those that torch draws; the results differ by rounding alone.
+There a batch of small products whose second factor is transposed takes twelve times as long as after a copy (24 tokens; at 16 as long), and gelu
+both ways over twice as long (results/host-cpu.json). The random numbers are those that torch draws; the results differ by rounding alone.
 """
 
 import math
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from bermo.nn.serving import Asked, Serving
+from bermo.nn.serving import Asked, Serving, is_checkpointing
 
 IS_SLOW = platform.machine() == "aarch64"
-"""Whether torch's own passes are the slow ones here: measured on Neoverse-N1, torch 2.13 (LOG.md, 2026-11-15)."""
+"""Whether torch's own passes are the slow ones here: measured on Neoverse-N1, torch 2.13, by benchmarks/host.py."""
 
 
 class Attention(torch.autograd.Function):
@@ -75,11 +75,6 @@ class Gelu(torch.autograd.Function):
 def can_host(model: nn.Module, device: torch.device) -> bool:
     """Tell whether a model in training gains by `Hosting` here."""
     return device.type == "cpu" and IS_SLOW and not is_checkpointing(model)
-
-
-def is_checkpointing(model: nn.Module) -> bool:
-    """Tell whether a model computes parts of its pass again in the backward pass, when nothing holds it any more."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 class Hosting(Serving):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -63,3 +63,8 @@ class Serving(TorchFunctionMode):
     def gelu(self, x: Tensor, approximate: str = "none") -> Tensor | None:
         """x Φ(x), or None where torch has to compute it."""
         return None
+
+
+def is_checkpointing(model: nn.Module) -> bool:
+    """Tell whether a model computes parts of its pass again in the backward pass, when nothing holds it any more."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())

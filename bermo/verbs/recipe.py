@@ -45,8 +45,7 @@ def run(options: Namespace) -> int:
 
 def run_experiment(experiment: Experiment, out: Path) -> int:
     """Run every arm into its own folder, then print them side by side."""
-    devices = {spec.train.device for spec in experiment.arms.values()}
-    with importing("auto" if "auto" in devices else "cpu"):
+    with importing():
         from rich.console import Console
 
         from bermo.job import Stopped

@@ -56,7 +56,7 @@ def run(options: Namespace) -> int:
     spec = spec_of(options, RunSpec())
     out = options.out or f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}"
 
-    with importing(spec.train.device):
+    with importing():
         from bermo.job import Stopped
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, print_result
