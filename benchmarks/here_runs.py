@@ -47,6 +47,7 @@ class Seed:
     kept: int | None
     weights: tuple[float, ...]
     """The mix's share of each layer; (1,) for a plain encoder."""
+    steps: int
     seconds_per_step: float
     together: int
     curve: tuple[tuple[float | None, ...], ...]
@@ -65,6 +66,8 @@ class Arm:
     is_taught: bool
     layers: int | None
     """The first so many layers alone; None for the whole encoder."""
+    give_up: int | None
+    """Looks in a row at one answer to everything that ended a training."""
     differs: str
     """How its spec differs from the recipe's; empty where it does not."""
     seeds: tuple[Seed, ...]
@@ -194,6 +197,7 @@ def _arm(name: str, run: Mapping[str, Any]) -> Arm:
         epochs=float(spec["train"]["epochs"]),
         is_taught=spec["distill"]["teacher"] is not None,
         layers=len(student) if student else spec["model"]["first_layers"],
+        give_up=spec["train"].get("give_up"),
         differs=_differences(spec),
         seeds=tuple(_seed(task, one) for one in run["seeds"] if "score" in one),
         unfinished=tuple(one["name"] for one in run["seeds"] if "score" not in one),
@@ -234,6 +238,7 @@ def _seed(task: str, one: Mapping[str, Any]) -> Seed:
         density=one["encoder_density"],
         kept=one.get("encoder_kept") or None,
         weights=tuple(one["mix_weights"]),
+        steps=one["steps"],
         seconds_per_step=one["seconds"] / one["steps"],
         together=one["together"],
         curve=tuple(tuple(row) for row in one.get("curve", ())),

@@ -111,7 +111,7 @@ def stability(arms: Sequence[Arm]) -> str:
         for arm in (plain, mix, *taught):
             if arm is not None:
                 rows.append(_stability_row(arm))
-                verdicts += [_against_target(arm)] if arm.is_mix else []
+                verdicts += _given_up(arm) + ([_against_target(arm)] if arm.is_mix else [])
         if plain is not None and mix is not None:
             gap = compared(mix, plain, PAPER_SEEDS)
             verdicts.append(f"{WORDS[method]}, mix − plain: {gap}.")
@@ -285,6 +285,18 @@ def _rest(arms: Sequence[Arm]) -> str:
         text += "\n## Runs with other settings\n"
         text += table(["run", "differs by", "survive", "mean", "95 %"], other)
     return text
+
+
+def _given_up(arm: Arm) -> list[str]:
+    """Say where collapsed seeds were stopped, if the run was asked to: their density is not the one asked for."""
+    dead = [seed for seed in arm.seeds if seed.is_diverged]
+    if arm.give_up is None or not dead:
+        return []
+    density, steps = sum(seed.density for seed in dead) / len(dead), max(seed.steps for seed in dead)
+    return [
+        f"{name_of(arm)}: {len(dead)} seeds were given up after {arm.give_up} looks in a row at one answer to everything: "
+        f"{density:.1%} kept, step {steps:,}.".replace("%", " %")
+    ]
 
 
 def _against_target(arm: Arm) -> str:

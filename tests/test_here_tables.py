@@ -99,6 +99,16 @@ def test_means_and_intervals_are_those_of_the_seeds(text: str) -> None:
     assert "against first 2 layers, plain, 3 epochs: +3.00 (+3.00 … +3.00" in text
 
 
+def test_seeds_that_were_given_up_are_told_with_the_density_they_stopped_at(
+    tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = replace_in(here.stability().arms["score-plain"], train={"give_up": 3})
+    content = gathered((88.0,) * 10) | {"given": run(spec, (50.0,) * 9 + (80.0,))}
+    text = written(tables, tmp_path, monkeypatch, content)
+    said = "movement, by score, plain, 10 epochs: 9 seeds were given up after 3 looks in a row at one answer to everything: 10.0 % kept, step 20."
+    assert said in text
+
+
 @pytest.mark.parametrize(
     ("scores", "verdict"),
     [
