@@ -292,7 +292,10 @@ def _given_up(arm: Arm) -> list[str]:
     dead = [seed for seed in arm.seeds if seed.is_diverged]
     if arm.give_up is None or not dead:
         return []
-    density, steps = sum(seed.density for seed in dead) / len(dead), max(seed.steps for seed in dead)
+    density, steps = (
+        sum(seed.density for seed in dead) / len(dead),
+        max(seed.steps for seed in dead),
+    )
     return [
         f"{name_of(arm)}: {len(dead)} seeds were given up after {arm.give_up} looks in a row at one answer to everything: "
         f"{density:.1%} kept, step {steps:,}.".replace("%", " %")

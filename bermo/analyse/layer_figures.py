@@ -141,20 +141,21 @@ def cut_section(models: Mapping[str, Cut]) -> Section:
         note="Nothing is trained again.",
     )  # fmt: skip
     text = " ".join(
-        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f} with its first {enough(item)} layers."
+        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f} with its first {_layers(enough(item))}."
         for name, item in models.items()
     )
     return Section(title="Layers: cut", text=text, figures=(figure,))
 
 
+def _layers(number: int) -> str:
+    return f"{number} layer{'' if number == 1 else 's'}"
+
+
 def enough(item: Cut) -> int:
-    """Return the fewest first layers from which on no cut costs more than the tolerance."""
-    fine = len(item.scores)
-    for k in range(len(item.scores), 0, -1):
-        if item.scores[k - 1] < item.scores[-1] - TOLERANCE:
-            break
-        fine = k
-    return fine
+    """Return the fewest first layers that score as the whole, but for the tolerance; a cut further up may score less again."""
+    least = item.scores[-1] - TOLERANCE
+    fine = (k for k, score in enumerate(item.scores, start=1) if score >= least)
+    return next(fine, len(item.scores))  # none where the score is not a number
 
 
 def alive_section(
@@ -198,7 +199,8 @@ def _verdict(name: str, item: LayerFacts, cut: Cut | None) -> str:
         rest = (
             f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
         )
-        lost = f"the {depth - k} layers above add at most {TOLERANCE} points{rest}" if k < depth else (
+        above = "layer above adds" if depth - k == 1 else f"{depth - k} layers above add"
+        lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else (
             "every layer is needed")  # fmt: skip
         return f"{name}: with its first {k} of {depth} layers it scores as the whole; {lost}."
     almost = [

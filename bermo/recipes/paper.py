@@ -51,7 +51,7 @@ def stability() -> Experiment:
 
     Source: Table 3 and Table 6. BERT-base: 2 of 10 seeds survive (seed 9 79.85, seed 52 82.22); BERMo: 10 of 10: 87.39 87.61 85.88 87.04 87.39
     86.47 87.39 86.70 86.58 86.24 (mean 86.87).
-    Cost: 52,625 steps a seed and arm. A form that fits an hour: train.epochs=3 prune.warmup_steps=none --seeds 2
+    Cost: 52,625 steps a seed and arm (gte-small, train.together=10: 13 minutes on one H200). A form that fits an hour: train.epochs=3 prune.warmup_steps=none --seeds 2
     Needs: model.backbone=<folder or name> data.folder=<folder with train.tsv and dev.tsv>
     """
     return beside_plain(
