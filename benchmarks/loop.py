@@ -8,9 +8,10 @@ evaluation and no checkpoint inside the timed part. Each way is as its user gets
     ours       defaults: like lengths together, copies of weights where they help
     Trainer    defaults: random order, each batch padded to its longest
     pruning    ours with movement to 10 %, timed in the middle of its schedule, so that the masks change at every step
+    frozen     ours without pruning, its embeddings frozen as those of `pruning` are
 
 Ways alternate within a round, so that a slow minute of the machine hits all of them, and each starts from the same weights; medians over
-rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 × a plain one. Writes results/loop-<device>.json.
+rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 × a plain one, `ours` or `frozen`. Writes results/loop-<device>.json.
 """
 
 import argparse
@@ -105,16 +106,17 @@ class MiddleHook:
 
 
 def time_ours(
-    model: nn.Module, features: Features, settings: TrainSpec, folder: Path, is_pruned: bool = False
+    model: nn.Module, features: Features, settings: TrainSpec, folder: Path, way: str = "ours"
 ) -> float:
     """Seconds of one epoch in our loop."""
+    if way != "ours":
+        model.freeze_embeddings_()
     plan = BatchPlan(features.lengths, settings.batch_size, seed=1, grouped=settings.group_lengths)
     objective: Any = ModelLoss()
     hooks: Any = ()
     masked: Any = ()
     fast: list[Any] = []
-    if is_pruned:
-        model.freeze_embeddings_()
+    if way == "pruning":
         schedule = CubicSchedule(total_steps=100 * len(plan), warmup_steps=len(plan))
         pruner = prune_(model, Movement(density=0.1), schedule)
         for scores in pruner.score_parameters():  # all equal at first, which is not how they stay
@@ -186,10 +188,10 @@ def main() -> None:
         epochs=1, batch_size=options.batch_size, lr=1e-4, device=options.device, checkpoint_minutes=1e9
     )  # fmt: skip
     ways: dict[str, Callable[[nn.Module, Path], float]] = {
-        "ours": lambda model, folder: time_ours(model, features, settings, folder),
         "Trainer": lambda model, folder: time_trainer(model, rows, settings, folder, tokenizer),
-        "pruning": lambda model, folder: time_ours(model, features, settings, folder, True),
     }
+    for way in ("ours", "pruning", "frozen"):
+        ways[way] = lambda model, folder, way=way: time_ours(model, features, settings, folder, way)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for round_index, (name, way) in itertools.product(range(options.rounds + 1), ways.items()):
         model = copy.deepcopy(start)
@@ -210,13 +212,21 @@ def _report(
         table.add_column(title, justify="right")
     for name, taken in medians.items():
         table.add_row(name, f"{options.rows / taken:.1f}", f"{1000 * taken / num_steps:.1f}")
+
     # Each round's own ratio: what slows the machine for a while slows both of a pair.
-    loop = statistics.median(t / o for o, t in zip(seconds["ours"], seconds["Trainer"], strict=True))  # fmt: skip
-    step = statistics.median(p / o for o, p in zip(seconds["ours"], seconds["pruning"], strict=True))  # fmt: skip
+    def ratio(way: str, other: str) -> float:
+        return statistics.median(a / b for a, b in zip(seconds[way], seconds[other], strict=True))
+
+    loop, step, even = (
+        ratio("Trainer", "ours"),
+        ratio("pruning", "ours"),
+        ratio("pruning", "frozen"),
+    )
     console = Console(highlight=False)
     console.print(table)
     console.print(f"ours against Trainer, examples a second: {loop:.2f} × (target: at least 1.3)")
     console.print(f"a fine-pruning step against a plain one: {step:.2f} × (target: at most 1.5)")
+    console.print(f"and against a plain one whose embeddings are frozen, too: {even:.2f} ×")
     is_gpu = options.device == "auto" and torch.cuda.is_available()
     device = torch.cuda.get_device_name() if is_gpu else f"{platform.machine()} CPU"
     facts = {
@@ -225,6 +235,7 @@ def _report(
         "shape": {k: getattr(options, k) for k in ("rows", "rounds", "batch_size", "layers", "width")},
         "seconds": seconds, "examples_per_second": {k: options.rows / v for k, v in medians.items()},
         "padding_share": padding, "loop_ratio": loop, "pruning_step_ratio": step,
+        "pruning_step_ratio_both_frozen": even,
     }  # fmt: skip
     write_json(options.out / f"loop-{'gpu' if is_gpu else 'cpu'}.json", facts)
 

@@ -2,10 +2,10 @@
 
     python benchmarks/step.py --out results/step-cuda.json            BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
-    python benchmarks/step.py --without residual linear mix adam      nothing fused in the model's pass; --each: without each part in turn
+    python benchmarks/step.py --without residual linear attention mix adam     nothing fused; --each: without each part in turn
 
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model; ours plain; with the mix; with
-the mix and each pruning method. "auto" replays whole steps as CUDA graphs, "off" is the plain step. Weights are
+the mix and each pruning method. "auto" replays whole steps as CUDA graphs with fused kernels, "exact" without these, "off" is the plain step. Weights are
 random, so only the time means something; the parity check at the end compares losses and masks of the fast and the plain step.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import gc
 import itertools
 import json
+import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 import transformers
+import triton
 from step_ways import METHODS, HuggingFace, Ours, make_batch
 from torch import Tensor
 
@@ -63,14 +65,14 @@ def measure(make: Callable[[], Any], options: argparse.Namespace, length: int) -
     }
 
 
-def floor(options: argparse.Namespace, length: int, is_pruned: bool) -> dict[str, float]:
+def floor(options: argparse.Namespace, length: int, kind: str) -> dict[str, float]:
     """The fewest operations and bytes: products three times; each weight, moment and gradient once; scores likewise."""
     width, tokens = options.width, options.batch * length
     weights = 12 * 12 * width * width
-    embeddings = 0 if is_pruned else 31000 * width
+    embeddings = 31000 * width if kind == "dense" else 0  # frozen where something is pruned
     operations = 6 * weights * tokens + 12 * 3 * 4 * tokens * length * width
     # An update reads weight, gradient and two moments and writes all but the gradient; the products read bf16 copies.
-    bytes_moved = 28 * (weights * (2 if is_pruned else 1) + embeddings) + 3 * 2 * weights
+    bytes_moved = 28 * (weights * (2 if kind == "scored" else 1) + embeddings) + 3 * 2 * weights
     seconds = operations / MATRIX_RATE + bytes_moved / MEMORY_RATE
     return {
         "tflop": operations / 1e12, "gigabytes": bytes_moved / 1e9, "floor_ms": round(1000 * seconds, 3)
@@ -159,25 +161,26 @@ def parity(
     }  # fmt: skip
 
 
-def make_rows(options: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], bool]]:
-    """What is measured: how to make each, and whether it prunes."""
-    rows: dict[str, tuple[Callable[[], Any], bool]] = {
-        "Hugging Face, eager": (lambda: HuggingFace(options, False), False),
-        "reference pruning, eager": (lambda: HuggingFace(options, True), True),
+def make_rows(options: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], str]]:
+    """What is measured: how to make each, and whether it is dense, pruned, or pruned by scores."""
+    rows: dict[str, tuple[Callable[[], Any], str]] = {
+        "Hugging Face, eager": (lambda: HuggingFace(options, False), "dense"),
+        "reference pruning, eager": (lambda: HuggingFace(options, True), "scored"),
     }
-    for fast in ("off", "auto"):
-        rows[f"plain, {fast}"] = (lambda fast=fast: Ours(options, "none", None, fast), False)
-        rows[f"mix, {fast}"] = (lambda fast=fast: Ours(options, "across", None, fast), False)
+    for fast in ("off", "exact", "auto"):
+        rows[f"plain, {fast}"] = (lambda fast=fast: Ours(options, "none", None, fast), "dense")
+        rows[f"mix, {fast}"] = (lambda fast=fast: Ours(options, "across", None, fast), "dense")
         for name, method in METHODS.items():
             if fast == "auto" or name == "movement":
                 rows[f"mix + {name}, {fast}"] = (
-                    lambda fast=fast, method=method: Ours(options, "across", method, fast), True,
-                )  # fmt: skip
+                    lambda fast=fast, method=method: Ours(options, "across", method, fast),
+                    "pruned" if name == "magnitude" else "scored",
+                )
     for part in [field.name for field in fields(Fused)] if options.each else []:
         bare = argparse.Namespace(**vars(options) | {"without": [*options.without, part]})
-        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), False)  # fmt: skip
+        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), "dense")  # fmt: skip
         rows[f"mix + movement, auto, no {part}"] = (
-            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"), True,
+            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"), "scored",
         )  # fmt: skip
     return rows
 
@@ -204,14 +207,14 @@ def main() -> None:
     rows = make_rows(options)
     report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__,
-        "transformers": transformers.__version__, "width": options.width, "batch": options.batch,
+        "transformers": transformers.__version__, "triton": triton.__version__, "python": platform.python_version(), "width": options.width, "batch": options.batch,
         "precision": "bf16", "steps": options.steps, "without": options.without, "rows": [],
     }  # fmt: skip
     print(
-        f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}{'x floor':>9}{'ready s':>9}{'MiB':>8}"
+        f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}{'TB/s':>7}{'x floor':>9}{'ready s':>9}{'MiB':>8}"
     )
     for length in options.lengths:
-        for name, (make, is_pruned) in rows.items():
+        for name, (make, kind) in rows.items():
             if options.only and not any(word in name for word in options.only):
                 continue
             try:
@@ -219,13 +222,13 @@ def main() -> None:
             except (RuntimeError, torch.OutOfMemoryError) as error:
                 print(f"{name:34}{length:7}  failed: {str(error)[:400]}", flush=True)
                 continue
-            least = floor(options, length, is_pruned)
+            least = floor(options, length, kind)
             rate = least["tflop"] / found["median_ms"] * 1000
             row = {"name": name, "length": length} | found | least | {"tflop_s": round(rate, 1)}
             report["rows"].append(row)
             print(
                 f"{name:34}{length:7}{found['median_ms']:9.2f}{found['wall_ms']:9.2f}{rate:9.0f}"
-                f"{found['median_ms'] / least['floor_ms']:9.2f}{found['ready_s']:9.1f}{found['peak_mib']:8.0f}",
+                f"{least['gigabytes'] / found['median_ms']:7.2f}{found['median_ms'] / least['floor_ms']:9.2f}{found['ready_s']:9.1f}{found['peak_mib']:8.0f}",
                 flush=True,
             )
     report["thresholds"] = thresholds(options)

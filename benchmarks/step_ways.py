@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.encoder import BermoConfig
 from bermo.fuse import NOTHING, Fused
+from bermo.graphs import GraphedStep
 from bermo.job import Job
 from bermo.methods.assemble import ModelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
@@ -22,7 +23,7 @@ from bermo.optimiser import make_optimizer
 from bermo.prune import prune_
 from bermo.schedule import CubicSchedule, parameter_groups, seed_step
 from bermo.spec import TrainSpec
-from bermo.step import GraphedStep, Step, linear_parameters
+from bermo.step import Step, linear_parameters
 
 METHODS: dict[str, Method | None] = {
     "magnitude": Magnitude(density=0.1),

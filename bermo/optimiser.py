@@ -63,11 +63,11 @@ class Direct:
     def is_ready(self) -> bool:
         """Tell whether all there is of gradients lies with the copies, in this step.
 
-        A penalty's may lie with the scores. A plain weight that nothing read has none: torch leaves such a one alone.
+        A penalty's may lie with the scores. A weight that nothing read has none: torch leaves such a one alone.
         """
         if any(parameter.grad is not None for parameter in self.adam.parameters):
             return False
-        return self.is_masked or all(copy.grad is not None for copy in self.copies)
+        return all(copy.grad is not None for copy in self.copies)
 
 
 def make_direct(

@@ -1,13 +1,11 @@
-"""One step of training on its device: masks, forward, backward, clip, update. Nothing in it waits for the host.
+"""One step of training on its device: masks, forward, backward, clip, update, every operation launched in turn.
 
-    Step         the plain one: every operation is launched in turn
-    GraphedStep  the same operations captured once for each shape of batch and replayed as one CUDA graph
-
-What changes from step to step lies on the device (rates, kept numbers, thresholds) or is a seed of its random numbers, so a
-replay computes what the plain step would, and a run can be taken up again at any step.
+What changes from step to step lies on the device (rates, kept numbers, thresholds) or is a seed of its random numbers, so the same
+operations can be captured and replayed (`graphs.py`), and a run can be taken up again at any step.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
@@ -26,7 +24,7 @@ from bermo.optimiser import Direct, make_direct, start_optimizer_
 # cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
-LARGEST_GAP = 0.2  # of gradients; summed in another order in bfloat16 they differ by 1 to 3 %
+NEXT_TO_NOTHING = 1e-3  # of all gradients: attention's key bias gets none but rounding
 Part = tuple[Batch, float, bool]
 """A batch, its share of the step's labelled things, and whether it has any."""
 
@@ -64,7 +62,9 @@ class Step:
 
     def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
         prepare()
-        moved = [(_to(batch, self.accelerator.device), share, has) for batch, share, has in parts]
+        moved = [
+            (to_device(batch, self.accelerator.device), share, has) for batch, share, has in parts
+        ]
         self.run(moved, is_update=True)
 
     def run(self, parts: Sequence[Part], is_update: bool) -> None:
@@ -126,6 +126,8 @@ class Step:
     def gap(self, parts: Sequence[Part]) -> float:
         """How far the gradients of the fused pass are from the plain one's on these batches, relative, next to nothing dropped.
 
+        The largest gap of any kind of parameter, over all layers: what all biases get is little beside the matrices' part.
+
         Kernels are compiled for the card at hand. One that is wrong there, for one shape of batch, must not train anything.
         """
         for hook in self.job.hooks:
@@ -142,11 +144,8 @@ class Step:
         pairs = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None]
         if len(pairs) < max(sum(grad is not None for grad in grads) for grads in found):
             return math.inf
-        plain, fused = ([pair[place] for pair in pairs] for place in (0, 1))
-        apart = torch._foreach_norm(torch._foreach_sub(fused, plain))
-        sizes = torch._foreach_norm(plain)
-        both = [torch.linalg.vector_norm(torch.stack(norms)) for norms in (apart, sizes)]
-        return (both[0] / both[1].clamp(min=1e-30)).item()
+        kinds = [re.sub(r"\d+", "", name) for name, a, b in zip(self.names, *found, strict=True) if a is not None and b is not None]  # fmt: skip
+        return _largest_gap(pairs, kinds)
 
     def _gradients(self, parts: Sequence[Part]) -> list[Tensor | None]:
         """The gradient of each parameter on these batches."""
@@ -220,87 +219,6 @@ class Step:
         self.optimizer.step()
 
 
-class GraphedStep:
-    """Replays whole steps. A batch of another number of rows than usual, and whatever cannot be captured, takes the plain step."""
-
-    def __init__(self, step: Step, num_rows: int, tell: Callable[[str], None]) -> None:
-        self.step, self.num_rows, self.tell = step, num_rows, tell
-        self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
-        self.pool = torch.cuda.graph_pool_handle()
-        self.can_capture = True
-        step.start_()
-
-    def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
-        (batch, share, has_labels), *others = parts
-        is_usual = len(next(iter(batch.values()))) == self.num_rows and share == 1.0 and has_labels
-        if others or not is_usual or not self.can_capture:
-            self.step(parts, prepare)
-            return
-        key = tuple((name, tuple(tensor.shape)) for name, tensor in batch.items())
-        if key not in self.graphs:
-            prepare()
-            try:
-                self.graphs[key] = self._capture(batch)
-            except (RuntimeError, NotImplementedError) as error:
-                self._give_up(error)
-                self.step(parts, prepare)
-                return
-        inputs, graph = self.graphs[key]
-        for name, tensor in batch.items():
-            inputs[name].copy_(tensor, non_blocking=True)
-        prepare()  # again after a capture, whose trial run has drawn random numbers
-        graph.replay()
-
-    def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:
-        inputs = _to(batch, self.step.accelerator.device)
-        parts = [(inputs, 1.0, True)]
-        self.step.is_fused = self.step.fusion is not None and self._is_right(parts)
-        try:
-            return inputs, self._capture_run(parts)
-        finally:
-            self.step.is_fused = False
-
-    def _is_right(self, parts: Sequence[Part]) -> bool:
-        """Whether fused kernels may compute batches of this shape; if not, say so."""
-        from triton.errors import TritonError
-
-        try:
-            gap = self.step.gap(parts)
-            if gap <= LARGEST_GAP:
-                return True
-            fault = f"are off by {gap:.0%}"
-        except (RuntimeError, TritonError) as error:  # not built, or no room to compare
-            fault = "cannot run (" + str(error).strip().partition("\n")[0] + ")"
-        shape = tuple(next(iter(parts[0][0].values())).shape)
-        self.tell(
-            f"On this card the fused kernels {fault} for batches of {shape}: these are computed without them."
-        )
-        return False
-
-    def _capture_run(self, parts: Sequence[Part]) -> torch.cuda.CUDAGraph:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries set themselves up in the first run of a shape
-            self.step.run(parts, is_update=False)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        for hook in self.step.job.hooks:
-            for generator in hook.generators():
-                graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, pool=self.pool):
-            self.step.run(parts, is_update=True)
-        return graph
-
-    def _give_up(self, error: Exception) -> None:
-        self.can_capture = False
-        self.step.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        reason = str(error).strip().partition("\n")[0]
-        self.tell(
-            f"The step cannot be captured as a CUDA graph ({reason}): going on with plain steps."
-        )
-
-
 class _Reader:
     """Calls a model with some parameters replaced by copies."""
 
@@ -327,5 +245,21 @@ def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     return {k: p for k, p in linear.items() if p.requires_grad and id(p) not in others}
 
 
-def _to(batch: Batch, device: torch.device) -> Batch:
+def to_device(batch: Batch, device: torch.device) -> Batch:
     return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+
+
+def _largest_gap(pairs: Sequence[tuple[Tensor, Tensor]], kinds: Sequence[str]) -> float:
+    """The largest |b − a| / |a| of the pairs of a kind; kinds of next to no size are passed by."""
+    order = sorted(set(kinds))
+    index = torch.tensor([order.index(kind) for kind in kinds], device=pairs[0][0].device)
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+
+    def squares(tensors: list[Tensor]) -> Tensor:
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(tensors)])
+        return norms.new_zeros(len(order)).index_add_(0, index, norms.square())
+
+    sizes, apart = squares(first), squares(list(torch._foreach_sub(second, first)))
+    is_small = sizes < NEXT_TO_NOTHING**2 * sizes.sum()  # false for what is not a number
+    gaps = (apart / sizes.clamp(min=1e-30)).sqrt().masked_fill(is_small, 0.0)
+    return gaps.max().item()

@@ -25,6 +25,7 @@ from bermo import checkpoint
 from bermo.errors import BermoError
 from bermo.feed import Feed
 from bermo.fuse import NOTHING, Fused
+from bermo.graphs import GraphedStep, make_step
 from bermo.job import Batch, Fit, Job, Stopped
 from bermo.members import Member
 from bermo.nn.shadow import Shadow
@@ -32,7 +33,7 @@ from bermo.optimiser import make_optimizer, set_rate_
 from bermo.schedule import look_steps, num_steps, rate_factor, seed_step
 from bermo.signals import catch_signals
 from bermo.spec import TrainSpec
-from bermo.step import GraphedStep, Step, linear_parameters
+from bermo.step import Step, linear_parameters
 
 NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
 SAVING_SHARE = 0.05  # of the time may go into saving at looks; checkpoint_minutes comes on top
@@ -118,7 +119,8 @@ class _Loop:
         self.job.display.start("training", self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
-        train_step = self._make_step()
+        num_rows = self.settings.batch_size * len(self.members)
+        train_step = make_step(self.plain, self.settings, num_rows, self.job.display.tell)
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
         feed = Feed(self._make_parts, self.step, self.total, depth)
         try:
@@ -160,14 +162,6 @@ class _Loop:
             return None
         dtype = torch.bfloat16 if is_half else torch.float32
         return Shadow(self.job.masked, plain, dtype, num_models=len(self.members))
-
-    def _make_step(self) -> Step | GraphedStep:
-        """The whole step as CUDA graphs where that can work, else the plain one."""
-        is_on_card = self.accelerator.device.type == "cuda" and self.accelerator.scaler is None
-        if not (self.is_fast and is_on_card and self.settings.accumulation == 1):
-            return self.plain
-        num_rows = self.settings.batch_size * len(self.members)
-        return GraphedStep(self.plain, num_rows, self.job.display.tell)
 
     def _train_step(
         self, train_step: Step | GraphedStep, parts: "_Parts", stop: bool, due: bool

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bermo import fuse
 from bermo.criteria import Movement
 from bermo.fuse import NOTHING, Fused, Fusion, make_fusion
+from bermo.graphs import GraphedStep
 from bermo.job import Job
 from bermo.methods.assemble import ModelLoss
 from bermo.methods.finetune import finetune
@@ -19,7 +20,7 @@ from bermo.nn.shadow import Shadow
 from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
 from bermo.stack import stack, stacked_masks
-from bermo.step import GraphedStep, Step, _Reader, linear_parameters
+from bermo.step import Step, _Reader, linear_parameters
 from tests.methods.test_prune import TINY
 from tests.test_prune import batch_of, model_of
 

@@ -1,6 +1,8 @@
 """The step: copies change nothing, and on a graphics card a captured step equals the plain one."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,12 @@ from safetensors.torch import load_file
 
 import bermo
 from bermo.criteria import Movement
+from bermo.graphs import make_step
 from bermo.methods.finetune import finetune
 from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
-from bermo.spec import replace_in
-from bermo.step import linear_parameters
+from bermo.spec import TrainSpec, replace_in
+from bermo.step import Step, _largest_gap, linear_parameters
 from tests.methods.test_prune import TINY
 from tests.test_prune import model_of
 
@@ -33,6 +36,54 @@ def test_the_fast_and_the_plain_step_end_in_the_same_bits(tmp_path: Path) -> Non
     assert losses(tmp_path / "auto") == losses(tmp_path / "off")
     fast, plain = weights(tmp_path / "auto"), weights(tmp_path / "off")
     assert all(torch.equal(fast[name], plain[name]) for name in plain)
+
+
+@pytest.mark.parametrize("method", ["movement", "soft-movement", "l0"])
+def test_masked_weights_that_no_head_reads_are_left_alone(tmp_path: Path, method: str) -> None:
+    mix = replace(TINY.model.mix, kind="across", layers=(0, 1))
+    spec = replace_in(TINY, model={"mix": mix}, prune={"method": method})
+    for fast in ("auto", "off"):
+        finetune(replace_in(spec, train={"fast": fast, "weight_decay": 0.1}), tmp_path / fast)
+    fast, plain = weights(tmp_path / "auto"), weights(tmp_path / "off")
+    assert all(torch.equal(fast[name], plain[name]) for name in plain)
+
+
+class Card:
+    """Stands for an accelerator on a graphics card, as far as it is asked how a step may run."""
+
+    def __init__(self, num_processes: int = 1, scaler: object = None) -> None:
+        self.device = torch.device("cuda")
+        self.num_processes, self.scaler = num_processes, scaler
+
+
+@pytest.mark.parametrize(
+    ("card", "settings", "said"),
+    [
+        (Card(num_processes=2), TrainSpec(), "in several processes"),
+        (Card(scaler=object()), TrainSpec(), "in fp16"),
+        (Card(), TrainSpec(accumulation=2), "with accumulated batches"),
+        (Card(), TrainSpec(fast="off"), None),
+    ],
+)
+def test_a_step_that_is_not_captured_on_a_card_is_said(
+    card: Card, settings: TrainSpec, said: str | None
+) -> None:
+    step, told = Step.__new__(Step), list[str]()
+    step.accelerator = card  # type: ignore[assignment]
+    assert make_step(step, settings, 32, told.append) is step
+    assert told == ([] if said is None else told)
+    assert said is None or said in told[0]
+
+
+def test_a_gap_is_that_of_the_kind_that_is_furthest_off() -> None:
+    large, small, least = torch.full((8, 8), 1.0), torch.full((8,), 0.01), torch.full((8,), 1e-5)
+    kinds = ["a.weight", "a.bias", "key.bias"]
+    same = [(large, large), (small, small), (least, -least)]
+    assert _largest_gap(same, kinds) == 0.0, "next to nothing is passed by"
+    assert _largest_gap([same[0], (small, small * 0), same[2]], kinds) == pytest.approx(1.0)
+    assert _largest_gap([(large, large * 1.1), *same[1:]], kinds) == pytest.approx(0.1)
+    assert math.isnan(_largest_gap([(large, large * math.nan), *same[1:]], kinds))
+    assert math.isnan(_largest_gap([(large * math.nan, large), *same[1:]], kinds))
 
 
 def test_copies_are_made_of_what_only_linear_layers_read() -> None:

@@ -99,6 +99,19 @@ def _write_grads(
         tl.store(score_grads + offset + places, grad * weight, mask=exists)
 
 
+@triton.jit
+def _write_one(place):
+    tl.store(place, 1.0)
+
+
+def try_one(device: torch.device) -> None:
+    """Build the smallest kernel and run it; raises whatever goes wrong."""
+    place = torch.zeros(1, device=device)
+    _write_one[(1,)](place)
+    if place.item() != 1.0:
+        raise RuntimeError("a kernel that writes 1 has written something else")
+
+
 class Chunks:
     """How a list of tensors is cut into chunks, one program each, and where each would lie in one flat buffer.
 

@@ -20,10 +20,27 @@ from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
 from bermo.nn.penalty import Sizes
 
 
-@cache
 def has_kernels() -> bool:
-    """Tell whether Triton is there to write kernels with."""
-    return importlib.util.find_spec("triton") is not None
+    """Tell whether Triton is there to write kernels with, and can build them for the card at hand."""
+    return kernel_fault() is None
+
+
+@cache
+def kernel_fault() -> str | None:
+    """Why there can be no kernels here, or None; on a graphics card one is built and run, once in a process.
+
+    Triton may lack a compiler, Python's headers, a folder to write in, or know too little of the card: then torch does the work.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    if torch.cuda.is_available():
+        from bermo.nn.kernels import try_one
+
+        try:
+            try_one(torch.device("cuda"))
+        except Exception as error:  # compilers, drivers and file systems fail in ways of their own
+            return str(error).strip().partition("\n")[0] or type(error).__name__
+    return None
 
 
 class Shadow:
@@ -176,7 +193,9 @@ class Shadow:
             mask.sizes = None
 
     def _collect_masked(self) -> None:
-        grads = [_given(_given(mask.copy).grad) for mask, _ in self.masked]
+        copies = self.masked_copies()
+        unread = [w for (_, w), c in zip(self.masked, copies, strict=True) if c.grad is None]
+        grads = [torch.zeros_like(c) if c.grad is None else c.grad for c in copies]
         added = [mask.scores.grad for mask in self._scored()]
         if self.has_kernels or self.gates is not None:
             self._collect_by_kernels(grads)
@@ -188,6 +207,8 @@ class Shadow:
             torch._foreach_add_(new, [_given(grad) for grad in added])
         if self.sizes is not None and self.sizes.is_used and self.gates is None:
             self.sizes.add_grads_()
+        for weight in unread:  # of layers that no head reads: torch leaves such a weight alone
+            weight.grad = None
 
     def _collect_by_kernels(self, grads: list[Tensor]) -> None:
         from bermo.nn.kernels import mask_grads

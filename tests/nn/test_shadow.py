@@ -1,10 +1,14 @@
 """Copies made once a step: the same losses and gradients as from the masks themselves, to the bit."""
 
+import subprocess
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
-from bermo.nn.shadow import Shadow
+from bermo.nn import kernels
+from bermo.nn.shadow import Shadow, has_kernels, kernel_fault
 from bermo.prune import prune_
 from bermo.schedule import CubicSchedule
 from tests.test_prune import batch_of, model_of
@@ -13,6 +17,28 @@ METHODS: list[Method] = [
     Magnitude(density=0.3), Movement(density=0.3), SoftMovement(penalty=10.0),
     Movement(density=0.3, rank="size"), L0(penalty=10.0),
 ]  # fmt: skip
+
+
+@pytest.fixture
+def fresh_kernels() -> Iterator[None]:
+    """What was found out about kernels is forgotten before and after."""
+    kernel_fault.cache_clear()
+    yield
+    kernel_fault.cache_clear()
+
+
+def test_a_card_for_which_no_kernel_can_be_built_does_without(
+    fresh_kernels: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels.try_one(torch.device("cpu"))  # by Triton's interpreter
+
+    def broken(device: torch.device) -> None:
+        raise subprocess.CalledProcessError(1, ["gcc"])
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(kernels, "try_one", broken)
+    assert "gcc" in str(kernel_fault())
+    assert not has_kernels()
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
