@@ -22,5 +22,8 @@ class PruningCallback(TrainerCallback):
         if penalty.requires_grad:
             penalty.backward()
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.pruner.at(state.global_step)  # that of the checkpoint where a training goes on
+
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.pruner.step()
+        self.pruner.at(state.global_step + 1)

@@ -40,15 +40,22 @@ def fold_(model: nn.Module) -> None:
     was_training = model.training
     model.eval()  # L0 folds the gates that evaluation uses
     for module, name in list(_masked(model)):
+        _own_class_(module)
         parametrize.remove_parametrizations(module, name, leave_parametrized=True)
     model.train(was_training)
+
+
+def _own_class_(module: nn.Module) -> None:
+    """Give a module a class of its own: torch takes masks off by editing it, and a deep copy shares it with the original."""
+    known = type(module)
+    module.__class__ = type(known.__name__, known.__bases__, dict(vars(known)))
 
 
 @torch.no_grad()
 def folded_state(model: nn.Module) -> dict[str, Tensor]:
     """Return the state of a model as `fold_` would leave it, without changing the model.
 
-    A copy could not be folded: it shares its classes with the model, and folding edits them.
+    A folded copy would need the memory of a second model.
     """
     masked = {}
     for name, module in model.named_modules():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
-from bermo.criteria import L0, Magnitude, Method, Movement, Numbers, SoftMovement
+from bermo.criteria import CHOICES, L0, Magnitude, Method, Movement, Numbers, SoftMovement
 from bermo.errors import BermoError
 from bermo.nn.choice import Choice
 from bermo.nn.masks import (
@@ -56,12 +56,21 @@ class Pruner:
         density = method.density
         if density is not None and not 0 < density <= 1:
             raise BermoError(f"density is the share kept, over 0 and at most 1, but got {density}.")
-        if isinstance(method, SoftMovement | L0) and (method.penalty is None) == (density is None):
+        if isinstance(method, SoftMovement | L0):
+            if (method.penalty is None) == (density is None):
+                name = "L0" if isinstance(method, L0) else "Soft movement"
+                raise BermoError(f"{name} takes a penalty or a density to aim at, one of the two.")
+            if method.penalty is not None and not method.penalty > 0:
+                raise BermoError(f"penalty must be over 0, but got {method.penalty}.")
+        if isinstance(method, SoftMovement) and not 0 < method.threshold < 1:
             raise BermoError(
-                f"{type(method).__name__} takes a penalty or a density to aim at, one of the two."
+                f"threshold is one of σ(score), between 0 and 1, but got {method.threshold}."
             )
-        if min(method.block) < 0:
+        if len(method.block) != 2 or min(method.block) < 0:
             raise BermoError(f"block is rows,columns, 0 for all of them, but got {method.block}.")
+        for name, choices in CHOICES.items():
+            if (value := getattr(method, name, choices[0])) not in choices:
+                raise BermoError(f'{name} is {" or ".join(choices)}, but got "{value}".')
 
     def step(self) -> None:
         """Move on to the next step of the schedule; call it after the optimiser's step."""
@@ -81,7 +90,8 @@ class Pruner:
             case Magnitude() | Movement():
                 density = self.schedule.value(step, 1.0, method.density)
                 sizes = self._sizes()
-                self.kept = [math.floor(density * size) for size in sizes]
+                # Rounded first: 0.29 · 6400 is 1855.9999999999998 in floating point.
+                self.kept = [math.floor(round(density * size, 6)) for size in sizes]
                 for size, number in {*zip(sizes, self.kept, strict=True)}:
                     self.numbers.put(f"kept/{size}", number)
             case _:
@@ -225,6 +235,8 @@ def prune_(
     model: PreTrainedModel, method: Method, schedule: CubicSchedule, seed: int = 0
 ) -> Pruner:
     """Put masks on all prunable matrices of a model, in place, and return what moves them."""
+    if not isinstance(model, PreTrainedModel):
+        raise BermoError(f"prune_ takes a model of transformers, but got {type(model).__name__}.")
     return Pruner(model, method, schedule, seed)
 
 

@@ -166,15 +166,25 @@ def check_free(out: Path, spec: Spec) -> None:
         )
 
 
-def claim(out: Path, spec: Spec, digest: str) -> None:
-    """Write spec.json into a new folder; in the folder of the same run, check that the data is the same."""
+def claim(out: Path, spec: Spec, digest: str) -> bool:
+    """Write spec.json into a new folder; in the folder of the same run, check that the data is the same. Returns whether it is new."""
     if (out / "spec.json").exists():
         if _read_spec(out)["data"] != digest:
             raise BermoError(
                 f"The data or the teacher of {out} has changed since it was started. Give another folder with --out."
             )
-        return
+        return False
     write_json(out / "spec.json", {"spec": fixed_part(spec), "data": digest})
+    return True
+
+
+def release(out: Path) -> None:
+    """Let a claimed folder go in which nothing was made."""
+    for folder in filter(Path.is_dir, out.iterdir()):
+        if any(folder.iterdir()):
+            return
+        folder.rmdir()
+    (out / "spec.json").unlink()
 
 
 @contextmanager

@@ -81,6 +81,9 @@ class CubicSchedule:
     final_warmup: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("warmup_steps", "initial_warmup", "final_warmup"):
+            if (value := getattr(self, name)) < 0:
+                raise BermoError(f"{name} must be 0 or more, but got {value}.")
         needed = (self.initial_warmup + self.final_warmup) * self.warmup_steps
         if self.total_steps <= needed:
             raise BermoError(

@@ -321,6 +321,7 @@ def check(spec: RunSpec) -> RunSpec:
         (train.accumulation > 0, f"accumulation must be at least 1, but got {train.accumulation}."),
         (train.lr >= 0 and train.mix_lr >= 0, f"rates must be 0 or more, but got lr {train.lr}, mix-lr {train.mix_lr}."),
         (0 <= train.warmup <= 1, f"warmup is a share of the steps, 0 to 1, but got {train.warmup}."),
+        (spec.prune.lr >= 0, f"score-lr must be 0 or more, but got {spec.prune.lr}."),
         (train.clip >= 0, f"clip must be 0 (off) or more, but got {train.clip}."),
         (model.first_layers is None or model.first_layers >= 1, f"first-layers must be at least 1, but got {model.first_layers}."),
         (train.together >= 1, f"together must be at least 1, but got {train.together}."),

@@ -2,12 +2,13 @@
 
 import copy
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, Trainer, TrainingArguments
+from transformers import BertConfig, BertModel, Trainer, TrainingArguments
 
 import bermo
 from bermo.callback import PruningCallback
@@ -276,6 +277,60 @@ def test_transformers_trainer_with_the_callback_reaches_the_density(
     assert all(score.abs().sum() > 0 for score in pruner.score_parameters())
 
 
+@pytest.mark.parametrize("method", [Movement(density=0.1), L0(density=0.5)], ids=str)
+def test_transformers_trainer_goes_on_from_its_checkpoint_to_the_same_masks(
+    method: Method, tmp_path: Path
+) -> None:
+    def train(checkpoint: Path | None) -> Pruner:
+        torch.manual_seed(1)
+        model = model_of("bert").eval()
+        pruner = prune_(model, method, CubicSchedule(total_steps=8, warmup_steps=1))
+        row = {key: value[0] for key, value in batch_of(model).items()} | {"labels": 1}
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path), max_steps=8, save_steps=4, per_device_train_batch_size=2, report_to="none",
+            use_cpu=True, disable_tqdm=True,
+        )  # fmt: skip
+        groups = [
+            {"params": pruner.score_parameters(), "lr": 1e-2, "weight_decay": 0.0},
+            {"params": [p for n, p in model.named_parameters() if not n.endswith("scores")], "lr": 1e-4},
+        ]  # fmt: skip
+        trainer = Trainer(
+            model=model, args=arguments, train_dataset=[row] * 16, callbacks=[PruningCallback(pruner)],
+            optimizers=(torch.optim.AdamW(groups), None),
+        )  # fmt: skip
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        return pruner
+
+    whole, resumed = train(None), train(tmp_path / "checkpoint-4")
+    assert whole.num_steps == resumed.num_steps == 8
+    for one, other in zip(whole.masks, resumed.masks, strict=True):
+        assert torch.equal(one.mask, other.mask) if hasattr(one, "mask") else True
+        torch.testing.assert_close(one.scores, other.scores)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.parametrize(
+    "method", [Magnitude(density=0.3), Movement(density=0.3), SoftMovement(penalty=5.0), L0(penalty=5.0)], ids=str
+)  # fmt: skip
+def test_a_compiled_model_trains_as_the_plain_one_while_masks_move(method: Method) -> None:
+    found = []
+    for is_compiled in (False, True):
+        torch.manual_seed(3)
+        model = model_of("bert", layers=1).eval()  # without dropout
+        pruner = prune_(model, method, SCHEDULE)
+        run = torch.compile(model, backend="aot_eager") if is_compiled else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            inputs = batch_of(model)
+            (run(**inputs, labels=torch.ones(len(inputs["input_ids"]), dtype=torch.long)).loss + pruner.penalty()).backward()  # fmt: skip
+            optimizer.step()
+            optimizer.zero_grad()
+            pruner.step()
+        found.append([p.detach().clone() for p in model.parameters()])
+    for plain, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_masks_survive_torch_compile() -> None:
     model = model_of("bert").train()
@@ -294,11 +349,53 @@ def test_masks_survive_torch_compile() -> None:
         (lambda: L0(), "one of the two"),
         (lambda: SoftMovement(penalty=1.0, density=0.1), "one of the two"),
         (lambda: Movement(density=0.1, block=(5, 7)), "Choose another block"),
+        (lambda: Movement(density=0.1, block=(2,)), "block is rows,columns"),
+        (
+            lambda: Movement(density=0.1, scope="glbal"),
+            'scope is matrix or global, but got "glbal"',
+        ),
+        (lambda: Movement(density=0.1, rank="sze"), 'rank is score or size, but got "sze"'),
+        (lambda: SoftMovement(penalty=-5.0), "penalty must be over 0"),
+        (lambda: SoftMovement(penalty=5.0, threshold=0.0), "between 0 and 1"),
+        (lambda: SoftMovement(penalty=5.0, threshold=2.0), "between 0 and 1"),
     ],
 )
 def test_methods_that_make_no_sense_are_refused(build: object, sentence: str) -> None:
     with pytest.raises(BermoError, match=sentence):
         Pruner(model_of("bert"), build(), SCHEDULE)  # type: ignore[operator]
+
+
+def test_what_is_no_model_of_transformers_is_refused() -> None:
+    with pytest.raises(BermoError, match="takes a model of transformers, but got Linear"):
+        prune_(nn.Linear(4, 4), Movement(density=0.1), SCHEDULE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["warmup_steps", "initial_warmup", "final_warmup"])
+def test_a_schedule_of_negative_numbers_is_refused(name: str) -> None:
+    with pytest.raises(BermoError, match=f"{name} must be 0 or more"):
+        CubicSchedule(**{"total_steps": 10, "warmup_steps": 1, name: -3})
+
+
+@pytest.mark.parametrize("density", [0.29, 0.57, 0.58])
+def test_the_number_kept_is_the_floor_of_the_written_product(density: float) -> None:
+    config = BertConfig(hidden_size=80, num_hidden_layers=1, num_attention_heads=2, intermediate_size=80)  # fmt: skip
+    pruner = prune_(BertModel(config), Movement(density=density), SCHEDULE)
+    pruner.at(SCHEDULE.total_steps)
+    exact = math.floor(Fraction(str(density)) * 6400)
+    assert {int(mask.mask.sum()) for mask in pruner.masks} == {exact}
+
+
+def test_a_folded_copy_leaves_the_original_alone() -> None:
+    model = model_of("bert")
+    prune_(model, Movement(density=0.3), SCHEDULE).at(10)
+    inputs = batch_of(model)
+    expected = model(**inputs).logits
+    folded = copy.deepcopy(model)
+    fold_(folded)
+    assert torch.equal(folded(**inputs).logits, expected)
+    assert torch.equal(model(**inputs).logits, expected)
+    fold_(model)
+    assert torch.equal(model(**inputs).logits, expected)
 
 
 def test_a_model_with_masks_is_not_masked_twice() -> None:

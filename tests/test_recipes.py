@@ -1,5 +1,6 @@
 """Every recipe says what it asks and costs, and its tiny form runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,8 @@ def arms_to_run() -> dict[str, list[str]]:
     seen: list[RunSpec] = []
     found: dict[str, list[str]] = {}
     for name, recipe in RECIPES.items():
-        specs = tiny(recipe()).arms
-        for arm in FEW_ARMS.get(name, specs):
+        specs = tiny(recipe(), Path()).arms
+        for arm in FEW_ARMS.get(name, recipe().arms):
             if specs[arm] not in seen:
                 seen.append(specs[arm])
                 found.setdefault(name, []).append(arm)
@@ -47,6 +48,9 @@ def test_the_tiny_form_of_every_recipe_runs(
     for arm in arms:
         assert (tmp_path / arm / "result.json").exists()
         assert arm in printed
+        if find(name)().arms[arm].distill.teacher is not None:
+            spec = json.loads((tmp_path / arm / "spec.json").read_text())["spec"]
+            assert (Path(spec["distill"]["teacher"]) / "model" / "config.json").exists()
 
 
 @pytest.mark.parametrize("name", RECIPES)

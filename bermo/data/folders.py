@@ -30,7 +30,9 @@ class _Split:
 def read_named(spec: DataSpec) -> TaskData:
     task = find_task(spec.task)
     if spec.folder is None and (spec.train is None or spec.valid is None):
-        raise BermoError(f"Task {task.name} needs its files: pass --data with their folder.")
+        raise BermoError(
+            f"Task {task.name} needs its files: pass --data with their folder (in a recipe: data.folder=FOLDER)."
+        )
     folder = None if spec.folder is None else _find_folder(Path(spec.folder), task)
     if folder is not None and spec.train is None and not _matches(folder, task.train):
         whole = _matches(folder, task.whole)

@@ -30,7 +30,7 @@ from bermo.methods.measure import (
     versions,
 )
 from bermo.methods.prepare import Prepared, notes, prepare
-from bermo.methods.prune import make_schedule
+from bermo.methods.prune import make_schedule, missed_density
 from bermo.methods.together import check_together, join_jobs, predict_together
 from bermo.model import BermoPreTrainedModel
 from bermo.runs import (
@@ -41,6 +41,7 @@ from bermo.runs import (
     identity,
     locked,
     read_seed,
+    release,
     summarise,
     write_result,
 )
@@ -70,8 +71,13 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
         for note in notes(prepared):
             display.tell(note)
         with locked(out):
-            claim(out, spec, prepared.digest)
-            return _all_seeds(prepared, out, display, accelerator)
+            is_new = claim(out, spec, prepared.digest)
+            try:
+                return _all_seeds(prepared, out, display, accelerator)
+            except BermoError:  # found out while the model was made, such as blocks that do not fit
+                if is_new:
+                    release(out)
+                raise
     return _all_seeds(prepared, out, Quiet(), accelerator)
 
 
@@ -200,6 +206,8 @@ class _Seed:
         if self.latest is None:  # every step was done before this call: only the result is missing
             self.evaluate(self.model)
         assert self.latest is not None
+        if said := missed_density(self.prepared.spec.prune, self.job.hooks):
+            self.job.display.tell(f"Seed {self.job.seed} {said}")
         result = _result(
             self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator
         )

@@ -1,7 +1,7 @@
 """Fine-pruning as a method: a spec -> masks, a hook that moves them, a loss with their penalty, and what is recorded."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
@@ -19,6 +19,8 @@ from bermo.sites import layers_of
 from bermo.spec import PruneSpec
 
 WARMUP_SHARE = 0.1
+MISSED = 0.2
+"""Relative distance from the density asked for that is worth a word."""
 UNITS = ("heads-and-neurons", "layers")
 """Methods that prune whole units; `by` says how these are chosen."""
 
@@ -73,9 +75,13 @@ def check_prune(spec: PruneSpec) -> None:
 def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
     """Return the cubic schedule over a training of so many steps."""
     warmup = spec.warmup_steps
+    if warmup is None:
+        warmup = math.floor(WARMUP_SHARE * num_steps)
+    # Masks are set before a step: without a final warm-up the last step, T − 1, is the one that has the final value.
+    is_open = spec.final_warmup * warmup == 0 and num_steps > 1
     return CubicSchedule(
-        total_steps=num_steps,
-        warmup_steps=math.floor(WARMUP_SHARE * num_steps) if warmup is None else warmup,
+        total_steps=num_steps - 1 if is_open else num_steps,
+        warmup_steps=warmup,
         initial_warmup=spec.initial_warmup,
         final_warmup=spec.final_warmup,
     )
@@ -147,6 +153,17 @@ class PruneHook:
         values = torch.stack(means + spreads).tolist()
         keys = [f"{what}/{name}" for what in ("score_mean", "score_std") for name in found]
         return dict(zip(keys, values, strict=True))
+
+
+def missed_density(spec: PruneSpec, hooks: Iterable[object]) -> str | None:
+    """Say what a penalty has kept where it was aimed at a density and missed it; chosen masks cannot miss."""
+    if spec.density is None or spec.method not in ("l0", "soft-movement"):
+        return None
+    pruner = next(hook.pruner for hook in hooks if isinstance(hook, PruneHook))
+    kept = pruner.density_of(pruner.densities())
+    if abs(kept / spec.density - 1) <= MISSED:
+        return None
+    return f"keeps {kept:.1%} of the masked weights where {spec.density:.1%} was asked for: give it more steps (--epochs), or a --penalty."
 
 
 def _density(spec: PruneSpec) -> float:

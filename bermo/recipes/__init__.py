@@ -6,10 +6,19 @@ expected score. `tiny` turns any of them into a form that ends in seconds, offli
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from bermo.errors import BermoError, nearest
 from bermo.recipes import core, here, paper, probing
-from bermo.spec import Experiment, RunSpec, override, replace_in
+from bermo.spec import (
+    DistillSpec,
+    Experiment,
+    MixSpec,
+    PruneSpec,
+    RunSpec,
+    override,
+    replace_in,
+)
 
 RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "demo": core.demo,
@@ -41,9 +50,21 @@ def find(name: str) -> Callable[[], Experiment]:
     return RECIPES[name]
 
 
-def tiny(experiment: Experiment) -> Experiment:
-    """The same experiment in seconds: the box, generated data of the same kind, 48 rows, an epoch or two, no teacher."""
-    return Experiment(arms={name: _tiny(spec) for name, spec in experiment.arms.items()})
+def tiny(experiment: Experiment, out: Path) -> Experiment:
+    """The same experiment in seconds: the box, generated data of the same kind, 48 rows, an epoch or two.
+
+    Where an arm has a teacher, one is trained before it in `out`, as tiny: an arm of its own.
+    """
+    arms: dict[str, RunSpec] = {}
+    for name, spec in experiment.arms.items():
+        small = _tiny(spec)
+        if spec.distill.teacher is not None:
+            teacher = f"teacher-{small.data.task.removeprefix('box/')}"
+            dense = replace(small, prune=PruneSpec(), distill=DistillSpec())
+            arms.setdefault(teacher, replace_in(dense, model={"mix": MixSpec(kind="none")}))
+            small = replace_in(small, distill={"teacher": str(out / teacher)})
+        arms[name] = small
+    return Experiment(arms=arms)
 
 
 def _tiny(spec: RunSpec) -> RunSpec:
@@ -65,7 +86,6 @@ def _tiny(spec: RunSpec) -> RunSpec:
             "together": 1,
         },
         prune={"warmup_steps": None, "initial_warmup": 1, "final_warmup": 1},
-        distill={"teacher": None, "student_layers": None},
     )
     return replace(small, seeds=spec.seeds[:1])
 

@@ -2,7 +2,7 @@
 
 BERMo's baselines were 3 to 11 points under the same recipe's published ones, very likely because cased text met an uncased
 vocabulary; fed right, its differences may shrink. Each recipe takes other data by `data.task=… data.folder=…`.
-Embeddings are frozen, as in the reference code.
+Embeddings are frozen where something is pruned, as in the reference code.
 """
 
 from collections.abc import Mapping

@@ -110,11 +110,13 @@ def seeds_table(result: RunResult) -> Table:
     """One row a seed: its score, all its measures, and whether it diverged."""
     names = list(result.seeds[0].values)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("seed", *names, "best step", "verdict"):
+    is_pruned = any(item.encoder_density < 1 for item in result.seeds)
+    for title in ("seed", *names, *(["kept"] if is_pruned else []), "best step", "verdict"):
         table.add_column(title, justify="left" if title == "verdict" else "right")
     for item in result.seeds:
         verdict = f"diverged: {item.diverged}" if item.diverged else "fine"
         numbers = [_number(item.values[name]) for name in names]
+        numbers += [f"{item.encoder_density:.1%}"] if is_pruned else []
         table.add_row(str(item.seed), *numbers, f"{item.best_step} of {item.steps}", verdict)
     return table
 

@@ -28,8 +28,10 @@ def run(options: Namespace) -> int:
     experiment = find(options.recipe)()
     if options.arms:
         experiment = choose(experiment, options.arms.split(","))
+    form = "-tiny" if options.tiny else ""
+    out = Path(options.out or f"runs/{options.recipe.replace('/', '-')}{form}")
     if options.tiny:
-        experiment = tiny(experiment)
+        experiment = tiny(experiment, out)
     pairs = [text.partition("=") for text in options.changes]
     pairs += [("seeds", "=", options.seeds)] if options.seeds else []
     for dotted, equals, text in pairs:
@@ -38,9 +40,7 @@ def run(options: Namespace) -> int:
                 f'"{dotted}" is no change. Write dotted.field=value, e.g. train.lr=1e-4.'
             )
         experiment = change(experiment, dotted, text)
-    form = "-tiny" if options.tiny else ""
-    out = options.out or f"runs/{options.recipe.replace('/', '-')}{form}"
-    return run_experiment(experiment, Path(out))
+    return run_experiment(experiment, out)
 
 
 def run_experiment(experiment: Experiment, out: Path) -> int:

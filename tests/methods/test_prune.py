@@ -214,6 +214,35 @@ def test_options_that_cannot_work_are_refused_before_any_work(spec: RunSpec, sen
         check_methods(spec)
 
 
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_the_last_step_has_the_final_density_with_and_without_a_warm_up(warmup: int) -> None:
+    schedule = make_schedule(PruneSpec(method="movement", density=0.1, warmup_steps=warmup), 12)
+    assert schedule.value(11, 1.0, 0.1) == 0.1
+    assert schedule.value(10 - warmup, 1.0, 0.1) > 0.1
+
+
+def test_a_density_that_a_penalty_misses_is_told(tmp_path: Path) -> None:
+    class Telling(Quiet):
+        def __init__(self) -> None:
+            self.told = list[str]()
+
+        def tell(self, sentence: str) -> None:
+            self.told.append(sentence)
+
+    display = Telling()
+    finetune(replace_in(TINY, prune={"method": "l0"}), tmp_path, display)
+    assert any("of the masked weights where 20.0% was asked for" in text for text in display.told)
+
+
+def test_a_run_that_is_refused_while_its_model_is_made_leaves_the_folder_free(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(BermoError, match="Choose another block"):
+        finetune(replace_in(TINY, prune={"block": (3, 5)}), tmp_path / "run")
+    assert {item.name for item in (tmp_path / "run").iterdir()} <= {".lock"}
+    finetune(TINY, tmp_path / "run")
+
+
 def test_a_training_too_short_for_its_schedule_is_refused_before_it_starts(tmp_path: Path) -> None:
     with pytest.raises(BermoError, match="no room"):
         finetune(replace_in(TINY, prune={"warmup_steps": 6}), tmp_path / "run")

@@ -138,6 +138,44 @@ def test_hard_concrete_equals_the_formula_entry_by_entry() -> None:
     assert mask.size_penalty().item() == pytest.approx(sum(expected) / 12, abs=1e-6)
 
 
+def test_gradients_of_magnitude_equal_the_written_formula() -> None:
+    torch.manual_seed(2)
+    linear = nn.Linear(6, 4).double()
+    mask = TopMask(linear.weight)
+    mask.mask.copy_(torch.rand(4, 6) > 0.4)
+    parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
+    x, gradient = torch.randn(5, 6).double(), torch.randn(5, 4).double()
+    linear(x).backward(gradient)
+    expected = (gradient.T @ x) * mask.mask
+    torch.testing.assert_close(linear.parametrizations.weight.original.grad, expected)
+
+
+def test_gradients_of_hard_concrete_equal_the_written_formula_entry_by_entry() -> None:
+    torch.manual_seed(3)
+    linear = nn.Linear(4, 3)
+    weight = linear.weight.detach().clone()
+    mask = HardConcrete(linear.weight)
+    with torch.no_grad():
+        mask.scores.copy_(torch.randn(3, 4) * 3)
+    parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
+    mask.draw_(torch.Generator().manual_seed(7))
+    u = torch.rand(3, 4, generator=torch.Generator().manual_seed(7)).clamp(1e-4, 1 - 1e-4)
+    x, gradient = torch.randn(5, 4), torch.randn(5, 3)
+    linear(x).backward(gradient)
+    outer = gradient.T @ x
+    for i in range(3):
+        for j in range(4):
+            inner = (math.log(u[i, j].item() / (1 - u[i, j].item())) + mask.scores[i, j].item()) * 1.5  # fmt: skip
+            share = 1 / (1 + math.exp(-inner))
+            stretched = 1.2 * share - 0.1
+            gate = min(1.0, max(0.0, stretched))
+            slope = 1.2 * share * (1 - share) * 1.5 if 0 < stretched < 1 else 0.0
+            of_weight = linear.parametrizations.weight.original.grad[i, j].item()
+            assert of_weight == pytest.approx(outer[i, j].item() * gate, abs=1e-5)
+            of_score = outer[i, j].item() * weight[i, j].item() * slope
+            assert mask.scores.grad[i, j].item() == pytest.approx(of_score, abs=1e-5)
+
+
 def test_the_penalty_of_soft_movement_is_the_mean_sigmoid() -> None:
     mask = ScoreMask(torch.randn(4, 5))
     assert mask.size_penalty().item() == pytest.approx(0.5)

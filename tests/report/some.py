@@ -49,7 +49,7 @@ def findings() -> Findings:
 
 def train_runs(folder: Path) -> None:
     """Train a plain run of one seed and a pruned one of two, as small as can be."""
-    arms = tiny(find("demo")()).arms
+    arms = tiny(find("demo")(), Path()).arms
     plain = replace_in(arms["subject-number-plain"], train={"device": "cpu"})
     finetune(plain, folder / "plain")
     pruned = replace_in(

@@ -32,6 +32,7 @@ def test_a_pruned_arm_shows_what_was_kept() -> None:
     text = printed(results_table({"l0-plain": summarise([pruned])}))
     assert "kept" in text
     assert "10.1%" in text
+    assert "10.1%" in printed(seeds_table(summarise([pruned])))
 
 
 def test_the_longest_bar_is_the_largest_weight() -> None:
