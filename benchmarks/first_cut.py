@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from bermo.data.scoring import score
+from bermo.devices import make_accelerator
 from bermo.files import write_json
 from bermo.job import Job, Quiet
 from bermo.methods.assemble import assemble
@@ -27,7 +28,7 @@ from bermo.methods.prune import PruneHook
 from bermo.nn.masks import ScoreMask, top_mask
 from bermo.recipes.core import beside_plain
 from bermo.spec import DataSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec
-from bermo.train import fit, make_accelerator
+from bermo.train import fit
 
 CUTS = (0.01, 0.02, 0.05, 0.1)
 Order = Callable[[Tensor, Tensor], Tensor]

@@ -38,6 +38,7 @@ from bermo.criteria import Movement
 from bermo.data.batches import BatchPlan
 from bermo.data.features import Features, TokenFacts
 from bermo.data.tasks import Task
+from bermo.devices import make_accelerator
 from bermo.files import write_json
 from bermo.job import Job
 from bermo.methods.assemble import ModelLoss, TaskBatches
@@ -46,7 +47,7 @@ from bermo.model import BermoForSequenceClassification
 from bermo.prune import Pruner, prune_
 from bermo.schedule import CubicSchedule, parameter_groups
 from bermo.spec import TrainSpec
-from bermo.train import fit, make_accelerator
+from bermo.train import fit
 
 # Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles; mean 13.2.
 LENGTHS = (3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13, 15, 18, 21, 25, 31, 63)

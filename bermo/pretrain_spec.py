@@ -20,6 +20,9 @@ InnerKind = Literal["none", "within", "raw"]
 Preset = Literal["tiny", "mini", "small", "medium", "base", "box"]
 
 
+DEFAULT_STEPS = 10_000  # those of the encoder in the box
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """The numbers that make an encoder's shape."""
@@ -95,7 +98,7 @@ class ObjectiveSpec:
 class PaceSpec:
     """How long, how fast, and how often we look."""
 
-    steps: int | None = option(None, "steps of the optimiser")
+    steps: int | None = option(None, f"steps of the optimiser [{DEFAULT_STEPS}, without --minutes]")
     minutes: float | None = option(None, "instead of steps: as many as fit into so many minutes, by a short trial")  # fmt: skip
     batch_size: int = option(256, "rows a step, over all processes and accumulation together")
     accumulation: int = option(1, "split each batch into so many forward passes")
@@ -106,7 +109,9 @@ class PaceSpec:
     clip: float = option(1.0, "largest gradient norm; 0 = no clipping")
     precision: Precision = option("fp32", "arithmetic of the forward pass")
     device: Literal["auto", "cpu"] = option("auto", "auto takes a GPU where there is one")
-    looks: int = option(10, "how often the held-out text is scored")
+    looks: int = option(
+        10, "how often the held-out text is scored; at least once in each pass over the text"
+    )
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
     tracker: Tracker = option("none", "also log to this tracker")
 
@@ -130,7 +135,8 @@ def check_pretrain(spec: PretrainSpec) -> PretrainSpec:
     rules = [
         (bool(text.files), "There is nothing to read. Name one text file or more with --text."),
         (not missing, f"There is no file {', '.join(missing)}. Pass .txt, .xz or .gz files with --text."),
-        ((pace.steps is None) != (pace.minutes is None), "Give either --steps or --minutes: how long is it to train?"),
+        (pace.steps is None or pace.minutes is None, "Give either --steps or --minutes: how long is it to train?"),
+        (text.words is None or Path(text.words).expanduser().is_file(), f"There is no file {text.words}. Pass a list of words, one a line, with --words."),
         (pace.steps is None or pace.steps >= 1, f"steps must be at least 1, but got {pace.steps}."),
         (pace.minutes is None or pace.minutes > 0, f"minutes must be over 0, but got {pace.minutes}."),
         (text.words is None or text.tokenizer is None, "--words is for a vocabulary of our own. Leave out --words or --tokenizer."),

@@ -12,8 +12,6 @@ import signal
 import time
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from bermo import checkpoint
-from bermo.errors import BermoError
 from bermo.feed import Feed
 from bermo.fuse import NOTHING, Fused
 from bermo.graphs import GraphedStep, make_step
@@ -48,28 +45,6 @@ class _Parts:
     batches: list[Batch]
     counts: list[int]
     num_rows: int
-
-
-def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
-    """Build the accelerator for these settings; the process's earlier one gives way if they differ."""
-    from accelerate.state import AcceleratorState
-
-    if settings.tracker != "none" and find_spec(settings.tracker) is None:
-        raise BermoError(
-            f'The tracker "{settings.tracker}" is not installed: pip install {settings.tracker}'
-        )
-    mixed = "no" if settings.precision == "fp32" else settings.precision
-    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
-        AcceleratorState._reset_state()
-    accelerator = Accelerator(
-        mixed_precision=mixed,
-        cpu=settings.device == "cpu",
-        log_with=None if settings.tracker == "none" else settings.tracker,
-        project_dir=str(folder),
-    )
-    if settings.tracker != "none":
-        accelerator.init_trackers("bermo")
-    return accelerator
 
 
 def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:

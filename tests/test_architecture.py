@@ -12,7 +12,7 @@ FLOORS = {
     "families": 2, "inside": 2, "backbone": 2, "sites": 2, "relations": 2, "attention": 2,
     "structure": 2, "places": 2, "data": 2,
     "encoder": 3, "fuse": 3, "model": 3, "pretraining": 3,
-    "train": 4, "step": 4, "graphs": 4, "feed": 4, "signals": 4, "fold": 4, "callback": 4, "prune": 4, "criteria": 4, "job": 4, "schedule": 4,
+    "train": 4, "step": 4, "graphs": 4, "devices": 4, "feed": 4, "signals": 4, "fold": 4, "callback": 4, "prune": 4, "criteria": 4, "job": 4, "schedule": 4,
     "checkpoint": 4, "runs": 4, "vectors": 4, "gates": 4, "members": 4, "stack": 4, "optimiser": 4,
     "methods": 5, "analyse": 5, "ship": 5,
     "report": 6,

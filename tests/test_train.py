@@ -14,11 +14,12 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from bermo import checkpoint
+from bermo import checkpoint, devices
+from bermo.devices import make_accelerator
 from bermo.job import Batch, Fit, Job, Stopped
 from bermo.schedule import look_steps, rate_factor, seed_step
 from bermo.spec import TrainSpec
-from bermo.train import fit, make_accelerator
+from bermo.train import fit
 from tests.toy import ToyBatches, ToyLoss, toy_job
 from tests.twice import run_twice
 
@@ -53,6 +54,17 @@ class StopAt:
 
     def metrics(self, gradient_norms: Mapping[str, float]) -> dict[str, float]:
         return {}
+
+
+def test_bf16_is_left_for_fp32_on_a_processor_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = TrainSpec(precision="bf16", device="cpu")
+    for has_it, mixed in ((False, "no"), (True, "bf16")):
+        monkeypatch.setattr(devices, "_has_bf16", lambda has_it=has_it: has_it)
+        assert devices.lacks_half(settings) is not has_it
+        assert devices.make_accelerator(settings, tmp_path).mixed_precision == mixed
+    assert not devices.lacks_half(TrainSpec(device="cpu"))
 
 
 def test_the_loop_equals_a_slow_obvious_one(tmp_path: Path) -> None:
@@ -278,7 +290,8 @@ TWO_PROCESSES = """
 import sys, json, torch
 from pathlib import Path
 import bermo.train
-from bermo.train import fit, make_accelerator
+from bermo.devices import make_accelerator
+from bermo.train import fit
 from tests.test_train import SETTINGS, weights
 from tests.toy import toy_job
 folder = Path(sys.argv[1])

@@ -79,10 +79,10 @@ def _endings(count: int, seed: int) -> ChoiceRows:
 
 
 def _turned(text: str) -> str:
-    """Put the second clause of "One, and other." before the first."""
+    """Put the second clause of "one, and other." before the first; neither has a capital."""
     one, _, other = text.rstrip(".").partition(", ")
     joint, _, rest = other.partition(" ")
-    return f"{rest[0].upper()}{rest[1:]}, {joint} {one[0].lower()}{one[1:]}."
+    return f"{rest}, {joint} {one}."
 
 
 def _roles(tree: Tree) -> Iterator[tuple[str, int, int]]:

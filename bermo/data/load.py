@@ -24,6 +24,8 @@ GENERATED_TRAIN, GENERATED_VALID, GENERATED_VALID_LEAST = 4000, 1000, 48
 
 def load_task(spec: DataSpec) -> TaskData:
     """Read the task that `spec` names; whatever would spoil a training is an error here."""
+    if spec.task.startswith("probe/") and spec.folder is None:
+        spec = replace(spec, task=spec.task.replace("probe/", "box/"))
     if spec.task.startswith("box/"):
         data = _generate(spec)
     elif spec.task.startswith("probe/"):

@@ -107,13 +107,7 @@ def read_probe(
 def read_probing_task(spec: DataSpec) -> TaskData:
     """Return a task's rows for fine-tuning: training on train, scored on test; valid is not looked at."""
     task = find_task(spec.task)
-    if spec.folder is None:
-        name = spec.task.removeprefix("probe/")
-        raise BermoError(
-            f"Task {task.name} needs its files: pass --data with the folder of SentEval or X-Probe,"
-            f" or take box/{name}, whose sentences are generated."
-        )
-    data = read_probe(spec.task.removeprefix("probe/"), Path(spec.folder).expanduser())
+    data = read_probe(spec.task.removeprefix("probe/"), Path(str(spec.folder)).expanduser())
     known = set(data.train.labels or ())
     kept = [k for k, label in enumerate(data.test.labels or ()) if label in known]
     labels = data.test.labels or ()

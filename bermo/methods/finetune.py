@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.scoring import Scores, score
+from bermo.devices import NO_HALF, lacks_half, make_accelerator
 from bermo.errors import BermoError
 from bermo.files import restore, whole_folder
 from bermo.fold import count
@@ -46,7 +47,7 @@ from bermo.runs import (
     write_result,
 )
 from bermo.spec import RunSpec, check
-from bermo.train import fit_members, make_accelerator
+from bermo.train import fit_members
 
 GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
@@ -61,6 +62,8 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     check_together(spec)
     check_free(out, spec)
     accelerator = make_accelerator(spec.train, out)
+    if lacks_half(spec.train) and accelerator.is_main_process:
+        display.tell(NO_HALF)
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet())
     if spec.train.together > 1 and accelerator.num_processes > 1:

@@ -9,7 +9,8 @@ gain is then its mean over the same tasks.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -159,13 +160,18 @@ def _groups(results: Mapping[str, RunResult], pairs: Sequence[TaskPair]) -> dict
     """Average each seed over a group's tasks, then test over the seeds that all its tasks have."""
     found = {}
     for group in dict.fromkeys(pair.group for pair in pairs):
-        inside = [pair for pair in pairs if pair.group == group]
-        gains = mean_gains(results, [pair.task for pair in inside])
+        tasks = [pair.task for pair in pairs if pair.group == group]
+        gains = mean_gains(results, tasks)
+
+        def mean(arm: str, tasks: Sequence[str] = tasks, seeds: Collection[int] = gains) -> float:
+            found = [_scores(results[f"{task}-{arm}"]) for task in tasks]
+            return statistics.fmean(scores[seed] for scores in found for seed in seeds)
+
         if gains:
             found[group] = GroupPair(
-                tasks=tuple(pair.task for pair in inside),
-                plain=math.fsum(pair.plain for pair in inside) / len(inside),
-                mix=math.fsum(pair.mix for pair in inside) / len(inside),
+                tasks=tuple(tasks),
+                plain=mean("plain"),
+                mix=mean("mix"),
                 difference=paired(list(gains.values())),
             )
     return found

@@ -24,13 +24,13 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, own_task, read_inputs
 from bermo.data.scoring import decode
 from bermo.data.tasks import TASKS, Kind, Task
+from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.files import write_json, write_text
 from bermo.job import Display
 from bermo.methods.evaluate import predict
 from bermo.model import has_segments
 from bermo.spec import DataSpec, TrainSpec
-from bermo.train import make_accelerator
 
 LOADERS: Mapping[Kind, Any] = {
     "classification": AutoModelForSequenceClassification,

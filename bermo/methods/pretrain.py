@@ -20,6 +20,7 @@ from torch import nn
 from bermo.data.corpus import Corpus, load_corpus
 from bermo.data.masking import Masker
 from bermo.data.packing import PackedBatches, Pairs, Stream
+from bermo.devices import NO_HALF, lacks_half, make_accelerator
 from bermo.errors import BermoError
 from bermo.figures import write_findings
 from bermo.files import whole_folder, write_json, write_text
@@ -27,7 +28,7 @@ from bermo.job import Display, Fit, Job, Quiet
 from bermo.methods.guess import GuessLoss, score_guesses
 from bermo.methods.measure import device_name, peak_memory, reset_peak_memory, versions
 from bermo.methods.pretrain_card import findings, model_card
-from bermo.pretrain_spec import PretrainSpec, check_pretrain
+from bermo.pretrain_spec import DEFAULT_STEPS, PretrainSpec, check_pretrain
 from bermo.pretraining import (
     Pretraining,
     Shape,
@@ -38,7 +39,7 @@ from bermo.pretraining import (
 from bermo.runs import check_free, claim, identity, locked
 from bermo.schedule import parameter_groups
 from bermo.spec import TrainSpec
-from bermo.train import fit, make_accelerator
+from bermo.train import fit
 
 TRIAL_STEPS = (10, 30)  # two short trainings; their difference leaves the cost of starting out
 NUM_SCORED = 1024  # rows of held-out text that a look scores
@@ -78,7 +79,10 @@ def pretrain(spec: PretrainSpec, out: Path, display: Display | None = None) -> P
     display = display or Quiet()
     check_pretrain(spec)
     check_free(out, spec)
-    accelerator = make_accelerator(_train_spec(spec, epochs=1.0, evaluations=1), out)
+    settings = _train_spec(spec, epochs=1.0, evaluations=1)
+    accelerator = make_accelerator(settings, out)
+    if lacks_half(settings) and accelerator.is_main_process:
+        display.tell(NO_HALF)
     tell = display.tell if accelerator.is_main_process else Quiet().tell
     with accelerator.main_process_first():
         corpus = load_corpus(spec.text, spec.shape.positions, tell)
@@ -223,15 +227,15 @@ def _plan(
 ) -> int:
     """Return the number of steps: the one given, or the one that a trial finds to fill the minutes."""
     path = out / "plan.json"
-    if spec.pace.steps is not None:
-        return spec.pace.steps
+    if spec.pace.minutes is None:
+        return spec.pace.steps or DEFAULT_STEPS
     if not path.exists():
         display.tell("Measuring the speed of a step …")
         seconds = [_trial(spec, corpus, batches, out / ".trial", accelerator, n) for n in TRIAL_STEPS]  # fmt: skip
         a_step = (seconds[1] - seconds[0]) / (TRIAL_STEPS[1] - TRIAL_STEPS[0])
         # On a busy machine the shorter trial may take longer; then the whole of the other one counts.
         a_step = a_step if a_step > 0 else seconds[1] / TRIAL_STEPS[1]
-        steps = max(1, int(60 * (spec.pace.minutes or 0) / a_step))
+        steps = max(1, int(60 * spec.pace.minutes / a_step))
         if accelerator.is_main_process:
             write_json(path, {"steps": steps, "seconds_a_step": a_step})
         accelerator.wait_for_everyone()

@@ -113,7 +113,7 @@ def probe_task(
     """Probe every layer for one task, with its controls."""
     start = time.monotonic()
     parts = (data.train, data.valid, data.test)
-    names = _layer_names(encoder, spec)
+    names = layer_names(encoder, spec)
     _check_text(encoder, data.train, spec)
     vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
     labels = [_label_ids(rows, data.labels) for rows in parts]
@@ -209,7 +209,7 @@ def _vectors(encoder: Encoder, rows: TextRows, spec: ProbeSpec, display: Display
     )  # fmt: skip
 
 
-def _layer_names(encoder: Encoder, spec: ProbeSpec) -> list[str]:
+def layer_names(encoder: Encoder, spec: ProbeSpec) -> list[str]:
     """The layers that were asked for, and the mix where it has the width of a layer."""
     count = encoder.num_layers
     wanted = range(count) if spec.layers is None else spec.layers

@@ -18,6 +18,7 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.read import read_text
 from bermo.data.scoring import score
+from bermo.devices import make_accelerator
 from bermo.encoder import BermoPreTrainedModel, model_card
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
@@ -33,7 +34,6 @@ from bermo.ship.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.sites import encoder_of
 from bermo.spec import DataSpec, TrainSpec
 from bermo.structure import groups_of
-from bermo.train import make_accelerator
 
 TUNE_SHARE = 4
 """The refit reads one in so many of the examples that the Fisher information is taken from."""

@@ -73,7 +73,7 @@ def load_encoder(
 ) -> Encoder:
     """Load a backbone by name or folder, the box, a saved model of bermo's, or the model of a run.
 
-    With `untrained_seed`, the same shape with random weights. The box comes without weights: its are drawn from seed 0.
+    With `untrained_seed`, the same shape with random weights.
     """
     folder = _model_folder(name)
     tokenizer = backbone.load_tokenizer(folder, lowercase)

@@ -22,7 +22,7 @@ def run(options: Namespace) -> int:
 
 
 DEMO_NOTE = """
-The questions were whether a sentence's subject, and its object, is singular or plural. Guessing gives 50, a bag of words about 80.
+The questions were whether a sentence's subject, and its object, is singular or plural. Guessing gives 50, a bag of words about 70.
 untrained: the same shape from random weights. plain and mix: the pretrained encoder in the box. This is one seed: whether the mix helps is
 not shown by it (--seeds asks that).
 """

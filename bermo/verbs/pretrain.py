@@ -24,7 +24,7 @@ GROUPS = {
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.usage = "bermo pretrain --text FILE… --steps N | --minutes M [options]"
+    parser.usage = "bermo pretrain --text FILE… [--steps N | --minutes M] [options]"
     parser.add_argument(
         "--out", default="runs/pretrain", help="folder of the run; the same command goes on there"
     )

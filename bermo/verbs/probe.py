@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from bermo.report.terminal import TerminalDisplay
 
 HELP = "probe what each layer knows"
+ONLY = {
+    "frozen": ("layers", "probe", "pooling", "no_controls", "batch_size"),
+    "finetune": ("seeds", "epochs"),
+}
+"""Options that one protocol alone has a use for."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -31,8 +36,8 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--protocol", default="frozen", choices=("frozen", "finetune"),
                         help="probes on frozen layers, or the paper's fine-tuning of plain and mix [frozen]")  # fmt: skip
-    parser.add_argument("--layers", default="all", help="frozen: all, or such as 0,6,-1 [all]")
-    parser.add_argument("--probe", default="linear", choices=("linear", "hidden"),
+    parser.add_argument("--layers", help="frozen: all, or such as 0,6,-1 [all]")
+    parser.add_argument("--probe", choices=("linear", "hidden"),
                         help="frozen: logistic regression, or one hidden layer of 50 [linear]")  # fmt: skip
     parser.add_argument(
         "--pooling",
@@ -42,6 +47,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-controls",
         action="store_true",
+        default=None,
         help="frozen: leave out the control task and the untrained encoder",
     )
     parser.add_argument("--limit", type=int, help="use so many training sentences")
@@ -56,7 +62,7 @@ def add_options(parser: ArgumentParser) -> None:
         choices=("fp32", "bf16", "fp16"),
         help="arithmetic [frozen: fp32, finetune: bf16]",
     )
-    parser.add_argument("--batch-size", type=int, default=64, help="frozen: texts at a time [64]")
+    parser.add_argument("--batch-size", type=int, help="frozen: texts at a time [64]")
     parser.add_argument("--seeds", help="finetune: how many, or which [63,77,9,96,39]")
     parser.add_argument("--epochs", help="finetune: passes over the training rows [3]")
     parser.add_argument("--cache", help="folder of vectors and tokens")
@@ -75,6 +81,11 @@ def run(options: Namespace) -> int:
             f'"{options.changes[0]}" changes a training, and frozen probes have none. Leave it out, or'
             " pass --protocol finetune."
         )
+    for name in ONLY["finetune" if options.protocol == "frozen" else "frozen"]:
+        if getattr(options, name) is not None:
+            raise BermoError(
+                f"--{name.replace('_', '-')} means nothing to --protocol {options.protocol}. Leave it out."
+            )
     if options.limit is not None and options.limit < 20:
         raise BermoError(f"limit must be at least 20 sentences, but got {options.limit}.")
     display = TerminalDisplay()
@@ -104,6 +115,7 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
             ProbeSpec,
             claim_folder,
             data_digest,
+            layer_names,
             probe_task,
             read_probed,
             write_probed,
@@ -112,10 +124,11 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
         from bermo.spec import parse
         from bermo.vectors import load_encoder
 
-    layers = None if options.layers == "all" else parse(tuple[int, ...], options.layers, "--layers")
+    asked_layers = options.layers or "all"
+    layers = None if asked_layers == "all" else parse(tuple[int, ...], asked_layers, "--layers")
     spec = ProbeSpec(
-        probe=options.probe, pooling=options.pooling, layers=layers, controls=not options.no_controls,
-        batch_size=options.batch_size, precision=options.precision or "fp32",
+        probe=options.probe or "linear", pooling=options.pooling, layers=layers, controls=not options.no_controls,
+        batch_size=options.batch_size or 64, precision=options.precision or "fp32",
         max_unknown=options.max_unknown, cache=options.cache,
     )  # fmt: skip
     encoder = load_encoder(options.model, lowercase=options.lowercase)
@@ -127,8 +140,9 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
     asked: dict[str, Any] = {
         "model": encoder.fingerprint, "data": options.data and Path(options.data).name,
         "limit": options.limit, "probe": spec.probe, "pooling": spec.pooling or encoder.pooling,
-        "layers": options.layers, "controls": spec.controls, "precision": spec.precision,
+        "layers": asked_layers, "controls": spec.controls, "precision": spec.precision,
     }  # fmt: skip
+    layer_names(encoder, spec)  # one that is not there is an error
     claim_folder(out, asked)
     found = []
     folder = None if options.data is None else Path(options.data).expanduser()

@@ -23,6 +23,7 @@ from bermo.backbone import load_tokenizer
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, load_task
+from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.job import Job, Quiet
 from bermo.methods.assemble import ModelLoss, TaskBatches
@@ -39,7 +40,7 @@ from bermo.methods.teacher import (
 )
 from bermo.nn.losses import hidden_distance, mean_over, relation_distance
 from bermo.spec import DataSpec, DistillSpec, TrainSpec
-from bermo.train import fit, make_accelerator
+from bermo.train import fit
 
 KINDS = {
     "classification": "box/tense", "tagging": "box/arguments", "span": "box/answer",

@@ -61,6 +61,15 @@ def test_arms_are_compared_seed_by_seed_at_their_last_step() -> None:
     assert mean_gains(results, ["tense", "bigram-shift"]) == {1: -3.5, 2: -3.75}
 
 
+def test_a_groups_means_are_those_of_the_seeds_that_it_compares() -> None:
+    results = {
+        "tense-plain": make_result({1: 80.0, 2: 90.0}), "tense-mix": make_result({1: 81.0, 2: 92.0}),
+        "subject-number-plain": make_result({1: 70.0, 2: 75.0}), "subject-number-mix": make_result({1: 72.0, 2: 75.0}, diverged=(2,)),
+    }  # fmt: skip
+    group = compare(results).groups["semantic"]
+    assert (group.plain, group.mix, group.difference.mean) == (75.0, 76.5, 1.5)
+
+
 @pytest.mark.parametrize(
     ("gains", "words"),
     [

@@ -21,9 +21,17 @@ from bermo.errors import BermoError
 from bermo.figures import read_findings
 from bermo.job import Quiet, Stopped
 from bermo.methods.guess import GuessLoss
-from bermo.methods.pretrain import build_model, make_batches, pretrain
+from bermo.methods.pretrain import _plan, build_model, make_batches, pretrain
 from bermo.model import BermoForMaskedLM
-from bermo.pretrain_spec import ObjectiveSpec, PaceSpec, PretrainSpec, ShapeSpec, TextSpec
+from bermo.pretrain_spec import (
+    DEFAULT_STEPS,
+    ObjectiveSpec,
+    PaceSpec,
+    PretrainSpec,
+    ShapeSpec,
+    TextSpec,
+    check_pretrain,
+)
 
 OBJECTIVES = ("mlm", "mlm+nsp", "mlm+sop", "electra")
 
@@ -206,7 +214,8 @@ def test_held_out_documents_are_trained_on_by_nobody(text: str, cache: Path) -> 
     [
         ("--steps 5", "Name one text file or more with --text"),
         ("--text no.txt --steps 5", "There is no file no.txt"),
-        ("--text TEXT", "Give either --steps or --minutes"),
+        ("--text TEXT --steps 5 --minutes 1", "Give either --steps or --minutes"),
+        ("--text TEXT --steps 5 --words no.txt", "There is no file no.txt. Pass a list of words"),
         ("--text TEXT --steps 5 --objective nsp", '--objective cannot be "nsp". Did you mean "mlm+nsp"?'),
         ("--text TEXT --steps 5 --maskng word", 'Unknown option "--maskng". Did you mean "--masking"?'),
         ("--text TEXT --steps 5 --width 30 --heads 4", "width must be a multiple of heads"),
@@ -221,6 +230,12 @@ def test_mistakes_are_told_before_any_training(
     command = f"pretrain {words} --device cpu --out {tmp_path}/run".replace("TEXT", text)
     assert main(command.split()) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_without_a_length_it_is_that_of_the_box(text: str, cache: Path, tmp_path: Path) -> None:
+    spec = check_pretrain(replace(make_spec(text, cache), pace=PaceSpec()))
+    accelerator: Any = None
+    assert _plan(spec, None, None, tmp_path, Quiet(), accelerator) == DEFAULT_STEPS  # type: ignore[arg-type]
 
 
 def test_a_folder_with_another_pretraining_is_refused(

@@ -120,12 +120,26 @@ def test_the_command_probes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["probe", "--limit", "3"]) == 2
 
 
+def test_a_wrong_layer_leaves_the_folder_free_and_options_of_the_other_protocol_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["probe", "--tasks", "tense", "--limit", "60", "--no-controls", "--out", str(tmp_path)]  # fmt: skip
+    assert main([*command, "--layers", "99"]) == 2
+    assert "Layer 99 was asked for" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert main([*command, "--seeds", "3"]) == 2
+    assert "--seeds means nothing to --protocol frozen" in capsys.readouterr().err
+    for words in ("--layers 0,6", "--pooling mean", "--probe hidden", "--no-controls", "--batch-size 8"):  # fmt: skip
+        assert main(["probe", "--protocol", "finetune", *words.split()]) == 2
+        assert "means nothing to --protocol finetune" in capsys.readouterr().err
+
+
 def test_the_command_fine_tunes_both_ways_and_gives_a_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [
         "probe", "--protocol", "finetune", "--tasks", "tense", "--limit", "48", "--seeds", "2",
-        "--epochs", "1", "--precision", "fp32", "--out", str(tmp_path),
+        "--epochs", "1", "--out", str(tmp_path),
     ]  # fmt: skip
     assert main(command) == 0
     printed = capsys.readouterr().out

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from bermo.criteria import L0, Magnitude, Movement, SoftMovement
+from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.fold import count
 from bermo.job import Quiet, Stopped
@@ -19,7 +20,6 @@ from bermo.methods.finetune import finetune
 from bermo.methods.prepare import prepare
 from bermo.methods.prune import PruneHook, make_method, make_schedule
 from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, TrainSpec, override, replace_in
-from bermo.train import make_accelerator
 from tests.twice import run_twice
 
 TINY = RunSpec(

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.batches import BatchPlan
+from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.job import Batch, Batches, Job, Quiet, Stopped
 from bermo.methods.assemble import TaskBatches, assemble
@@ -20,7 +21,7 @@ from bermo.methods.finetune import _groups, finetune
 from bermo.methods.prepare import Prepared, prepare
 from bermo.methods.together import JoinedBatches, check_together, join_jobs
 from bermo.spec import DataSpec, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
-from bermo.train import fit, fit_members, make_accelerator
+from bermo.train import fit, fit_members
 from tests.toy import toy_job
 
 SEEDS = (1, 2, 3)

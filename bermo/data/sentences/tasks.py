@@ -37,6 +37,8 @@ class SentenceTask:
     labels: tuple[str, ...]
     draw: Callable[[Random, str], Drawn]
     group: Group = "semantic"
+    has_capital: bool = True
+    """Whether a sentence begins with one; where words change places it would tell which word came first."""
 
 
 def generate(task: str, count: int, seed: int) -> list[Sentence]:
@@ -72,6 +74,8 @@ def _draw(
         while True:
             drawn = task.draw(rng, label)
             text = grammar.spell(drawn.words)
+            if not task.has_capital:
+                text = text[0].lower() + text[1:]
             if text not in seen:
                 break
         seen.add(text)
@@ -191,7 +195,7 @@ TASKS: Mapping[str, SentenceTask] = {
     ),
     "bigram-shift": SentenceTask(
         "Are all words in their places, or were two neighbours swapped?",
-        ("original", "shifted"), _bigram_shift, "syntactic",
+        ("original", "shifted"), _bigram_shift, "syntactic", has_capital=False,
     ),
     "tense": SentenceTask(
         "Is the verb of the main clause in the past or in the present?", ("past", "present"), _tense
@@ -208,7 +212,7 @@ TASKS: Mapping[str, SentenceTask] = {
     ),
     "coordination-inversion": SentenceTask(
         "Do two joined clauses stand in their order, or were they turned round?",
-        ("original", "inverted"), _coordination_inversion,
+        ("original", "inverted"), _coordination_inversion, has_capital=False,
     ),
 }  # fmt: skip
 """SentEval's ten probing tasks in its own order: surface, syntactic, semantic."""
