@@ -24,7 +24,7 @@ from bermo.optimiser import Direct, make_direct, start_optimizer_
 # cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
-NEXT_TO_NOTHING = 1e-3  # of all gradients: attention's key bias gets none but rounding
+LEAST_PART = 1e-2  # of all gradients, that a gap is relative to: the key bias gets none but rounding, a scalar's may cancel
 Part = tuple[Batch, float, bool]
 """A batch, its share of the step's labelled things, and whether it has any."""
 
@@ -250,7 +250,7 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def _largest_gap(pairs: Sequence[tuple[Tensor, Tensor]], kinds: Sequence[str]) -> float:
-    """The largest |b − a| / |a| of the pairs of a kind; kinds of next to no size are passed by."""
+    """The largest |b − a| / |a| of the pairs of a kind, where a small |a| counts as a hundredth of that of all kinds."""
     order = sorted(set(kinds))
     index = torch.tensor([order.index(kind) for kind in kinds], device=pairs[0][0].device)
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
@@ -260,6 +260,5 @@ def _largest_gap(pairs: Sequence[tuple[Tensor, Tensor]], kinds: Sequence[str]) -
         return norms.new_zeros(len(order)).index_add_(0, index, norms.square())
 
     sizes, apart = squares(first), squares(list(torch._foreach_sub(second, first)))
-    is_small = sizes < NEXT_TO_NOTHING**2 * sizes.sum()  # false for what is not a number
-    gaps = (apart / sizes.clamp(min=1e-30)).sqrt().masked_fill(is_small, 0.0)
-    return gaps.max().item()
+    sizes = torch.maximum(sizes, LEAST_PART**2 * sizes.sum()).clamp(min=1e-30)
+    return (apart / sizes).sqrt().max().item()

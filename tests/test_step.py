@@ -76,10 +76,10 @@ def test_a_step_that_is_not_captured_on_a_card_is_said(
 
 
 def test_a_gap_is_that_of_the_kind_that_is_furthest_off() -> None:
-    large, small, least = torch.full((8, 8), 1.0), torch.full((8,), 0.01), torch.full((8,), 1e-5)
+    large, small, least = torch.full((8, 8), 1.0), torch.full((8,), 0.1), torch.full((8,), 1e-5)
     kinds = ["a.weight", "a.bias", "key.bias"]
     same = [(large, large), (small, small), (least, -least)]
-    assert _largest_gap(same, kinds) == 0.0, "next to nothing is passed by"
+    assert _largest_gap(same, kinds) < 1e-3, "next to nothing counts for nothing"
     assert _largest_gap([same[0], (small, small * 0), same[2]], kinds) == pytest.approx(1.0)
     assert _largest_gap([(large, large * 1.1), *same[1:]], kinds) == pytest.approx(0.1)
     assert math.isnan(_largest_gap([(large, large * math.nan), *same[1:]], kinds))
