@@ -4,11 +4,13 @@
 
 The masks stay open while the model learns (density 1), so the scores see the whole training. Then, in each matrix and without any further
 training, a share of the weights is zeroed: those with the lowest scores (movement's first choice), the highest, the smallest
-weights (magnitude's first choice), the largest, or random ones. Reported: dev accuracy, and the share of the majority answer.
+weights (magnitude's first choice), the largest, or random ones. Reported: dev accuracy, the share of the majority answer, and the mean
+size of the zeroed weights beside that of all in their matrix.
 """
 
 import argparse
 import math
+import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,24 +82,28 @@ def cut(spec: RunSpec) -> dict[str, object]:
     (hook,) = parts.hooks
     assert isinstance(hook, PruneHook)
 
-    def look(name: str, share: float) -> dict[str, float]:
+    def look(name: str, share: float, size: float = math.nan) -> dict[str, float]:
         found = score(prepared.valid, predict(parts.model, prepared.valid, 64, accelerator))
         majority = max(found.predicted.values()) / sum(found.predicted.values())
         print(
-            f"{name:<17} {share:5.0%}  {found.main} {found.score:.2f}  one answer {majority:.0%}",
+            f"{name:<17} {share:5.0%}  {found.main} {found.score:.2f}  one answer {majority:.0%}  size {size:.2f} ×",
             flush=True,
         )
-        return {"score": found.score, "majority": majority}
+        return {"score": found.score, "majority": majority} | ({"size": size} if share else {})
 
     torch.manual_seed(0)
     results: dict[str, object] = {"dense": look("dense", 0.0)}
     for name, order in ORDERS.items():
         for share in CUTS:
+            sizes = []
             for mask, site in zip(hook.pruner.masks, hook.pruner.sites, strict=True):
                 assert isinstance(mask, ScoreMask)
                 ranked = order(mask.scores.detach(), site.original.detach())
                 mask.mask.copy_(top_mask(ranked, math.floor((1 - share) * ranked.numel())))
-            results[f"{name}, {share:.0%}"] = look(name, share)
+                known = site.original.detach().abs()
+                sizes.append((known[~mask.mask].mean() / known.mean()).item())
+            size = statistics.fmean(sizes)
+            results[f"{name}, {share:.0%}"] = look(name, share, size)
     return results
 
 

@@ -37,6 +37,7 @@ from transformers.utils import logging
 from bermo.errors import BermoError
 from bermo.families import HeadParts, family_of, has_segments, num_layers
 from bermo.inside import is_mixed_inside, layer_modules, mix_inside_
+from bermo.reach import check_hub
 
 BOX = Path(__file__).parent / "box"
 Source = str | Path | PretrainedConfig
@@ -62,6 +63,7 @@ def resolve(name: str | Path) -> str:
         raise BermoError(f'"{text}" is a file. Pass the folder that holds config.json.')
     if is_path or text == "box" or text.count("/") > 1 or text.endswith("/") or not text:
         raise BermoError(f'There is no folder "{text}". Pass a folder, a model on the hub, or box.')
+    check_hub(text)
     return text
 
 

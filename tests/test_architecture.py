@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "bermo"
 FLOORS = {
     "errors": 0, "files": 0, "spec": 0, "figures": 0, "pretrain_spec": 0,
-    "nn": 1, "recipes": 1,
+    "nn": 1, "recipes": 1, "reach": 1,
     "families": 2, "inside": 2, "backbone": 2, "sites": 2, "relations": 2, "attention": 2,
     "structure": 2, "places": 2, "data": 2,
     "encoder": 3, "fuse": 3, "model": 3, "pretraining": 3,

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from bermo import backbone, families
+from bermo import backbone, families, reach
 from bermo.errors import BermoError
 from tests.tiny import FAMILIES, make_batch, make_config, make_tokenizer, save_backbone
 
@@ -251,6 +252,35 @@ def test_no_network_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(BermoError, match=r"Could not load the config of .nobody/nothing."):
         backbone.load_encoder("nobody/nothing")
+
+
+def test_a_hub_out_of_reach_is_told_at_once_but_its_cache_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(reach, "can_ask", lambda: False)
+    for name in ("nobody/nothing", "no body"):
+        with pytest.raises(BermoError, match=f'There is no folder "{name}", and the model hub'):
+            backbone.load_encoder(name)
+    monkeypatch.setattr(reach, "try_to_load_from_cache", lambda *_: str(tmp_path / "config.json"))
+    assert backbone.resolve("somebody/something") == "somebody/something"
+    assert huggingface_hub.constants.HF_HUB_OFFLINE
+
+
+def test_a_hub_is_asked_by_a_call_to_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(place: tuple[str, int], patience: float) -> None:
+        asked.append(place)
+        raise TimeoutError
+
+    monkeypatch.setattr(reach, "getproxies", dict)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://hub.example:8080")
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert not reach.can_ask.__wrapped__()
+    assert asked == [("hub.example", 8080)]
+    monkeypatch.setattr(reach, "getproxies", lambda: {"https": "proxy"})
+    assert reach.can_ask.__wrapped__()
 
 
 def test_unsupported_families_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Whether the model hub can be asked at all: found out at once, where the hub's own library tries for most of a minute."""
+
+import socket
+from functools import cache
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from huggingface_hub import constants, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+
+from bermo.errors import BermoError
+
+PATIENCE = 3.0
+"""Seconds until a hub that does not answer counts as out of reach."""
+
+
+def check_hub(name: str) -> None:
+    """Refuse a model that could only be on a hub which cannot be asked; one in the hub's cache is read from there."""
+    if constants.HF_HUB_OFFLINE or can_ask():
+        return
+    if not _is_cached(name):
+        raise BermoError(
+            f'There is no folder "{name}", and the model hub cannot be reached to look for a model of that name.'
+            " Pass a folder, or box."
+        )
+    constants.HF_HUB_OFFLINE = True  # so that no file of it is asked for
+
+
+@cache
+def can_ask() -> bool:
+    """Tell whether the hub's machine takes a call; behind a proxy that is for the proxy to say."""
+    place = urlsplit(constants.ENDPOINT)
+    if getproxies():
+        return True
+    try:
+        port = place.port or (80 if place.scheme == "http" else 443)
+        socket.create_connection((str(place.hostname), port), PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_cached(name: str) -> bool:
+    try:
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
+    except HFValidationError:  # no name that the hub could have
+        return False
