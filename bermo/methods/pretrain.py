@@ -45,6 +45,7 @@ TRIAL_STEPS = (10, 30)  # two short trainings; their difference leaves the cost 
 NUM_SCORED = 1024  # rows of held-out text that a look scores
 HELD_SEED = 0  # the masks of held-out text are the same for every seed
 CHANCE_SHARE = 0.98
+LEAST_DETECTION = 51.0  # in percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,6 +277,17 @@ def unigram_entropy(corpus: Corpus) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
+def _why_diverged(ended: Fit, entropy: float) -> str | None:
+    """Say why nothing was learned, or None."""
+    if not ended.is_finite:
+        return "the loss became infinite or not a number"
+    if np.log(ended.last["perplexity"]) >= CHANCE_SHARE * entropy:
+        return f"the words are guessed no better than by how often they come ({entropy:.2f} nats)"
+    if ended.last.get("detection", 100.0) < LEAST_DETECTION:  # the generator alone has learned
+        return f"replaced tokens are not told from original ones (detection {ended.last['detection']:.1f}, guessing 50)"
+    return None
+
+
 def _result(
     spec: PretrainSpec,
     corpus: Corpus,
@@ -287,18 +299,13 @@ def _result(
 ) -> PretrainResult:
     entropy = unigram_entropy(corpus)
     values = ended.best or ended.last
-    diverged = None
-    if not ended.is_finite:
-        diverged = "the loss became infinite or not a number"
-    elif np.log(ended.last["perplexity"]) >= CHANCE_SHARE * entropy:
-        diverged = f"the words are guessed no better than by how often they come ({entropy:.2f} nats)"  # fmt: skip
     inner = getattr(model.encoder.backbone, "inner_mix", None)
     return PretrainResult(
         objective=spec.objective.kind,
         values=values,
         last_values=ended.last,
         unigram_entropy=round(entropy, 4),
-        diverged=diverged,
+        diverged=_why_diverged(ended, entropy),
         best_step=ended.best_step,
         steps=ended.steps,
         loss=ended.last_loss,

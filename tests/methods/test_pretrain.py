@@ -19,9 +19,9 @@ from bermo.data.corpus import load_corpus
 from bermo.data.sentences import generate
 from bermo.errors import BermoError
 from bermo.figures import read_findings
-from bermo.job import Quiet, Stopped
+from bermo.job import Fit, Quiet, Stopped
 from bermo.methods.guess import GuessLoss
-from bermo.methods.pretrain import _plan, build_model, make_batches, pretrain
+from bermo.methods.pretrain import _plan, _why_diverged, build_model, make_batches, pretrain
 from bermo.model import BermoForMaskedLM
 from bermo.pretrain_spec import (
     DEFAULT_STEPS,
@@ -236,6 +236,26 @@ def test_without_a_length_it_is_that_of_the_box(text: str, cache: Path, tmp_path
     spec = check_pretrain(replace(make_spec(text, cache), pace=PaceSpec()))
     accelerator: Any = None
     assert _plan(spec, None, None, tmp_path, Quiet(), accelerator) == DEFAULT_STEPS  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("last", "is_finite", "why"),
+    [
+        ({"perplexity": 20.0}, True, None),
+        ({"perplexity": 20.0, "detection": 80.0}, True, None),
+        ({"perplexity": 20.0, "detection": 50.0}, True, "replaced tokens are not told"),
+        ({"perplexity": 900.0, "detection": 80.0}, True, "no better than by how often"),
+        ({"perplexity": 20.0}, False, "infinite or not a number"),
+    ],
+)
+def test_what_was_not_learned_is_named(
+    last: dict[str, float], is_finite: bool, why: str | None
+) -> None:
+    ended = Fit(
+        steps=9, best=last, best_step=9, last=last, last_loss=1.0, is_finite=is_finite, seconds=1.0, num_rows=9
+    )  # fmt: skip
+    found = _why_diverged(ended, entropy=6.5)
+    assert found is None if why is None else why in str(found)
 
 
 def test_a_folder_with_another_pretraining_is_refused(
