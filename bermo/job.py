@@ -34,7 +34,7 @@ class Hook(Protocol):
     """Something a method does in each step: `plan` on the host, `apply` on the device before the forward pass.
 
     `apply` may be captured and replayed, so all that changes from step to step comes from `plan`, through tensors that stay
-    the same or through `generators`. `metrics` is asked now and then; it gets the gradient norm of each parameter.
+    the same or through `generators`. `metrics` is asked now and then.
     """
 
     def plan(self, step: int) -> None: ...
@@ -43,7 +43,7 @@ class Hook(Protocol):
 
     def generators(self) -> Sequence[torch.Generator]: ...
 
-    def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]: ...
+    def metrics(self) -> Mapping[str, float]: ...
 
 
 class Display(Protocol):
@@ -84,6 +84,8 @@ class Job:
     seed: int
     identity: str
     hooks: tuple[Hook, ...] = ()
+    watch: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda norms: {}
+    """What to record, now and then, of the gradient norm of each parameter."""
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     """Masks and their weights that the step may apply for all of them at once."""
     best_from: int = 0

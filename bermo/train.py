@@ -200,9 +200,9 @@ class _Loop:
         for place, member in enumerate(self.members):
             member.now.last_loss = losses[place] / since
             row = {"loss": member.now.last_loss, "gradient_norm": norms[place] / since}
-            by_name = self.plain.gradient_norms(place) if member.job.hooks else {}
             for hook in member.job.hooks:
-                row |= hook.metrics(by_name)
+                row |= hook.metrics()
+            row |= member.job.watch(self.plain.gradient_norms(place))
             self._write_row(member, row | {"seconds": round(self.seconds, 3)})
         self.job.display.step(self.step, sum(losses) / since / len(losses))
         return any(member.is_finite for member in self.members)

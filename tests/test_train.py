@@ -52,7 +52,7 @@ class StopAt:
     def generators(self) -> list[torch.Generator]:
         return []
 
-    def metrics(self, gradient_norms: Mapping[str, float]) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         return {}
 
 
@@ -183,11 +183,14 @@ def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> Non
         def generators(self) -> list[torch.Generator]:
             return []
 
-        def metrics(self, gradient_norms: Mapping[str, float]) -> dict[str, float]:
-            assert list(gradient_norms) == [name for name, _ in job.model.named_parameters()]
-            return {"density": 0.25, "norm": math.hypot(*gradient_norms.values())}
+        def metrics(self) -> dict[str, float]:
+            return {"density": 0.25}
 
-    job = toy_job(tmp_path, SETTINGS, hooks=(Recorder(),))
+    def watch(norms: Mapping[str, float]) -> dict[str, float]:
+        assert list(norms) == [name for name, _ in job.model.named_parameters()]
+        return {"norm": math.hypot(*norms.values())}
+
+    job = replace(toy_job(tmp_path, SETTINGS, hooks=(Recorder(),)), watch=watch)
     run(job)
     assert Recorder.seen[:4] == [0, "applied", 1, "applied"]
     assert len(Recorder.seen) == 2 * 21

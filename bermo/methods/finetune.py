@@ -23,6 +23,7 @@ from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, check_methods, s
 from bermo.methods.distill import set_aside
 from bermo.methods.evaluate import predict
 from bermo.methods.measure import (
+    LayerGradients,
     device_name,
     diagnose,
     one_answer,
@@ -172,6 +173,7 @@ class _Seed:
             objective=parts.objective,
             groups=parts.groups,
             hooks=parts.hooks,
+            watch=LayerGradients(parts.model),
             masked=parts.masked,
             best_from=parts.best_from,
             evaluate=self.evaluate,

@@ -1,19 +1,23 @@
 """What a training cost and where it ran, and whether it collapsed."""
 
+import math
 import platform
 import resource
 import sys
+from collections.abc import Mapping
 
 import accelerate
 import numpy as np
 import torch
 import transformers
 from accelerate import Accelerator
+from transformers import PreTrainedModel
 
 from bermo.data.scoring import Scores
 from bermo.job import Fit
 from bermo.methods.prepare import Prepared
 from bermo.methods.prune import UNITS
+from bermo.sites import layers_of
 from bermo.spec import RunSpec
 
 # A classifier that learned something has left this share of the entropy of the labels behind.
@@ -95,3 +99,17 @@ def device_name(accelerator: Accelerator) -> str:
     if accelerator.device.type == "cuda":
         return torch.cuda.get_device_name(accelerator.device)
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+class LayerGradients:
+    """The norm of all gradients of each layer, from those of its parameters."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        names = {id(p): name for name, p in model.named_parameters()}
+        self.layers = [[names[id(p)] for p in layer.parameters()] for layer in layers_of(model)]
+
+    def __call__(self, norms: Mapping[str, float]) -> dict[str, float]:
+        return {
+            f"gradient/layer.{index}": math.hypot(*(norms.get(name, 0.0) for name in names))
+            for index, names in enumerate(self.layers, start=1)
+        }

@@ -15,7 +15,6 @@ from bermo.job import Batch, Objective
 from bermo.nn.masks import TopMask
 from bermo.prune import Pruner, prune_
 from bermo.schedule import CubicSchedule
-from bermo.sites import layers_of
 from bermo.spec import PruneSpec
 
 WARMUP_SHARE = 0.1
@@ -111,14 +110,10 @@ class PrunedLoss:
 
 
 class PruneHook:
-    """Sets the masks before each step, and records density, kept shares, scores and gradients by layer."""
+    """Sets the masks before each step, and records density, kept shares and scores."""
 
     def __init__(self, pruner: Pruner | UnitPruner) -> None:
         self.pruner = pruner
-        names = {id(p): name for name, p in pruner.model.named_parameters()}
-        self.layers = [
-            [names[id(p)] for p in layer.parameters()] for layer in layers_of(pruner.model)
-        ]
 
     def plan(self, step: int) -> None:
         self.pruner.plan(step)
@@ -129,15 +124,10 @@ class PruneHook:
     def generators(self) -> list[torch.Generator]:
         return [self.pruner.numbers.generator] if isinstance(self.pruner.method, L0) else []
 
-    def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         shares = self.pruner.densities()
         kept = {f"kept/{name}": share for name, share in shares.items()}
-        gradients = {
-            f"gradient/layer.{index}": math.hypot(*(gradient_norms.get(n, 0.0) for n in names))
-            for index, names in enumerate(self.layers, start=1)
-        }
-        density = self.pruner.density_of(shares)
-        return {"density": density} | kept | self._scores() | gradients
+        return {"density": self.pruner.density_of(shares)} | kept | self._scores()
 
     def _scores(self) -> dict[str, float]:
         names = [site.name for site in self.pruner.sites]

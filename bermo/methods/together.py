@@ -224,7 +224,7 @@ class JoinedHook:
         first = self.pruners[0]
         return [first.numbers.generator] if isinstance(first.method, L0) else []
 
-    def metrics(self, gradient_norms: Mapping[str, float]) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         return {}
 
 

@@ -1,6 +1,7 @@
 """A spec becomes trained models: it learns, it resumes to the bit, it says when it collapsed."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -44,6 +45,12 @@ def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Pat
     assert len(result.seeds[0].mix_weights) == model.config.num_hidden_layers + 1
     looks = [row for row in _metrics(tmp_path / "run") if "valid/accuracy" in row]
     assert max(row["valid/accuracy"] for row in looks) == result.seeds[0].score
+    by_layer = [
+        [row[f"gradient/layer.{index}"] for index in range(1, model.config.num_hidden_layers + 1)]
+        for row in _metrics(tmp_path / "run")
+        if "loss" in row
+    ]
+    assert all(0 < value < math.inf for row in by_layer for value in row)
 
 
 @pytest.mark.usefixtures("real_box")
