@@ -60,11 +60,6 @@ class L0:
 
 
 Method = Magnitude | Movement | SoftMovement | L0
-CHOICES = {
-    "scope": ("matrix", "global"),
-    "start": ("zeros", "magnitude"),
-    "rank": ("score", "size"),
-}
 
 
 PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500

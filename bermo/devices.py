@@ -1,5 +1,6 @@
 """What a training runs on: a graphics card or processors, one process or several, and in which arithmetic."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,10 +10,8 @@ from accelerate import Accelerator
 from bermo.errors import BermoError
 from bermo.spec import TrainSpec
 
-NO_HALF = "This processor has no bf16: training in fp32."
 
-
-def lacks_half(settings: TrainSpec) -> bool:
+def _lacks_half(settings: TrainSpec) -> bool:
     """Tell whether bf16 is asked of a processor that has none: torch would take ten times as long and more."""
     has_card = torch.cuda.is_available() or torch.backends.mps.is_available()
     is_on_processor = settings.device == "cpu" or not has_card
@@ -23,7 +22,9 @@ def _has_bf16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
+def make_accelerator(
+    settings: TrainSpec, folder: Path, tell: Callable[[str], None] = lambda sentence: None
+) -> Accelerator:
     """Build the accelerator for these settings; the process's earlier one gives way if they differ."""
     from accelerate.state import AcceleratorState
 
@@ -31,7 +32,8 @@ def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
         raise BermoError(
             f'The tracker "{settings.tracker}" is not installed: pip install {settings.tracker}'
         )
-    mixed = "no" if settings.precision == "fp32" or lacks_half(settings) else settings.precision
+    lacks_half = _lacks_half(settings)
+    mixed = "no" if settings.precision == "fp32" or lacks_half else settings.precision
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
         AcceleratorState._reset_state()
     accelerator = Accelerator(
@@ -40,6 +42,8 @@ def make_accelerator(settings: TrainSpec, folder: Path) -> Accelerator:
         log_with=None if settings.tracker == "none" else settings.tracker,
         project_dir=str(folder),
     )
+    if lacks_half and accelerator.is_main_process:
+        tell("This processor has no bf16: training in fp32.")
     if settings.tracker != "none":
         accelerator.init_trackers("bermo")
     return accelerator

@@ -7,14 +7,14 @@ bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Literal, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
-from bermo.criteria import CHOICES, L0, Magnitude, Method, Movement, Numbers, SoftMovement
+from bermo.criteria import L0, Magnitude, Method, Movement, Numbers, SoftMovement
 from bermo.errors import BermoError
 from bermo.nn.choice import Choice
 from bermo.nn.masks import (
@@ -68,8 +68,9 @@ class Pruner:
             )
         if len(method.block) != 2 or min(method.block) < 0:
             raise BermoError(f"block is rows,columns, 0 for all of them, but got {method.block}.")
-        for name, choices in CHOICES.items():
-            if (value := getattr(method, name, choices[0])) not in choices:
+        for name, hint in get_type_hints(type(method)).items():
+            choices = get_args(hint) if get_origin(hint) is Literal else ()
+            if choices and (value := getattr(method, name)) not in choices:
                 raise BermoError(f'{name} is {" or ".join(choices)}, but got "{value}".')
 
     def step(self) -> None:

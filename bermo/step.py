@@ -141,11 +141,11 @@ class Step:
         finally:  # what cannot run here must not stay switched on
             self.is_fused = False
             self.optimizer.zero_grad(set_to_none=True)
-        pairs = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None]
-        if len(pairs) < max(sum(grad is not None for grad in grads) for grads in found):
+        both = [(n, a, b) for n, a, b in zip(self.names, *found, strict=True) if a is not None and b is not None]  # fmt: skip
+        if len(both) < max(sum(grad is not None for grad in grads) for grads in found):
             return math.inf
-        kinds = [re.sub(r"\d+", "", name) for name, a, b in zip(self.names, *found, strict=True) if a is not None and b is not None]  # fmt: skip
-        return _largest_gap(pairs, kinds)
+        kinds = [re.sub(r"\d+", "", name) for name, _, _ in both]  # of any layer
+        return _largest_gap(kinds, [a for _, a, _ in both], [b for _, _, b in both])
 
     def _gradients(self, parts: Sequence[Part]) -> list[Tensor | None]:
         """The gradient of each parameter on these batches."""
@@ -249,11 +249,10 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
     return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
 
 
-def _largest_gap(pairs: Sequence[tuple[Tensor, Tensor]], kinds: Sequence[str]) -> float:
-    """The largest |b − a| / |a| of the pairs of a kind, where a small |a| counts as a hundredth of that of all kinds."""
+def _largest_gap(kinds: Sequence[str], first: list[Tensor], second: list[Tensor]) -> float:
+    """The largest |b − a| / |a| of the tensors of a kind, where a small |a| counts as a hundredth of that of all kinds."""
     order = sorted(set(kinds))
-    index = torch.tensor([order.index(kind) for kind in kinds], device=pairs[0][0].device)
-    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    index = torch.tensor([order.index(kind) for kind in kinds], device=first[0].device)
 
     def squares(tensors: list[Tensor]) -> Tensor:
         norms = torch.stack([norm.float() for norm in torch._foreach_norm(tensors)])

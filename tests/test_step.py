@@ -1,5 +1,6 @@
 """The step: copies change nothing, and on a graphics card a captured step equals the plain one."""
 
+import functools
 import json
 import math
 from dataclasses import replace
@@ -78,12 +79,13 @@ def test_a_step_that_is_not_captured_on_a_card_is_said(
 def test_a_gap_is_that_of_the_kind_that_is_furthest_off() -> None:
     large, small, least = torch.full((8, 8), 1.0), torch.full((8,), 0.1), torch.full((8,), 1e-5)
     kinds = ["a.weight", "a.bias", "key.bias"]
-    same = [(large, large), (small, small), (least, -least)]
-    assert _largest_gap(same, kinds) < 1e-3, "next to nothing counts for nothing"
-    assert _largest_gap([same[0], (small, small * 0), same[2]], kinds) == pytest.approx(1.0)
-    assert _largest_gap([(large, large * 1.1), *same[1:]], kinds) == pytest.approx(0.1)
-    assert math.isnan(_largest_gap([(large, large * math.nan), *same[1:]], kinds))
-    assert math.isnan(_largest_gap([(large * math.nan, large), *same[1:]], kinds))
+    known = [large, small, least]
+    gap = functools.partial(_largest_gap, kinds, known)
+    assert gap([large, small, -least]) < 1e-3, "next to nothing counts for nothing"
+    assert gap([large, small * 0, least]) == pytest.approx(1.0)
+    assert gap([large * 1.1, small, least]) == pytest.approx(0.1)
+    assert math.isnan(gap([large * math.nan, small, least]))
+    assert math.isnan(_largest_gap(kinds, [large * math.nan, small, least], known))
 
 
 def test_copies_are_made_of_what_only_linear_layers_read() -> None:

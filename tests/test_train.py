@@ -60,11 +60,12 @@ def test_bf16_is_left_for_fp32_on_a_processor_that_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = TrainSpec(precision="bf16", device="cpu")
-    for has_it, mixed in ((False, "no"), (True, "bf16")):
+    for has_it, mixed, told in ((False, "no", ["This processor has no bf16: training in fp32."]), (True, "bf16", [])):  # fmt: skip
         monkeypatch.setattr(devices, "_has_bf16", lambda has_it=has_it: has_it)
-        assert devices.lacks_half(settings) is not has_it
-        assert devices.make_accelerator(settings, tmp_path).mixed_precision == mixed
-    assert not devices.lacks_half(TrainSpec(device="cpu"))
+        said = list[str]()
+        assert make_accelerator(settings, tmp_path, said.append).mixed_precision == mixed
+        assert said == told
+    assert make_accelerator(TrainSpec(device="cpu"), tmp_path).mixed_precision == "no"
 
 
 def test_the_loop_equals_a_slow_obvious_one(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def read_probe(
 def read_probing_task(spec: DataSpec) -> TaskData:
     """Return a task's rows for fine-tuning: training on train, scored on test; valid is not looked at."""
     task = find_task(spec.task)
-    data = read_probe(spec.task.removeprefix("probe/"), Path(str(spec.folder)).expanduser())
+    assert spec.folder is not None
+    data = read_probe(spec.task.removeprefix("probe/"), Path(spec.folder).expanduser())
     known = set(data.train.labels or ())
     kept = [k for k, label in enumerate(data.test.labels or ()) if label in known]
     labels = data.test.labels or ()

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.scoring import Scores, score
-from bermo.devices import NO_HALF, lacks_half, make_accelerator
+from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.files import restore, whole_folder
 from bermo.fold import count
@@ -62,9 +62,7 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     check_methods(spec)
     check_together(spec)
     check_free(out, spec)
-    accelerator = make_accelerator(spec.train, out)
-    if lacks_half(spec.train) and accelerator.is_main_process:
-        display.tell(NO_HALF)
+    accelerator = make_accelerator(spec.train, out, display.tell)
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet())
     if spec.train.together > 1 and accelerator.num_processes > 1:

@@ -20,7 +20,7 @@ from torch import nn
 from bermo.data.corpus import Corpus, load_corpus
 from bermo.data.masking import Masker
 from bermo.data.packing import PackedBatches, Pairs, Stream
-from bermo.devices import NO_HALF, lacks_half, make_accelerator
+from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.figures import write_findings
 from bermo.files import whole_folder, write_json, write_text
@@ -81,9 +81,7 @@ def pretrain(spec: PretrainSpec, out: Path, display: Display | None = None) -> P
     check_pretrain(spec)
     check_free(out, spec)
     settings = _train_spec(spec, epochs=1.0, evaluations=1)
-    accelerator = make_accelerator(settings, out)
-    if lacks_half(settings) and accelerator.is_main_process:
-        display.tell(NO_HALF)
+    accelerator = make_accelerator(settings, out, display.tell)
     tell = display.tell if accelerator.is_main_process else Quiet().tell
     with accelerator.main_process_first():
         corpus = load_corpus(spec.text, spec.shape.positions, tell)

@@ -71,9 +71,7 @@ def _tiny(spec: RunSpec) -> RunSpec:
     stand_in = {"squad": "box/answer", "conll2003": "box/arguments"}
     task = spec.data.task
     is_pruned = spec.prune.method != "none"
-    if task.startswith("probe/"):
-        task = task.replace("probe/", "box/")
-    elif not task.startswith("box/"):
+    if not task.startswith(("box/", "probe/")):  # these are generated without a folder
         task = stand_in.get(task, "box/tense")
     small = replace_in(
         spec,

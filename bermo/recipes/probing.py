@@ -35,13 +35,13 @@ def probing() -> Experiment:
     return probing_of(TASKS)
 
 
-def probing_of(tasks: Sequence[str], prefix: str = "probe") -> Experiment:
-    """Plain and mixed arms for the given tasks, read from files (`probe`, which are generated without a folder) or generated (`box`)."""
+def probing_of(tasks: Sequence[str]) -> Experiment:
+    """Plain and mixed arms for the given tasks: of a folder's files, or of generated sentences without one."""
     arms: dict[str, RunSpec] = {}
     for task in tasks:
         spec = RunSpec(
             model=ModelSpec(backbone="box"),
-            data=DataSpec(task=f"{prefix}/{task}", max_length=128),
+            data=DataSpec(task=f"probe/{task}", max_length=128),
             train=TrainSpec(epochs=3, batch_size=32, lr=5e-5, precision="bf16"),
             seeds=SEEDS,
         )

@@ -174,7 +174,7 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
         from bermo.runs import check_free
         from bermo.spec import check
 
-    experiment = probing_of(tasks, "box" if options.data is None else "probe")
+    experiment = probing_of(tasks)
     changes = {
         "model.backbone": options.model, "data.folder": options.data, "data.limit": options.limit,
         "data.lowercase": options.lowercase, "data.max_unknown": options.max_unknown, "data.cache": options.cache,
