@@ -16,13 +16,19 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from bermo.nn.attend import attend
-from bermo.step import ATTENTION
+from bermo.nn.fast.attend import attend
+from bermo.training.step import ATTENTION
 
 SHAPES = [
-    (320, 12, 16, 32), (208, 12, 24, 32), (156, 12, 32, 32), (125, 12, 40, 32), (78, 12, 64, 32),
-    (32, 12, 32, 64), (32, 12, 64, 64), (32, 12, 128, 64),
-]  # fmt: skip
+    (320, 12, 16, 32),
+    (208, 12, 24, 32),
+    (156, 12, 32, 32),
+    (125, 12, 40, 32),
+    (78, 12, 64, 32),
+    (32, 12, 32, 64),
+    (32, 12, 64, 64),
+    (32, 12, 128, 64),
+]
 """Texts, heads, tokens, units: ten stacked models of 384 units with 5,000 tokens, and BERT-base with 32 texts."""
 
 
@@ -78,7 +84,7 @@ def errors(parts: list[Tensor], mask: Tensor, grad: Tensor) -> dict[str, float]:
     for name, way in ways(parts, mask, 0.0).items():
         out = way()
         mine = [out, *torch.autograd.grad(out, parts, grad)]
-        shares = [(a.float() - b).abs().max() / b.abs().max() for a, b in zip(mine, expected, strict=True)]  # fmt: skip
+        shares = [(a.float() - b).abs().max() / b.abs().max() for a, b in zip(mine, expected, strict=True)]
         found[f"error, {name}"] = float(max(shares))
     return found
 
@@ -107,7 +113,10 @@ def main() -> None:
         for shape in SHAPES:
             row = measure(shape, p)
             rows.append(row)
-            print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)  # fmt: skip
+            print(
+                "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()),
+                flush=True,
+            )
     if options.out:
         device = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
         options.out.write_text(json.dumps(device | {"rows": rows}, indent=1))

@@ -76,10 +76,7 @@ def neighbours(model: str, rows: list[list[str]]) -> dict[str, list[str]]:
     table = AutoModel.from_pretrained(model).get_input_embeddings().weight.float()
     vectors = torch.nn.functional.normalize(table[[known[word] for word in words]], dim=-1)
     nearest = (vectors @ vectors.T).topk(NUM_NEIGHBOURS + 1).indices[:, 1:].tolist()
-    return {
-        word: [words[place] for place in places]
-        for word, places in zip(words, nearest, strict=True)
-    }
+    return {word: [words[place] for place in places] for word, places in zip(words, nearest, strict=True)}
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from bermo.nn.fast.select import Chooser
 from bermo.nn.masks import top_masks_at
-from bermo.nn.select import Chooser
 
 
 def milliseconds(way: Callable[[], object], before: Callable[[], object], repeats: int) -> float:

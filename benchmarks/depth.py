@@ -14,16 +14,16 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from bermo.backbone import load_tokenizer
 from bermo.data.features import make_features
 from bermo.data.load import load_task
 from bermo.data.scoring import score
+from bermo.encoders.backbone import load_tokenizer
 from bermo.files import write_json
-from bermo.fold import count
 from bermo.methods.evaluate import predict
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import load_teacher
-from bermo.model import has_segments
+from bermo.models.tasks import has_segments
+from bermo.pruning.fold import count
 from bermo.spec import DataSpec
 
 

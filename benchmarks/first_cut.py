@@ -20,17 +20,18 @@ import torch
 from torch import Tensor
 
 from bermo.data.scoring import score
-from bermo.devices import make_accelerator
 from bermo.files import write_json
-from bermo.job import Job, Quiet
 from bermo.methods.assemble import assemble
 from bermo.methods.evaluate import predict
 from bermo.methods.prepare import prepare
 from bermo.methods.prune import PruneHook
 from bermo.nn.masks import ScoreMask, top_mask
+from bermo.progress import Quiet
 from bermo.recipes.core import beside_plain
 from bermo.spec import DataSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec
-from bermo.train import fit
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Job
+from bermo.training.loop import fit
 
 CUTS = (0.01, 0.02, 0.05, 0.1)
 Order = Callable[[Tensor, Tensor], Tensor]
@@ -74,10 +75,17 @@ def cut(spec: RunSpec) -> dict[str, object]:
         prepared = prepare(spec, Quiet())
         parts = assemble(prepared, 9, Quiet(), accelerator)
         job = Job(
-            model=parts.model, batches=parts.batches, objective=parts.objective, groups=parts.groups,
-            hooks=parts.hooks, evaluate=lambda model: {"none": 0.0}, keep=lambda model: None,
-            folder=Path(folder), seed=9, identity="cut",
-        )  # fmt: skip
+            model=parts.model,
+            batches=parts.batches,
+            objective=parts.objective,
+            groups=parts.groups,
+            hooks=parts.hooks,
+            evaluate=lambda model: {"none": 0.0},
+            keep=lambda model: None,
+            folder=Path(folder),
+            seed=9,
+            identity="cut",
+        )
         fit(job, replace(spec.train, epochs=1), accelerator)
     (hook,) = parts.hooks
     assert isinstance(hook, PruneHook)

@@ -11,9 +11,25 @@ from pathlib import Path
 from typing import Any
 
 SEED = (
-    "seed", "metric", "score", "values", "last_score", "diverged", "best_step", "steps", "loss", "seconds", "together",
-    "peak_memory_mib", "mix_weights", "encoder_density", "encoder_kept", "num_parameters", "padding_share", "device",
-)  # fmt: skip
+    "seed",
+    "metric",
+    "score",
+    "values",
+    "last_score",
+    "diverged",
+    "best_step",
+    "steps",
+    "loss",
+    "seconds",
+    "together",
+    "peak_memory_mib",
+    "mix_weights",
+    "encoder_density",
+    "encoder_kept",
+    "num_parameters",
+    "padding_share",
+    "device",
+)
 
 
 def curve(folder: Path) -> list[list[float | None]]:

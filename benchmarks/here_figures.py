@@ -1,4 +1,4 @@
-"""The figures beside the tables of here_tables.py, drawn by bermo.report.draw."""
+"""The figures beside the tables of here_tables.py, drawn by bermo.figures.draw."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,12 +7,19 @@ from pathlib import Path
 from here_runs import FIVE, METHODS, Arm, epochs_of_methods, find, longest
 from here_words import TASKS, WORDS
 
-from bermo.figures import Bars, Figure, Lines, Number
-from bermo.methods.paired import Paired, paired
-from bermo.report.draw import write_panels, write_svg
+from bermo.figures.data import Bars, Figure, Lines, Number
+from bermo.figures.draw import write_panels, write_svg
+from bermo.methods.probing.paired import Paired, paired
 
 STEP, LOSS, DENSITY, NORM, SCORE = range(5)
-SHORT = {"dense": "dense", "magnitude": "magnitude", "score": "by score", "size": "by size", "soft": "soft", "l0": "L0"}  # fmt: skip
+SHORT = {
+    "dense": "dense",
+    "magnitude": "magnitude",
+    "score": "by score",
+    "size": "by size",
+    "soft": "soft",
+    "l0": "L0",
+}
 CONFIDENCE = "95 % intervals over the seeds that survived."
 
 
@@ -70,9 +77,15 @@ def _seeds(arms: Sequence[Arm], column: int, label: str, is_log: bool) -> Lines:
     steps = sorted({0.0} | {step for points in found.values() for step in points})
     series = {name: tuple(map(points.get, steps)) for name, points in found.items()}
     return Lines(
-        title="", x_label="step", y_label=label, x=tuple(steps), series=series, is_joined=True,
-        groups=groups, is_log=is_log,
-    )  # fmt: skip
+        title="",
+        x_label="step",
+        y_label=label,
+        x=tuple(steps),
+        series=series,
+        is_joined=True,
+        groups=groups,
+        is_log=is_log,
+    )
 
 
 def _column(curve: Sequence[Sequence[float | None]], column: int) -> dict[float, float]:
@@ -117,8 +130,7 @@ def _mix(arms: Sequence[Arm]) -> Lines | None:
     }
     shares = {
         f"{name}, {arm.epochs:g} epochs, {len(arm.survivors())} seeds": [
-            paired(layer)
-            for layer in zip(*(s.weights for s in arm.seeds if not s.is_diverged), strict=True)
+            paired(layer) for layer in zip(*(s.weights for s in arm.seeds if not s.is_diverged), strict=True)
         ]
         for name, arm in wanted.items()
         if arm is not None and arm.survivors()
@@ -141,14 +153,9 @@ def _mix(arms: Sequence[Arm]) -> Lines | None:
 
 def _epochs(arms: Sequence[Arm]) -> Lines | None:
     """Return the score of runs of different lengths, plain beside mixed, and the dense score."""
-    lengths = sorted(
-        {arm.epochs for arm in arms if find(arms, "size", arm.is_mix, epochs=arm.epochs)}
-    )
+    lengths = sorted({arm.epochs for arm in arms if find(arms, "size", arm.is_mix, epochs=arm.epochs)})
     spreads = {
-        kind: [
-            arm.spread(FIVE) if (arm := find(arms, "size", is_mix, epochs=n)) else None
-            for n in lengths
-        ]
+        kind: [arm.spread(FIVE) if (arm := find(arms, "size", is_mix, epochs=n)) else None for n in lengths]
         for kind, is_mix in (("plain", False), ("mix", True))
     }
     if len(lengths) < 2:

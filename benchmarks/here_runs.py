@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.errors import BermoError
-from bermo.methods.paired import Paired, paired
+from bermo.methods.probing.paired import Paired, paired
 from bermo.recipes import here
 from bermo.recipes.core import PAPER_SEEDS
 from bermo.spec import replace_in
@@ -30,7 +30,7 @@ EXPECTED: Mapping[str, Mapping[str, Any]] = {
     "train": {"batch_size": 32, "lr": 3e-5, "mix_lr": 0.01, "clip": 1.0},
     "prune": {"density": 0.1, "scope": "matrix", "block": [1, 1], "start": "zeros", "lr": 0.01},
     "distill": {"hidden": 0.0, "relations": 0.0, "embeddings": 0.0, "hard": 0.1, "temperature": 2.0},
-}  # fmt: skip
+}
 """What the recipes here/* set: a run that differs is no arm of the tables and is listed by itself."""
 
 
@@ -157,7 +157,14 @@ def difference(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> Pai
 
 def missing(arms: Sequence[Arm]) -> list[Arm]:
     """Return the arms of the recipes here/* that no finished run is of: all on SST-2, methods and dense on the small tasks."""
-    experiments = (here.stability, here.distillation, here.pruning_methods, here.convergence, here.baselines, here.dense)  # fmt: skip
+    experiments = (
+        here.stability,
+        here.distillation,
+        here.pruning_methods,
+        here.convergence,
+        here.baselines,
+        here.dense,
+    )
     wanted = [spec for experiment in experiments for spec in experiment().arms.values()]
     wanted += [
         replace_in(spec, data={"task": task}, train={"epochs": 10.0})

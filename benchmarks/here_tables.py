@@ -42,13 +42,13 @@ from here_words import (
 
 from bermo.errors import BermoError
 from bermo.files import write_text
-from bermo.methods.paired import Paired, paired
+from bermo.methods.probing.paired import Paired, paired
 from bermo.recipes.core import PAPER_SEEDS
 
 PAPER = {
     "paper: BERT-base, 25 epochs": (79.85, None, None, 82.22, *(None,) * 6),
     "paper: BERMo, 25 epochs": (87.39, 87.61, 85.88, 87.04, 87.39, 86.47, 87.39, 86.70, 86.58, 86.24),
-    }  # fmt: skip
+}
 """Table 3, seeds as in PAPER_SEEDS; None diverged."""
 PROTOTYPE = {
     "prototype: score, plain, 3 epochs": {9: 50.9, 25: 50.9},
@@ -59,8 +59,10 @@ TARGETS = {False: 87.0, True: 89.0}
 STRETCH = 90.0
 SEEDS = ", ".join(map(str, FIVE))
 METHOD_HEADS = (
-    "", *(f"{arm}: {what}" for arm in ("plain", "mix") for what in ("score", "kept", "†")), "mix − plain",
-)  # fmt: skip
+    "",
+    *(f"{arm}: {what}" for arm in ("plain", "mix") for what in ("score", "kept", "†")),
+    "mix − plain",
+)
 
 
 def main() -> None:
@@ -82,14 +84,15 @@ def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
     """Return the whole text: a section for each question, its table, its verdict and its figures."""
     sections: dict[str, tuple[Callable[[Sequence[Arm]], str], tuple[str, ...]]] = {
         "Does training survive pruning to 10 %? (Table 3)": (
-            stability, ("here-stability-size.svg", "here-stability-score.svg", "here-mix.svg"),
+            stability,
+            ("here-stability-size.svg", "here-stability-score.svg", "here-mix.svg"),
         ),
         "Which method? (Table 4)": (methods, ("here-methods.svg",)),
         "As many weights without pruning": (baselines, ()),
         "What a teacher gives (Table 5)": (teacher, ()),
         "How many epochs? (Figure 5)": (convergence, ("here-epochs.svg",)),
         "What the mix costs and gives, dense (Table 2)": (dense, ()),
-    }  # fmt: skip
+    }
     text = (
         "# The paper's pruning experiments, here\n\n"
         f"gte-small unless said, from `{source}` (benchmarks/here_gpu.sh, benchmarks/gather.py) by `python benchmarks/here_tables.py`. A score is that of a seed's\n"
@@ -120,9 +123,7 @@ def stability(arms: Sequence[Arm]) -> str:
         shown = ["†" if score is None else f"{score:.2f}" for score in told]
         rows.append([name, *shown, f"{len(alive)} of 10", *mean_and_interval(paired(alive)), ""])
     for name, known in PROTOTYPE.items():
-        shown = [
-            f"{known[seed]}{mark(known[seed])}" if seed in known else "" for seed in PAPER_SEEDS
-        ]
+        shown = [f"{known[seed]}{mark(known[seed])}" if seed in known else "" for seed in PAPER_SEEDS]
         rows.append([name, *shown, "", "", "", ""])
     heads = ["seed", *map(str, PAPER_SEEDS), "survive", "mean", "95 %", "mean of the best looks"]
     return table(heads, rows) + said(verdicts)
@@ -158,12 +159,12 @@ def methods(arms: Sequence[Arm]) -> str:
             if method != "dense":
                 gap = difference(both[1], both[0], FIVE)
                 gaps |= {f"{task} {method}": gap} if gap else {}
-                spreads = {
-                    name_of(arm): arm.spread(FIVE) for arm in present if arm.alive(FIVE) == 1
-                }
+                spreads = {name_of(arm): arm.spread(FIVE) for arm in present if arm.alive(FIVE) == 1}
                 means |= {name: spread.mean for name, spread in spreads.items() if spread}
         if rows:
-            text += f"\n{title}; {length(epochs)} for the pruned; seeds {SEEDS}; guessing has {GUESSING[task]}\n"
+            text += (
+                f"\n{title}; {length(epochs)} for the pruned; seeds {SEEDS}; guessing has {GUESSING[task]}\n"
+            )
             text += table(METHOD_HEADS, rows)
             name = max(means, key=lambda one: means[one], default="")
             best.append(f"{task}: {name} ({means[name]:.2f})" if means else f"{task}: none")
@@ -184,9 +185,7 @@ def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[st
 def baselines(arms: Sequence[Arm]) -> str:
     """The first layers alone, dense and taught, beside pruned arms, with their weights as numbers."""
     total = num_layers(arms)
-    wanted = [
-        find(arms, "dense", False, layers=k, is_taught=t) for t in (False, True) for k in (1, 2)
-    ]
+    wanted = [find(arms, "dense", False, layers=k, is_taught=t) for t in (False, True) for k in (1, 2)]
     wanted += [find(arms, "size", m, epochs=3) for m in (False, True)]
     wanted += [find(arms, "size", m, epochs=10) for m in (False, True)]
     wanted += [find(arms, "size", m, is_taught=True) for m in (False, True)]
@@ -243,7 +242,7 @@ def convergence(arms: Sequence[Arm]) -> str:
             curves[is_mix] |= {epochs: spread.mean} if spread else {}
     heads = ["epochs", "plain: mean", "95 %", "mix: mean", "95 %", "mix − plain"]
     is_shown = any(low > 0 or high < 0 for low, high in intervals)
-    doubt = "" if is_shown else " No length of training shows a difference, so neither does this ratio."  # fmt: skip
+    doubt = "" if is_shown else " No length of training shows a difference, so neither does this ratio."
     return table(heads, rows) + said([_needed(curves) + doubt])
 
 
@@ -258,7 +257,7 @@ def dense(arms: Sequence[Arm]) -> str:
                 cost = f"{1000 * first.seconds_per_step / first.together:.2f}"
                 rows.append([f"{task}, {name_of(arm)}", *summary(arm), cost])
         if both[0] is not None and both[1] is not None:
-            verdicts.append(f"{task}: the mix gives {compared(both[1], both[0], PAPER_SEEDS)}.")  # fmt: skip
+            verdicts.append(f"{task}: the mix gives {compared(both[1], both[0], PAPER_SEEDS)}.")
     heads = [
         "",
         "survive",
@@ -266,9 +265,7 @@ def dense(arms: Sequence[Arm]) -> str:
         "95 %",
         "ms a step and seed (looks included, other runs beside)",
     ]
-    return table(heads, rows) + said(
-        verdicts or ["No task has both arms finished, so nothing can be said."]
-    )
+    return table(heads, rows) + said(verdicts or ["No task has both arms finished, so nothing can be said."])
 
 
 def _rest(arms: Sequence[Arm]) -> str:
@@ -308,12 +305,8 @@ def _against_target(arm: Arm) -> str:
     is_alive, is_good = alive == len(arm.seeds) == 10, mean >= goal
     met = "met" if is_alive and is_good and arm.epochs >= 10 else "missed"
     sign = "≥" if is_good else "<"
-    told = (
-        f"{name_of(arm)}: {met}: {alive} of {len(arm.seeds)} survive, mean {mean:.2f} {sign} {goal}"
-    )
-    told += (
-        f"; the stretch of {STRETCH:g} is {'met' if mean >= STRETCH and met == 'met' else 'missed'}"
-    )
+    told = f"{name_of(arm)}: {met}: {alive} of {len(arm.seeds)} survive, mean {mean:.2f} {sign} {goal}"
+    told += f"; the stretch of {STRETCH:g} is {'met' if mean >= STRETCH and met == 'met' else 'missed'}"
     return told + (f"; {arm.epochs:g} epochs where ten were asked." if arm.epochs < 10 else ".")
 
 

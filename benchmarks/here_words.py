@@ -4,17 +4,25 @@ from collections.abc import Sequence
 
 from here_runs import FIVE, Arm, difference
 
-from bermo.methods.paired import Paired
+from bermo.methods.probing.paired import Paired
 
 TASKS = {"sst2": "SST-2, accuracy", "rte": "RTE, accuracy", "mrpc": "MRPC, mean of accuracy and F1"}
 WORDS = {
-    "dense": "dense", "magnitude": "magnitude", "score": "movement, by score", "size": "movement, by size · σ(score)",
-    "soft": "soft movement", "l0": "L0",
-}  # fmt: skip
+    "dense": "dense",
+    "magnitude": "magnitude",
+    "score": "movement, by score",
+    "size": "movement, by size · σ(score)",
+    "soft": "soft movement",
+    "l0": "L0",
+}
 
 
 def name_of(arm: Arm) -> str:
-    what = f"first {arm.layers} layer{'s' if arm.layers > 1 else ''}" if arm.layers else WORDS.get(arm.method, arm.method)  # fmt: skip
+    what = (
+        f"first {arm.layers} layer{'s' if arm.layers > 1 else ''}"
+        if arm.layers
+        else WORDS.get(arm.method, arm.method)
+    )
     taught = ", taught" if arm.is_taught else ""
     return f"{what}, {'mix' if arm.is_mix else 'plain'}{taught}, {length(arm.epochs)}"
 
@@ -65,7 +73,7 @@ def compared(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> str:
         return f"{gap.mean:+.2f} (one pair, no interval)"
     low, high = gap.interval
     found = "more" if low > 0 else "less" if high < 0 else "no difference shown"
-    return f"{gap.mean:+.2f} ({low:+.2f} … {high:+.2f}, {gap.count} pairs, p = {gap.p:.3f}): {found}"  # fmt: skip
+    return f"{gap.mean:+.2f} ({low:+.2f} … {high:+.2f}, {gap.count} pairs, p = {gap.p:.3f}): {found}"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

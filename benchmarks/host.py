@@ -1,4 +1,4 @@
-"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/host.py): attention with dropout, gelu, and whole steps.
+"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/fast/host.py): attention with dropout, gelu, and whole steps.
 
     python benchmarks/host.py [--threads 2] [--out results/host-cpu.json]
 
@@ -21,8 +21,8 @@ import torch
 from torch.nn import functional
 
 from bermo.files import write_json
-from bermo.model import BermoForSequenceClassification
-from bermo.nn.host import IS_SLOW, Hosting
+from bermo.models.tasks import BermoForSequenceClassification
+from bermo.nn.fast.host import IS_SLOW, Hosting
 
 TEXTS, SIZE = 32, 32
 
@@ -55,7 +55,7 @@ def steps_of_the_box(tokens: int) -> list[float]:
     """Return the milliseconds of a whole training step, by torch and by ours."""
     model = BermoForSequenceClassification.from_backbone("box", num_labels=2).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    batch = {"input_ids": torch.randint(5, 8000, (TEXTS, tokens)), "labels": torch.randint(0, 2, (TEXTS,))}  # fmt: skip
+    batch = {"input_ids": torch.randint(5, 8000, (TEXTS, tokens)), "labels": torch.randint(0, 2, (TEXTS,))}
 
     def step(kind: type[Any]) -> None:
         with kind():
@@ -71,12 +71,12 @@ def products(heads: int, tokens: int) -> list[float]:
     """Return the milliseconds of a batch of products g vᵀ, as v lies and after a copy."""
     g, v = torch.randn(2, TEXTS * heads, tokens, SIZE)
     turned = v.transpose(1, 2)
-    return [median_ms(lambda: torch.bmm(g, turned)), median_ms(lambda: torch.bmm(g, turned.contiguous()))]  # fmt: skip
+    return [median_ms(lambda: torch.bmm(g, turned)), median_ms(lambda: torch.bmm(g, turned.contiguous()))]
 
 
 def measured(heads: int, tokens: int) -> dict[str, list[float]]:
     """Return what each part takes, torch's milliseconds before ours."""
-    q, k, v = (torch.randn(TEXTS, tokens, heads, SIZE).transpose(1, 2).requires_grad_() for _ in range(3))  # fmt: skip
+    q, k, v = (torch.randn(TEXTS, tokens, heads, SIZE).transpose(1, 2).requires_grad_() for _ in range(3))
     x = torch.randn(TEXTS * tokens, 4 * heads * SIZE, requires_grad=True)
     attend = partial(functional.scaled_dot_product_attention, q, k, v, dropout_p=0.1)
     return {
@@ -94,14 +94,30 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rows = []
     for tokens in (8, 16, 24, 32, 48):
-        found = {f"{name}, {heads} heads": pair for heads in (7, 12) for name, pair in measured(heads, tokens).items()}  # fmt: skip
-        for name, (theirs, ours) in (found | {"a step of the box": steps_of_the_box(tokens)}).items():  # fmt: skip
-            rows.append({"what": name, "tokens": tokens, "torch_ms": round(theirs, 2), "ours_ms": round(ours, 2)})  # fmt: skip
-            print(f"{tokens:>3} tokens  {name:<20} torch {theirs:8.2f}   ours {ours:8.2f}   {theirs / ours:5.2f} ×", flush=True)  # fmt: skip
+        found = {
+            f"{name}, {heads} heads": pair
+            for heads in (7, 12)
+            for name, pair in measured(heads, tokens).items()
+        }
+        for name, (theirs, ours) in (found | {"a step of the box": steps_of_the_box(tokens)}).items():
+            rows.append(
+                {"what": name, "tokens": tokens, "torch_ms": round(theirs, 2), "ours_ms": round(ours, 2)}
+            )
+            print(
+                f"{tokens:>3} tokens  {name:<20} torch {theirs:8.2f}   ours {ours:8.2f}   {theirs / ours:5.2f} ×",
+                flush=True,
+            )
     if options.out is not None:
-        write_json(options.out, {
-            "machine": platform.machine(), "threads": options.threads, "torch": torch.__version__, "serves_here": IS_SLOW, "rows": rows,
-        })  # fmt: skip
+        write_json(
+            options.out,
+            {
+                "machine": platform.machine(),
+                "threads": options.threads,
+                "torch": torch.__version__,
+                "serves_here": IS_SLOW,
+                "rows": rows,
+            },
+        )
 
 
 if __name__ == "__main__":

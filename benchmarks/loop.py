@@ -33,21 +33,22 @@ from rich.table import Table
 from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
-from bermo.backbone import load_tokenizer
-from bermo.criteria import Movement
 from bermo.data.batches import BatchPlan
 from bermo.data.features import Features, TokenFacts
 from bermo.data.tasks import Task
-from bermo.devices import make_accelerator
+from bermo.encoders.backbone import load_tokenizer
 from bermo.files import write_json
-from bermo.job import Job
 from bermo.methods.assemble import ModelLoss, TaskBatches
 from bermo.methods.prune import PrunedLoss, PruneHook
-from bermo.model import BermoForSequenceClassification
-from bermo.prune import Pruner, prune_
-from bermo.schedule import CubicSchedule, parameter_groups
+from bermo.models.tasks import BermoForSequenceClassification
+from bermo.pruning.criteria import Movement
+from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.weights import Pruner, prune_
 from bermo.spec import TrainSpec
-from bermo.train import fit
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Job
+from bermo.training.loop import fit
+from bermo.training.schedule import parameter_groups
 
 # Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles; mean 13.2.
 LENGTHS = (3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13, 15, 18, 21, 25, 31, 63)
@@ -59,14 +60,17 @@ def make_rows(num: int, vocabulary: int) -> Features:
     lengths = np.interp(rng.random(num) * 16, np.arange(17), LENGTHS).round().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     task = Task(name="lengths", kind="classification", metric="accuracy", labels=("0", "1"))
-    facts = TokenFacts(
-        unknown_share=0.0, truncated_share=0.0, lost_words=0, num_tokens=int(starts[-1])
-    )
+    facts = TokenFacts(unknown_share=0.0, truncated_share=0.0, lost_words=0, num_tokens=int(starts[-1]))
     return Features(
-        task=task, labels=("0", "1"), rows=[], facts=facts, starts=starts,
+        task=task,
+        labels=("0", "1"),
+        rows=[],
+        facts=facts,
+        starts=starts,
         ids=rng.integers(5, vocabulary, starts[-1]).astype(np.int32),
-        segments=np.zeros(starts[-1], dtype=np.uint8), targets=rng.integers(0, 2, num),
-    )  # fmt: skip
+        segments=np.zeros(starts[-1], dtype=np.uint8),
+        targets=rng.integers(0, 2, num),
+    )
 
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
@@ -99,8 +103,10 @@ class MiddleHook:
     def __init__(self, pruner: Pruner) -> None:
         self.hook, self.middle = PruneHook(pruner), pruner.schedule.total_steps // 2
         self.generators, self.metrics, self.apply = (
-            self.hook.generators, self.hook.metrics, self.hook.apply,
-        )  # fmt: skip
+            self.hook.generators,
+            self.hook.metrics,
+            self.hook.apply,
+        )
 
     def plan(self, step: int) -> None:
         self.hook.plan(self.middle + step)
@@ -125,10 +131,18 @@ def time_ours(
         objective, hooks = PrunedLoss(objective, pruner), (MiddleHook(pruner),)
         fast, masked = [(pruner.score_parameters(), 1e-2)], pruner.simple_masks()
     job = Job(
-        model=model, batches=TaskBatches(features, plan), objective=objective, hooks=hooks, masked=masked,
-        groups=parameter_groups(model, settings, fast), evaluate=lambda m: {"none": 0.0},
-        keep=lambda m: None, folder=folder, seed=1, identity="bench",
-    )  # fmt: skip
+        model=model,
+        batches=TaskBatches(features, plan),
+        objective=objective,
+        hooks=hooks,
+        masked=masked,
+        groups=parameter_groups(model, settings, fast),
+        evaluate=lambda m: {"none": 0.0},
+        keep=lambda m: None,
+        folder=folder,
+        seed=1,
+        identity="bench",
+    )
     accelerator = make_accelerator(settings, folder)
     started = time.perf_counter()
     fit(job, settings, accelerator)
@@ -136,15 +150,20 @@ def time_ours(
     return time.perf_counter() - started
 
 
-def time_trainer(
-    model: nn.Module, rows: Rows, settings: TrainSpec, folder: Path, tokenizer: Any
-) -> float:
+def time_trainer(model: nn.Module, rows: Rows, settings: TrainSpec, folder: Path, tokenizer: Any) -> float:
     """Seconds of one epoch in transformers.Trainer with its defaults and the same arithmetic."""
     arguments = TrainingArguments(
-        output_dir=str(folder), num_train_epochs=1, per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.lr, warmup_steps=settings.warmup, save_strategy="no", report_to="none",
-        disable_tqdm=True, logging_steps=50, use_cpu=settings.device == "cpu",
-    )  # fmt: skip
+        output_dir=str(folder),
+        num_train_epochs=1,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.lr,
+        warmup_steps=settings.warmup,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        logging_steps=50,
+        use_cpu=settings.device == "cpu",
+    )
     trainer = Trainer(
         model=model,
         args=arguments,
@@ -180,14 +199,17 @@ def main() -> None:
     features = make_rows(options.rows, len(tokenizer))
     rows = Rows(features)
     config = transformers.BertConfig(
-        vocab_size=len(tokenizer), hidden_size=options.width, num_hidden_layers=options.layers,
-        num_attention_heads=options.width // 64, intermediate_size=4 * options.width,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=options.width,
+        num_hidden_layers=options.layers,
+        num_attention_heads=options.width // 64,
+        intermediate_size=4 * options.width,
+    )
     torch.manual_seed(0)
     start = BermoForSequenceClassification.from_backbone(config, mix=None, num_labels=2)
     settings = TrainSpec(
         epochs=1, batch_size=options.batch_size, lr=1e-4, device=options.device, checkpoint_minutes=1e9
-    )  # fmt: skip
+    )
     ways: dict[str, Callable[[nn.Module, Path], float]] = {
         "Trainer": lambda model, folder: time_trainer(model, rows, settings, folder, tokenizer),
     }
@@ -231,13 +253,18 @@ def _report(
     is_gpu = options.device == "auto" and torch.cuda.is_available()
     device = torch.cuda.get_device_name() if is_gpu else f"{platform.machine()} CPU"
     facts = {
-        "device": device, "threads": torch.get_num_threads(), "torch": torch.__version__,
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
         "transformers": transformers.__version__,
         "shape": {k: getattr(options, k) for k in ("rows", "rounds", "batch_size", "layers", "width")},
-        "seconds": seconds, "examples_per_second": {k: options.rows / v for k, v in medians.items()},
-        "padding_share": padding, "loop_ratio": loop, "pruning_step_ratio": step,
+        "seconds": seconds,
+        "examples_per_second": {k: options.rows / v for k, v in medians.items()},
+        "padding_share": padding,
+        "loop_ratio": loop,
+        "pruning_step_ratio": step,
         "pruning_step_ratio_both_frozen": even,
-    }  # fmt: skip
+    }
     write_json(options.out / f"loop-{'gpu' if is_gpu else 'cpu'}.json", facts)
 
 

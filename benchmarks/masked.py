@@ -16,14 +16,14 @@ import torch
 from accelerate import Accelerator
 
 from bermo.analyse.knowledge import load_masked
-from bermo.backbone import load_tokenizer
-from bermo.data.corpus import Pieces, Tokens, read_pieces
-from bermo.data.masking import Masker
-from bermo.data.packing import PackedBatches, Stream
+from bermo.data.pretrain.corpus import Pieces, Tokens, read_pieces
+from bermo.data.pretrain.masking import Masker
+from bermo.data.pretrain.packing import PackedBatches, Stream
+from bermo.encoders.backbone import load_tokenizer
 from bermo.files import write_json
-from bermo.methods.guess import score_guesses
-from bermo.model import BermoForMaskedLM
-from bermo.pretraining import MaskedPretraining
+from bermo.methods.pretraining.guess import score_guesses
+from bermo.models.pretraining import MaskedPretraining
+from bermo.models.tasks import BermoForMaskedLM
 
 LENGTH, SHARE = 128, 0.15
 
@@ -72,10 +72,15 @@ def main() -> None:
     torch.manual_seed(1)
     untrained = BermoForMaskedLM(trained.config)  # type: ignore[arg-type]
     found = {
-        "text": options.text.name, "model": options.model, "tokens": len(tokens.ids), "rows": len(rows),
-        "trained": score(trained, held, rows, accelerator), "untrained": score(untrained, held, rows, accelerator),
-        "commonest_word": commonest(held, rows), "device": str(accelerator.device),
-    }  # fmt: skip
+        "text": options.text.name,
+        "model": options.model,
+        "tokens": len(tokens.ids),
+        "rows": len(rows),
+        "trained": score(trained, held, rows, accelerator),
+        "untrained": score(untrained, held, rows, accelerator),
+        "commonest_word": commonest(held, rows),
+        "device": str(accelerator.device),
+    }
     print(json.dumps(found))
     if options.out is not None:
         write_json(options.out, found)

@@ -26,7 +26,7 @@ import transformers
 from transformers import BertConfig
 
 from bermo.files import write_json
-from bermo.model import BermoForSequenceClassification, BermoForTokenClassification
+from bermo.models.tasks import BermoForSequenceClassification, BermoForTokenClassification
 
 WAYS = {
     "text, plain": (BermoForSequenceClassification, "none", False),

@@ -17,13 +17,13 @@ from typing import Any
 
 from bermo.data.probing import FILES, has_files, read_probe
 from bermo.data.sentences import TASKS
-from bermo.figures import Findings, Heat, Section, Table
+from bermo.figures.data import Findings, Heat, Section, Table
+from bermo.figures.draw import write_panels
 from bermo.files import write_json, write_text
-from bermo.methods.paired import Comparison, Known, compare, mean_gains, paired
-from bermo.methods.probe import Probed, read_probed
+from bermo.methods.probing.frozen import Probed, read_probed
+from bermo.methods.probing.paired import Comparison, Known, compare, mean_gains, paired
 from bermo.recipes.probing import PAPER
 from bermo.report.collect import collect
-from bermo.report.draw import write_panels
 from bermo.report.page import check_out, to_page
 from bermo.report.probing import (
     finetune_findings,
@@ -32,7 +32,7 @@ from bermo.report.probing import (
     frozen_table,
     groups_table,
 )
-from bermo.runs import RunResult
+from bermo.runs.results import RunResult
 
 ENCODERS = {"gte": "gte-small", "box": "the box"}
 CASES = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kept: unknown words"}
@@ -71,7 +71,17 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
         if pair is None:
             continue
         unknown = max(s.unknown_share for run in results[name].values() for s in run.seeds)
-        rows.append((ENCODERS[encoder], case, round(100 * unknown, 1), round(pair.plain, 2), round(pair.mix, 2), *_paired(pair.difference), round(found.claim, 2)))  # fmt: skip
+        rows.append(
+            (
+                ENCODERS[encoder],
+                case,
+                round(100 * unknown, 1),
+                round(pair.plain, 2),
+                round(pair.mix, 2),
+                *_paired(pair.difference),
+                round(found.claim, 2),
+            )
+        )
     for encoder, said in ENCODERS.items():
         both = [f"{encoder}-{case}" for case in CASES]
         pairs = [compared[name].groups.get("semantic") for name in both if name in compared]
@@ -82,11 +92,21 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
             if tasks and seeds:
                 more = paired([wrong[seed] - right[seed] for seed in seeds])
                 rows.append((said, "wrong less right", None, None, None, *_paired(more), None))
-    columns = ("encoder", "case", "unknown %", "plain", "mix", "gain", "from", "to", "p", "seeds", "paper's gain")  # fmt: skip
-    note = "Mean test accuracy over the semantic tasks that count; intervals of 95 % over seeds; wrong less right: how much of a gain lives on unknown words."
-    return Table(
-        title="The mix on the semantic tasks", columns=columns, rows=tuple(rows), note=note
+    columns = (
+        "encoder",
+        "case",
+        "unknown %",
+        "plain",
+        "mix",
+        "gain",
+        "from",
+        "to",
+        "p",
+        "seeds",
+        "paper's gain",
     )
+    note = "Mean test accuracy over the semantic tasks that count; intervals of 95 % over seeds; wrong less right: how much of a gain lives on unknown words."
+    return Table(title="The mix on the semantic tasks", columns=columns, rows=tuple(rows), note=note)
 
 
 def _paired(found: Any) -> tuple[Any, ...]:
@@ -126,8 +146,16 @@ def box_table(out: Path) -> Table:
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
             for kind in ("trained", "untrained"):
-                rows.append((f"WikiText-103 {part}", kind, "accuracy", f"{found[kind]['accuracy']:.2f}", 0))  # fmt: skip
-            rows.append((f"WikiText-103 {part}", "the commonest word", "accuracy", f"{found['commonest_word']:.2f}", 0))  # fmt: skip
+                rows.append((f"WikiText-103 {part}", kind, "accuracy", f"{found[kind]['accuracy']:.2f}", 0))
+            rows.append(
+                (
+                    f"WikiText-103 {part}",
+                    "the commonest word",
+                    "accuracy",
+                    f"{found['commonest_word']:.2f}",
+                    0,
+                )
+            )
     note = "The best look of each seed, on dev; masked words: 15 % of all."
     columns = ("task", "encoder", "metric", "score", "diverged")
     return Table(title="The box on real data", columns=columns, rows=tuple(rows), note=note)
@@ -135,7 +163,19 @@ def box_table(out: Path) -> Table:
 
 def values(results: Mapping[str, RunResult]) -> dict[str, Any]:
     """Every seed of every arm, without what can be computed from it."""
-    names = ("seed", "last_score", "diverged", "steps", "loss", "seconds", "together", "unknown_share", "mix_weights", "device", "versions")  # fmt: skip
+    names = (
+        "seed",
+        "last_score",
+        "diverged",
+        "steps",
+        "loss",
+        "seconds",
+        "together",
+        "unknown_share",
+        "mix_weights",
+        "device",
+        "versions",
+    )
     return {arm: [{n: getattr(s, n) for n in names} for s in r.seeds] for arm, r in results.items()}
 
 
@@ -167,7 +207,14 @@ def main() -> None:
     table, box = overview(compared, results), box_table(out)
     text = "# Probing, here\n\nX-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
     text += markdown(table) + markdown(box)
-    pages["overview"] = Findings(title="Does the mix know more?", facts={}, sections=(Section(title="The claim", text="", figures=(table,)), Section(title="The box", text="", figures=(box,))))  # fmt: skip
+    pages["overview"] = Findings(
+        title="Does the mix know more?",
+        facts={},
+        sections=(
+            Section(title="The claim", text="", figures=(table,)),
+            Section(title="The box", text="", figures=(box,)),
+        ),
+    )
     for name, found in compared.items():
         encoder, case = name.split("-")
         facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
@@ -191,12 +238,15 @@ def main() -> None:
     right = [pages[name] for name in ("gte-right", "box-right") if name in pages]
     text += panels(to, "tuned-mix", right, "Share of each layer in the trained mix")
     write_text(to / "probing.md", text)
-    write_json(to / "probing-gpu.json", {
-        "box": [dict(zip(box.columns, row, strict=True)) for row in box.rows],
-        "finetuned": {name: values(found) for name, found in results.items()},
-        "verdicts": {name: found.verdict for name, found in compared.items()},
-        "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
-    })  # fmt: skip
+    write_json(
+        to / "probing-gpu.json",
+        {
+            "box": [dict(zip(box.columns, row, strict=True)) for row in box.rows],
+            "finetuned": {name: values(found) for name, found in results.items()},
+            "verdicts": {name: found.verdict for name, found in compared.items()},
+            "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
+        },
+    )
     print(f"{to}/probing.md, probing-gpu.json, the drawings beside it, and {out}/probing.html")
 
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from bermo.files import write_json
-from bermo.job import Quiet
-from bermo.methods.probe import ProbeSpec, _fit, _fit_mix
+from bermo.methods.probing.frozen import ProbeSpec, _fit, _fit_mix
+from bermo.progress import Quiet
 
 TASKS = {2: 6, 5: 1, 6: 1, 20: 1, 1000: 1}
 """SentEval's tasks by their number of classes."""
@@ -59,8 +59,10 @@ def main() -> None:
         seconds, spec = {}, ProbeSpec()
         control = [part[torch.randperm(len(part))] for part in labels]
         for name, fit, wanted in (
-            ("layers", _fit, labels), ("mix", _fit_mix, labels), ("control", _fit, control)
-        ):  # fmt: skip
+            ("layers", _fit, labels),
+            ("mix", _fit_mix, labels),
+            ("control", _fit, control),
+        ):
             start, used = time.perf_counter(), time.process_time()
             made = (
                 _fit("", vectors, wanted, classes, spec, Quiet())
@@ -69,18 +71,17 @@ def main() -> None:
             )
             seconds[name] = {
                 "seconds": round(time.perf_counter() - start, 1),
-                "cpu_seconds": round(time.process_time() - used, 1), "looks": made.looks,
+                "cpu_seconds": round(time.process_time() - used, 1),
+                "looks": made.looks,
                 "test": [round(100 * float(value), 1) for value in made.test_L],
-            }  # fmt: skip
+            }
         found[classes] = seconds
         alone = sum(item["seconds"] for item in seconds.values())  # type: ignore[misc]
         total += TASKS.get(classes, 1) * alone
         print(json.dumps({"classes": classes, **seconds}), flush=True)
     settings = {name: value for name, value in vars(options).items() if name != "out"}
     result = {**settings, "found": found, "seconds_of_ten_tasks": round(total, 1)}
-    print(
-        f"ten tasks: {total / 60:.1f} min without the untrained encoder, which costs as much as the layers"
-    )
+    print(f"ten tasks: {total / 60:.1f} min without the untrained encoder, which costs as much as the layers")
     if options.out is not None:
         write_json(options.out, result)
 

@@ -24,8 +24,8 @@ from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor
 from transformers import AutoModel
 
-from bermo.encoder import BermoConfig
-from bermo.model import BermoForSequenceClassification
+from bermo.models.encoder import BermoConfig
+from bermo.models.tasks import BermoForSequenceClassification
 
 MIB = 2**20
 PART = 15 * MIB
@@ -103,9 +103,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     for metrics in folder.glob("seed-*/metrics.jsonl"):
         rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         run["looks"] = [row for row in rows if "valid/accuracy" in row]
-        run["losses"] = [
-            [row["step"], row["loss"], row.get("density", 1)] for row in rows if "loss" in row
-        ]
+        run["losses"] = [[row["step"], row["loss"], row.get("density", 1)] for row in rows if "loss" in row]
     for result in folder.glob("seed-*/result.json"):
         run["result"] = _json(result)
     return run
@@ -131,9 +129,7 @@ def _score_so_far(run: dict[str, Any]) -> float:
     """The best look of a stopped run; of a pruned one, since its last density was reached."""
     last = run["losses"][-1][2] if run.get("losses") else 1
     since = next((step for step, _, density in run.get("losses", []) if density <= last), 0)
-    return max(
-        (row["valid/accuracy"] for row in run.get("looks", []) if row["step"] >= since), default=0.0
-    )
+    return max((row["valid/accuracy"] for row in run.get("looks", []) if row["step"] >= since), default=0.0)
 
 
 def ranked(students: list[Student]) -> list[Student]:
@@ -194,9 +190,7 @@ def difference(value: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
     return (gap / scale).round().to(torch.int8), scale
 
 
-def whole(
-    short: dict[str, Tensor], wanted: dict[str, Tensor], known: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def whole(short: dict[str, Tensor], wanted: dict[str, Tensor], known: dict[str, Tensor]) -> dict[str, Tensor]:
     """Undo `shortened`; what did not travel is the pretrained encoder's."""
     state: dict[str, Tensor] = {}
     for name, value in wanted.items():
@@ -214,7 +208,7 @@ def archive(chosen: dict[str, Path], packed: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in packed.items():
-            files = {p: (chosen[name] / p).read_bytes() for p in PAPERS if (chosen[name] / p).exists()}  # fmt: skip
+            files = {p: (chosen[name] / p).read_bytes() for p in PAPERS if (chosen[name] / p).exists()}
             if "words" not in name:
                 files.pop("tokenizer.json", None)
             for file, data in {**files, "model.safetensors": content}.items():

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bermo.figures import Lines
-from bermo.report.draw import write_panels
+from bermo.figures.data import Lines
+from bermo.figures.draw import write_panels
 
 RESULTS = Path(__file__).parent.parent / "results"
 TITLE = "gte-small on SST-2, 10 % of the encoder's weights kept, seed 9"

@@ -27,8 +27,8 @@ import triton
 from step_ways import METHODS, HuggingFace, Ours, make_batch
 from torch import Tensor
 
-from bermo.fuse import Fused
 from bermo.nn.masks import top_masks_at
+from bermo.training.fuse import Fused
 
 MATRIX_RATE, MEMORY_RATE = 790e12, 4.3e12  # measured on one H200: bf16 products, copies
 MIDDLE = 5000  # a step in the middle of the pruning schedule
@@ -74,14 +74,12 @@ def floor(options: argparse.Namespace, length: int, kind: str) -> dict[str, floa
     # An update reads weight, gradient and two moments and writes all but the gradient; the products read bf16 copies.
     bytes_moved = 28 * (weights * (2 if kind == "scored" else 1) + embeddings) + 3 * 2 * weights
     seconds = operations / MATRIX_RATE + bytes_moved / MEMORY_RATE
-    return {
-        "tflop": operations / 1e12, "gigabytes": bytes_moved / 1e9, "floor_ms": round(1000 * seconds, 3)
-    }  # fmt: skip
+    return {"tflop": operations / 1e12, "gigabytes": bytes_moved / 1e9, "floor_ms": round(1000 * seconds, 3)}
 
 
 def thresholds(options: argparse.Namespace) -> dict[str, float]:
     """Milliseconds to choose the masks of all matrices: ours, sorting, torch.topk."""
-    from bermo.nn.select import Chooser
+    from bermo.nn.fast.select import Chooser
 
     width = options.width
     shapes = ([(width, width)] * 4 + [(4 * width, width), (width, 4 * width)]) * 12
@@ -155,10 +153,13 @@ def parity(
     blocks = range(0, steps, 20)
     means = [[sum(way[k : k + 20]) / 20 for k in blocks] for way in losses]
     return {
-        "largest_relative_gap": max(gaps), "gap_of_first_10_steps": max(gaps[:10]),
-        "equal_masks_every_20_steps": same, "mean_losses_plain": means[0], "mean_losses_fast": means[1],
+        "largest_relative_gap": max(gaps),
+        "gap_of_first_10_steps": max(gaps[:10]),
+        "equal_masks_every_20_steps": same,
+        "mean_losses_plain": means[0],
+        "mean_losses_fast": means[1],
         "steps": steps,
-    }  # fmt: skip
+    }
 
 
 def make_rows(options: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], str]]:
@@ -178,10 +179,11 @@ def make_rows(options: argparse.Namespace) -> dict[str, tuple[Callable[[], Any],
                 )
     for part in [field.name for field in fields(Fused)] if options.each else []:
         bare = argparse.Namespace(**vars(options) | {"without": [*options.without, part]})
-        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), "dense")  # fmt: skip
+        rows[f"plain, auto, no {part}"] = (lambda bare=bare: Ours(bare, "none", None, "auto"), "dense")
         rows[f"mix + movement, auto, no {part}"] = (
-            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"), "scored",
-        )  # fmt: skip
+            lambda bare=bare: Ours(bare, "across", METHODS["movement"], "auto"),
+            "scored",
+        )
     return rows
 
 
@@ -192,13 +194,14 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--only", nargs="+", help="rows whose names hold one of these words")
+    parser.add_argument("--parity", type=int, default=200, help="steps of the parity check; 0 = none")
     parser.add_argument(
-        "--parity", type=int, default=200, help="steps of the parity check; 0 = none"
-    )
-    parser.add_argument(
-        "--without", nargs="+", default=[], choices=[field.name for field in fields(Fused)],
+        "--without",
+        nargs="+",
+        default=[],
+        choices=[field.name for field in fields(Fused)],
         help="parts of the model's pass that are not fused",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--each", action="store_true", help="also rows without each of the fused parts in turn"
     )
@@ -206,10 +209,18 @@ def main() -> None:
     options = parser.parse_args()
     rows = make_rows(options)
     report: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__,
-        "transformers": transformers.__version__, "triton": triton.__version__, "python": platform.python_version(), "width": options.width, "batch": options.batch,
-        "precision": "bf16", "steps": options.steps, "without": options.without, "rows": [],
-    }  # fmt: skip
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "triton": triton.__version__,
+        "python": platform.python_version(),
+        "width": options.width,
+        "batch": options.batch,
+        "precision": "bf16",
+        "steps": options.steps,
+        "without": options.without,
+        "rows": [],
+    }
     print(
         f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}{'TB/s':>7}{'x floor':>9}{'ready s':>9}{'MiB':>8}"
     )

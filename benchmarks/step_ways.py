@@ -10,20 +10,21 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
-from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
-from bermo.encoder import BermoConfig
-from bermo.fuse import NOTHING, Fused
-from bermo.graphs import GraphedStep
-from bermo.job import Job
 from bermo.methods.assemble import ModelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
-from bermo.model import BermoForSequenceClassification
-from bermo.nn.shadow import Shadow
-from bermo.optimiser import make_optimizer
-from bermo.prune import prune_
-from bermo.schedule import CubicSchedule, parameter_groups, seed_step
+from bermo.models.encoder import BermoConfig
+from bermo.models.tasks import BermoForSequenceClassification
+from bermo.nn.fast.shadow import Shadow
+from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
+from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.weights import prune_
 from bermo.spec import TrainSpec
-from bermo.step import Step, linear_parameters
+from bermo.training.fuse import NOTHING, Fused
+from bermo.training.graphs import GraphedStep
+from bermo.training.job import Job
+from bermo.training.optimiser import make_optimizer
+from bermo.training.schedule import parameter_groups, seed_step
+from bermo.training.step import Step, linear_parameters
 
 METHODS: dict[str, Method | None] = {
     "magnitude": Magnitude(density=0.1),
@@ -36,9 +37,13 @@ METHODS: dict[str, Method | None] = {
 def config_of(options: argparse.Namespace, dropout: float = 0.1) -> transformers.BertConfig:
     width = options.width
     return transformers.BertConfig(
-        hidden_size=width, num_hidden_layers=12, num_attention_heads=12, intermediate_size=4 * width,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
-    )  # fmt: skip
+        hidden_size=width,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=4 * width,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
 
 
 def make_batch(rows: int, length: int, seed: int) -> dict[str, Tensor]:
@@ -57,14 +62,19 @@ class Ours:
     """One of our steps, ready to be called with a number."""
 
     def __init__(
-        self, options: argparse.Namespace, mix: str, method: Method | None, fast: str,
-        precision: str = "bf16", dropout: float = 0.1,
-    ) -> None:  # fmt: skip
+        self,
+        options: argparse.Namespace,
+        mix: str,
+        method: Method | None,
+        fast: str,
+        precision: str = "bf16",
+        dropout: float = 0.1,
+    ) -> None:
         AcceleratorState._reset_state(reset_partial_state=True)
         accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
         torch.manual_seed(0)
         settings = {"kind": mix} if mix == "none" else {"kind": mix, "dropout": dropout}
-        config = BermoConfig(config_of(options, dropout), mix=settings, num_labels=2, head_dropout=dropout)  # fmt: skip
+        config = BermoConfig(config_of(options, dropout), mix=settings, num_labels=2, head_dropout=dropout)
         model = BermoForSequenceClassification(config)
         fast_groups: list[Any] = [(model.mix.parameters(), 1e-2)]
         objective: Any = ModelLoss()
@@ -79,9 +89,18 @@ class Ours:
             masked = self.pruner.simple_masks()
         groups = parameter_groups(model, TrainSpec(), fast_groups)
         job = Job(
-            model=model, batches=None, objective=objective, groups=groups, hooks=hooks, masked=masked,
-            evaluate=lambda _: {}, keep=lambda _: None, folder=Path(), seed=0, identity="",
-        )  # fmt: skip
+            model=model,
+            batches=None,
+            objective=objective,
+            groups=groups,
+            hooks=hooks,
+            masked=masked,
+            evaluate=lambda _: {},
+            keep=lambda _: None,
+            folder=Path(),
+            seed=0,
+            identity="",
+        )
         optimizer = make_optimizer(job, accelerator.device)
         self.model, optimizer = accelerator.prepare(model, optimizer)
         shadow = None

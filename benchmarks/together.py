@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from bermo.job import Quiet
 from bermo.methods.finetune import finetune
+from bermo.progress import Quiet
 from bermo.recipes import find
 from bermo.spec import replace_in
 

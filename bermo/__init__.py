@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 _PUBLIC = {
-    "BermoConfig": "bermo.model",
-    "BermoModel": "bermo.model",
-    "BermoForSequenceClassification": "bermo.model",
-    "BermoForTokenClassification": "bermo.model",
-    "BermoForQuestionAnswering": "bermo.model",
-    "BermoForMultipleChoice": "bermo.model",
-    "BermoForMaskedLM": "bermo.model",
+    "BermoConfig": "bermo.models.tasks",
+    "BermoModel": "bermo.models.tasks",
+    "BermoForSequenceClassification": "bermo.models.tasks",
+    "BermoForTokenClassification": "bermo.models.tasks",
+    "BermoForQuestionAnswering": "bermo.models.tasks",
+    "BermoForMultipleChoice": "bermo.models.tasks",
+    "BermoForMaskedLM": "bermo.models.tasks",
     "LayerMix": "bermo.nn.mix",
     "OneLayer": "bermo.nn.mix",
     "ConcatLayers": "bermo.nn.mix",
     "GateMix": "bermo.nn.mix",
-    "prune_": "bermo.prune",
-    "fold_": "bermo.fold",
-    "count": "bermo.fold",
-    "Magnitude": "bermo.criteria",
-    "Movement": "bermo.criteria",
-    "SoftMovement": "bermo.criteria",
-    "L0": "bermo.criteria",
-    "CubicSchedule": "bermo.schedule",
-    "PruningCallback": "bermo.callback",
-    "prune_units_": "bermo.gates",
-    "shrink": "bermo.ship.shrink",
+    "prune_": "bermo.pruning.weights",
+    "fold_": "bermo.pruning.fold",
+    "count": "bermo.pruning.fold",
+    "Magnitude": "bermo.pruning.criteria",
+    "Movement": "bermo.pruning.criteria",
+    "SoftMovement": "bermo.pruning.criteria",
+    "L0": "bermo.pruning.criteria",
+    "CubicSchedule": "bermo.pruning.schedule",
+    "PruningCallback": "bermo.pruning.callback",
+    "prune_units_": "bermo.pruning.units",
+    "shrink": "bermo.ship.shrink.delete",
     "RunSpec": "bermo.spec",
     "ModelSpec": "bermo.spec",
     "MixSpec": "bermo.spec",
@@ -39,14 +39,14 @@ _PUBLIC = {
     "TrainSpec": "bermo.spec",
     "BermoError": "bermo.errors",
     "finetune": "bermo.methods.finetune",
-    "pretrain": "bermo.methods.pretrain",
+    "pretrain": "bermo.methods.pretraining.run",
     "PretrainSpec": "bermo.pretrain_spec",
     "InnerMix": "bermo.nn.inner",
-    "box": "bermo.backbone",
+    "box": "bermo.encoders.backbone",
     "load_encoder": "bermo.vectors",
     "stream_vectors": "bermo.vectors",
     "text_vectors": "bermo.vectors",
-    "load_sparse": "bermo.ship.sparse",
+    "load_sparse": "bermo.ship.runtimes.sparse",
 }
 
 __all__ = list(_PUBLIC)
@@ -72,5 +72,5 @@ def _is_command() -> bool:
 
 # A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must answer
 # --help in an instant; its verbs import what they need themselves.
-if (Path(__file__).parent / "model.py").exists() and not _is_command():
-    importlib.import_module("bermo.model")
+if not _is_command():
+    importlib.import_module("bermo.models.tasks")

@@ -10,9 +10,7 @@ from bermo.errors import BermoError, nearest
 from bermo.verbs import VERBS
 from bermo.verbs.ending import STOPPED
 
-FULL_DISK = (
-    "The disk is full. What was saved before is whole: make room, and the same command goes on."
-)
+FULL_DISK = "The disk is full. What was saved before is whole: make room, and the same command goes on."
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."
 
 
@@ -64,9 +62,7 @@ def _dispatch(arguments: list[str]) -> int:
         rest = [word for word in rest if word.startswith("-")]
     if rest:
         known = {
-            flag
-            for action in parts.get(options.verb, parser)._actions
-            for flag in action.option_strings
+            flag for action in parts.get(options.verb, parser)._actions for flag in action.option_strings
         }
         raise BermoError(f'Unknown option "{rest[0]}".{nearest(rest[0].split("=")[0], known)}')
     if options.verb is None:

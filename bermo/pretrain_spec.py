@@ -48,7 +48,7 @@ PRESETS: Mapping[str, Sizes] = {
 class TextSpec:
     """What is read, and the pieces it is read in."""
 
-    files: tuple[str, ...] = option((), "text files: .txt .xz .gz, documents apart by blank lines", "text")  # fmt: skip
+    files: tuple[str, ...] = option((), "text files: .txt .xz .gz, documents apart by blank lines", "text")
     vocabulary: int = option(8192, "pieces of the vocabulary that is made from the text")
     words: str | None = option(None, "a file of words that each get a piece of their own")
     tokenizer: str | None = option(None, "take this model's tokenizer instead of making one")
@@ -70,7 +70,9 @@ class ShapeSpec:
     positions: int = option(512, "longest text that the encoder can ever read")
     dropout: float = option(0.0, "dropout while pretraining")
     later_dropout: float = option(0.1, "dropout that the saved encoder is fine-tuned with")
-    inner_mix: InnerKind = option("none", "what each layer reads: the one below, or a learned mix of all below")  # fmt: skip
+    inner_mix: InnerKind = option(
+        "none", "what each layer reads: the one below, or a learned mix of all below"
+    )
 
     @property
     def sizes(self) -> Sizes:
@@ -99,7 +101,9 @@ class PaceSpec:
     """How long, how fast, and how often we look."""
 
     steps: int | None = option(None, f"steps of the optimiser [{DEFAULT_STEPS}, without --minutes]")
-    minutes: float | None = option(None, "instead of steps: as many as fit into so many minutes, by a short trial")  # fmt: skip
+    minutes: float | None = option(
+        None, "instead of steps: as many as fit into so many minutes, by a short trial"
+    )
     batch_size: int = option(256, "rows a step, over all processes and accumulation together")
     accumulation: int = option(1, "split each batch into so many forward passes")
     lr: float = option(1e-3, "peak learning rate")
@@ -109,9 +113,7 @@ class PaceSpec:
     clip: float = option(1.0, "largest gradient norm; 0 = no clipping")
     precision: Precision = option("fp32", "arithmetic of the forward pass")
     device: Literal["auto", "cpu"] = option("auto", "auto takes a GPU where there is one")
-    looks: int = option(
-        10, "how often the held-out text is scored; at least once in each pass over the text"
-    )
+    looks: int = option(10, "how often the held-out text is scored; at least once in each pass over the text")
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
     tracker: Tracker = option("none", "also log to this tracker")
 
@@ -135,21 +137,45 @@ def check_pretrain(spec: PretrainSpec) -> PretrainSpec:
     rules = [
         (bool(text.files), "There is nothing to read. Name one text file or more with --text."),
         (not missing, f"There is no file {', '.join(missing)}. Pass .txt, .xz or .gz files with --text."),
-        (pace.steps is None or pace.minutes is None, "Give either --steps or --minutes: how long is it to train?"),
-        (text.words is None or Path(text.words).expanduser().is_file(), f"There is no file {text.words}. Pass a list of words, one a line, with --words."),
+        (
+            pace.steps is None or pace.minutes is None,
+            "Give either --steps or --minutes: how long is it to train?",
+        ),
+        (
+            text.words is None or Path(text.words).expanduser().is_file(),
+            f"There is no file {text.words}. Pass a list of words, one a line, with --words.",
+        ),
         (pace.steps is None or pace.steps >= 1, f"steps must be at least 1, but got {pace.steps}."),
         (pace.minutes is None or pace.minutes > 0, f"minutes must be over 0, but got {pace.minutes}."),
-        (text.words is None or text.tokenizer is None, "--words is for a vocabulary of our own. Leave out --words or --tokenizer."),
+        (
+            text.words is None or text.tokenizer is None,
+            "--words is for a vocabulary of our own. Leave out --words or --tokenizer.",
+        ),
         (text.vocabulary >= 300, f"vocabulary must be at least 300 pieces, but got {text.vocabulary}."),
         (0 < text.held_out < 0.5, f"held-out must lie between 0 and 0.5, but got {text.held_out}."),
-        (16 <= text.length <= shape.positions, f"length must lie between 16 and positions ({shape.positions}), but got {text.length}."),
-        (sizes.width % sizes.heads == 0, f"width must be a multiple of heads, but got {sizes.width} and {sizes.heads}."),
-        (sizes.layers >= 1 and sizes.width >= 8, f"an encoder needs a layer and 8 units, but got {sizes.layers} and {sizes.width}."),
-        (0 < spec.objective.share < 1, f"mask-share must lie between 0 and 1, but got {spec.objective.share}."),
-        (0 <= shape.dropout < 1 and 0 <= shape.later_dropout < 1, f"dropout must lie in [0, 1), but got {shape.dropout} and {shape.later_dropout}."),
+        (
+            16 <= text.length <= shape.positions,
+            f"length must lie between 16 and positions ({shape.positions}), but got {text.length}.",
+        ),
+        (
+            sizes.width % sizes.heads == 0,
+            f"width must be a multiple of heads, but got {sizes.width} and {sizes.heads}.",
+        ),
+        (
+            sizes.layers >= 1 and sizes.width >= 8,
+            f"an encoder needs a layer and 8 units, but got {sizes.layers} and {sizes.width}.",
+        ),
+        (
+            0 < spec.objective.share < 1,
+            f"mask-share must lie between 0 and 1, but got {spec.objective.share}.",
+        ),
+        (
+            0 <= shape.dropout < 1 and 0 <= shape.later_dropout < 1,
+            f"dropout must lie in [0, 1), but got {shape.dropout} and {shape.later_dropout}.",
+        ),
         (pace.batch_size >= 1 and pace.accumulation >= 1, "batch-size and accumulation must be at least 1."),
         (pace.looks >= 1, f"looks must be at least 1, but got {pace.looks}."),
-    ]  # fmt: skip
+    ]
     for holds, sentence in rules:
         if not holds:
             raise BermoError(sentence)

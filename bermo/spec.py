@@ -16,14 +16,27 @@ from typing import Any, Literal, TypeVar
 from bermo.errors import BermoError, nearest
 
 MixKind = Literal[
-    "across", "within", "tensor", "raw", "none", "second-to-last", "concat-last-four",
-    "sum-last-four", "gate",
-]  # fmt: skip
+    "across",
+    "within",
+    "tensor",
+    "raw",
+    "none",
+    "second-to-last",
+    "concat-last-four",
+    "sum-last-four",
+    "gate",
+]
 Pooling = Literal["first", "last", "mean"]
 Precision = Literal["fp32", "bf16", "fp16"]
 PruneMethod = Literal[
-    "none", "magnitude", "movement", "soft-movement", "l0", "heads-and-neurons", "layers",
-]  # fmt: skip
+    "none",
+    "magnitude",
+    "movement",
+    "soft-movement",
+    "l0",
+    "heads-and-neurons",
+    "layers",
+]
 UnitScores = Literal["movement", "soft-movement", "l0"]
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 
@@ -55,9 +68,7 @@ class ModelSpec:
     pooling: Pooling | None = option(None, "the token a text is read from; default: the family's")
     head_dropout: float = option(0.1, "dropout before the last linear layer (spans have none)")
     freeze_embeddings: bool = option(False, "do not train the embeddings")
-    first_layers: int | None = option(
-        None, "use only so many of the encoder's layers, from the first on"
-    )
+    first_layers: int | None = option(None, "use only so many of the encoder's layers, from the first on")
     untrained: bool = option(False, "start from random weights of the same shape, to compare with")
 
 
@@ -99,18 +110,14 @@ class TrainSpec:
     group_lengths: bool = option(True, "put texts of like length into one batch")
     evaluations: int = option(1, "looks at the validation set per epoch")
     patience: int | None = option(None, "stop after so many looks without a better score")
-    give_up: int | None = option(
-        None, "stop after so many looks in a row at which every answer is the same"
-    )
+    give_up: int | None = option(None, "stop after so many looks in a row at which every answer is the same")
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
     fast: Literal["auto", "exact", "off"] = option(
         "auto",
         "on a GPU whole steps as CUDA graphs, by fused kernels; exact = the plain step's bits; off",
     )
     together: int = option(1, "seeds that are trained at once, stacked in one model (for a GPU)")
-    keep: Literal["best", "none"] = option(
-        "best", "save the model of the best look, or only scores"
-    )
+    keep: Literal["best", "none"] = option("best", "save the model of the best look, or only scores")
     tracker: Tracker = option("none", "also log to this tracker")
 
 
@@ -119,23 +126,13 @@ class PruneSpec:
     """Which weights go, how many, and when."""
 
     method: PruneMethod = option("none", "how weights are chosen for pruning", "prune")
-    by: UnitScores = option(
-        "movement", "how whole heads, neurons and layers are chosen", "prune-by"
-    )
+    by: UnitScores = option("movement", "how whole heads, neurons and layers are chosen", "prune-by")
     density: float | None = option(None, "share of the weights that is kept in the end")
-    penalty: float | None = option(
-        None, "λ of soft-movement and l0; without it, density is aimed at"
-    )
+    penalty: float | None = option(None, "λ of soft-movement and l0; without it, density is aimed at")
     threshold: float = option(0.1, "soft-movement: σ(score) over which a weight is kept in the end")
-    scope: Literal["matrix", "global"] = option(
-        "matrix", "choose in each matrix, or over all", "scope"
-    )
-    block: tuple[int, int] = option(
-        (1, 1), "rows,columns pruned together; 0 = all of them", "block"
-    )
-    start: Literal["zeros", "magnitude"] = option(
-        "zeros", "what movement scores start from", "scores"
-    )
+    scope: Literal["matrix", "global"] = option("matrix", "choose in each matrix, or over all", "scope")
+    block: tuple[int, int] = option((1, 1), "rows,columns pruned together; 0 = all of them", "block")
+    start: Literal["zeros", "magnitude"] = option("zeros", "what movement scores start from", "scores")
     rank: Literal["score", "size"] = option(
         "score", "movement keeps the highest scores, or the largest |weight| · σ(score)", "rank"
     )
@@ -156,16 +153,10 @@ class DistillSpec:
     soft: float = option(0.9, "weight of the teacher's answers", "distill-soft")
     temperature: float = option(2.0, "softens both sides' answers")
     hidden: float = option(0.0, "weight of the teacher's hidden states", "distill-hidden")
-    relations: float = option(
-        0.0, "weight of its attention relations (MiniLM)", "distill-relations"
-    )
+    relations: float = option(0.0, "weight of its attention relations (MiniLM)", "distill-relations")
     embeddings: float = option(0.0, "weight of its embedding output", "distill-embeddings")
-    layer_map: tuple[int, ...] | None = option(
-        None, "teacher layer for each student layer; default: even"
-    )
-    student_layers: tuple[int, ...] | None = option(
-        None, "build the student from these teacher layers"
-    )
+    layer_map: tuple[int, ...] | None = option(None, "teacher layer for each student layer; default: even")
+    student_layers: tuple[int, ...] | None = option(None, "build the student from these teacher layers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,11 +192,11 @@ def from_dict(kind: type[T], values: Mapping[str, Any]) -> T:
         if name not in hints:
             raise BermoError(f'{kind.__name__} has no field "{name}".{nearest(name, hints)}')
     built = {
-        name: from_dict(hints[name], value) if is_dataclass(hints[name]) else _coerce(
-            hints[name], value, name
-        )
+        name: from_dict(hints[name], value)
+        if is_dataclass(hints[name])
+        else _coerce(hints[name], value, name)
         for name, value in values.items()
-    }  # fmt: skip
+    }
     return kind(**built)
 
 
@@ -288,9 +279,7 @@ def leaves(spec: Any, prefix: str = "") -> list[Leaf]:
         help = item.metadata["help"] + (f" ({', '.join(choices)})" if choices else "")
         is_switch = hints[item.name] is bool
         found.append(
-            Leaf(
-                dotted=prefix + item.name, flag=flag, help=help, default=value, is_switch=is_switch
-            )
+            Leaf(dotted=prefix + item.name, flag=flag, help=help, default=value, is_switch=is_switch)
         )
     return found
 
@@ -319,21 +308,39 @@ def check(spec: RunSpec) -> RunSpec:
         (train.epochs > 0, f"epochs must be over 0, but got {train.epochs}."),
         (train.batch_size > 0, f"batch-size must be at least 1, but got {train.batch_size}."),
         (train.accumulation > 0, f"accumulation must be at least 1, but got {train.accumulation}."),
-        (train.lr >= 0 and train.mix_lr >= 0, f"rates must be 0 or more, but got lr {train.lr}, mix-lr {train.mix_lr}."),
+        (
+            train.lr >= 0 and train.mix_lr >= 0,
+            f"rates must be 0 or more, but got lr {train.lr}, mix-lr {train.mix_lr}.",
+        ),
         (0 <= train.warmup <= 1, f"warmup is a share of the steps, 0 to 1, but got {train.warmup}."),
         (spec.prune.lr >= 0, f"score-lr must be 0 or more, but got {spec.prune.lr}."),
         (train.clip >= 0, f"clip must be 0 (off) or more, but got {train.clip}."),
-        (model.first_layers is None or model.first_layers >= 1, f"first-layers must be at least 1, but got {model.first_layers}."),
+        (
+            model.first_layers is None or model.first_layers >= 1,
+            f"first-layers must be at least 1, but got {model.first_layers}.",
+        ),
         (train.together >= 1, f"together must be at least 1, but got {train.together}."),
         (train.evaluations >= 1, f"evaluations must be at least 1, but got {train.evaluations}."),
-        (train.patience is None or train.patience >= 1, f"patience must be at least 1, but got {train.patience}."),
-        (train.give_up is None or train.give_up >= 1, f"give-up must be at least 1, but got {train.give_up}."),
+        (
+            train.patience is None or train.patience >= 1,
+            f"patience must be at least 1, but got {train.patience}.",
+        ),
+        (
+            train.give_up is None or train.give_up >= 1,
+            f"give-up must be at least 1, but got {train.give_up}.",
+        ),
         (data.max_length >= 8, f"max-length must be at least 8 tokens, but got {data.max_length}."),
         (data.limit is None or data.limit >= 1, f"limit must be at least 1, but got {data.limit}."),
         (0 <= data.max_unknown <= 1, f"max-unknown is a share, 0 to 1, but got {data.max_unknown}."),
-        (0 <= mix.dropout < 1 and 0 <= mix.layer_dropout < 1, f"dropout must lie in [0, 1), but got mix-dropout {mix.dropout}, layer-dropout {mix.layer_dropout}."),
-        (len(set(spec.seeds)) == len(spec.seeds) > 0, f"seeds must be different numbers, but got {spec.seeds}."),
-    ]  # fmt: skip
+        (
+            0 <= mix.dropout < 1 and 0 <= mix.layer_dropout < 1,
+            f"dropout must lie in [0, 1), but got mix-dropout {mix.dropout}, layer-dropout {mix.layer_dropout}.",
+        ),
+        (
+            len(set(spec.seeds)) == len(spec.seeds) > 0,
+            f"seeds must be different numbers, but got {spec.seeds}.",
+        ),
+    ]
     for holds, sentence in rules:
         if not holds:
             raise BermoError(sentence)
@@ -345,4 +352,4 @@ def replace_in(spec: RunSpec, **groups: Mapping[str, Any]) -> RunSpec:
     return replace(
         spec,
         **{name: dataclasses.replace(getattr(spec, name), **values) for name, values in groups.items()},
-    )  # fmt: skip
+    )

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from transformers import BertConfig
 
-from bermo.backbone import load_encoder, load_tokenizer
+from bermo.data.pretrain.vocabulary import CHARACTERS, SIGNS, SPECIALS, make_tokenizer
 from bermo.data.sentences import lexicon
-from bermo.data.vocabulary import CHARACTERS, SIGNS, SPECIALS, make_tokenizer
+from bermo.encoders.backbone import load_encoder, load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_text
 
@@ -137,7 +137,9 @@ def pack(run: Path, folder: Path) -> None:
             f"{source} has {size:,} bytes, but the box holds {MAX_BYTES:,}. Pretrain with --half, or smaller."
         )
     if encoder.config.num_hidden_layers < MIN_LAYERS:
-        raise BermoError(f"The box needs {MIN_LAYERS} layers, but {source} has {encoder.config.num_hidden_layers}.")  # fmt: skip
+        raise BermoError(
+            f"The box needs {MIN_LAYERS} layers, but {source} has {encoder.config.num_hidden_layers}."
+        )
     lost = sorted(word for word in known_words() if len(tokenizer.tokenize(word)) > 1)
     if lost:
         raise BermoError(

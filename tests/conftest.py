@@ -17,7 +17,7 @@ os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU here; read when T
 import torch
 from transformers import AutoConfig, AutoModel
 
-from bermo import backbone
+from bermo.encoders import backbone
 from scripts.make_box import FOLDER, write_untrained
 
 SMALL_BOX = Path(tempfile.mkdtemp(prefix="bermo-box-"))
@@ -65,9 +65,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ["a fine film", "great fun", "I loved it, really"],
         ["a dull film", "no fun", "awful"],
     )
-    rows = [
-        f'"{text}",{label}' for label, texts in (("good", good), ("bad", bad)) for text in texts
-    ]
+    rows = [f'"{text}",{label}' for label, texts in (("good", good), ("bad", bad)) for text in texts]
     for name in ("my.csv", "dev.csv"):
         (tmp_path / name).write_text("text,label\n" + "\n".join(rows * 4) + "\n")
     (tmp_path / "texts.txt").write_text("a fine film\nno fun at all\n")

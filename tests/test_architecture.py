@@ -1,63 +1,146 @@
-"""The house: imports go only downwards, heavy libraries stay on their floors, files stay small."""
+"""The house: imports go only downwards and in no circle, heavy libraries stay in their rooms, files stay small.
+
+`ROOMS` is the only drawing of the package: a room is a folder or a loose file, the lowest floor comes last.
+README.md and CONTRIBUTING.md show this table; a test compares them with it.
+"""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "bermo"
-FLOORS = {
-    "errors": 0, "files": 0, "spec": 0, "figures": 0, "pretrain_spec": 0,
-    "nn": 1, "recipes": 1, "reach": 1,
-    "families": 2, "inside": 2, "backbone": 2, "sites": 2, "relations": 2, "attention": 2,
-    "structure": 2, "places": 2, "data": 2,
-    "encoder": 3, "fuse": 3, "model": 3, "pretraining": 3,
-    "train": 4, "step": 4, "graphs": 4, "devices": 4, "feed": 4, "signals": 4, "fold": 4, "callback": 4, "prune": 4, "criteria": 4, "job": 4, "schedule": 4,
-    "checkpoint": 4, "runs": 4, "vectors": 4, "gates": 4, "members": 4, "stack": 4, "optimiser": 4,
-    "methods": 5, "analyse": 5, "ship": 5,
-    "report": 6,
-    "verbs": 7, "cli": 8, "__main__": 8, "__init__": 8,
-}  # fmt: skip
-MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
+ROOMS: list[dict[str, str]] = [
+    {"cli.py": "words to a verb; --help is instant", "__main__.py": "python -m bermo"},
+    {"verbs/": "one file for each verb: its options and the function that it calls"},
+    {"report/": "results to terminal tables and one self-contained page"},
+    {"ship/compress/": "the whole way to a wanted speed, latency or size"},
+    {
+        "ship/bench/": "models side by side: size, latency, throughput, memory, score",
+        "ship/export/": "ONNX, OpenVINO, int8 and sparse files, compared with the model before they are written",
+        "ship/shrink/": "delete heads, neurons, layers and words that are dead or chosen",
+    },
+    {
+        "ship/runtimes/": "anything that answers: torch, onnxruntime, OpenVINO, the sparse container",
+        "analyse/": "a model and texts to measures: geometry, senses, attention, heads, layers, grammar",
+    },
+    {
+        "methods/probing/": "what frozen layers know, with controls and paired tests",
+        "methods/pretraining/": "from bare text to an encoder",
+    },
+    {"methods/": "fine-tuning, pruning, distillation, seeds together: an objective and hooks for the loop"},
+    {
+        "training/": "the one loop: step, CUDA graphs, optimiser, schedule, checkpoints, stacked models",
+        "vectors/": "every layer's vectors of any encoder, streamed or kept on disk",
+    },
+    {"pruning/": "masks on weights and gates on units: criteria, schedule, folding, the Trainer callback"},
+    {"runs/": "the folder of a run: who may write there, its results, the statistics over seeds"},
+    {
+        "models/": "backbone, mix and head: one model class for each kind of task, and for pretraining",
+        "data/pretrain/": "documents, vocabulary, packed and masked rows",
+    },
+    {"data/": "tasks, reading, tokens, batches, metrics"},
+    {"encoders/": "one table of families; the only room that knows Hugging Face's internals"},
+    {
+        "nn/fast/": "Triton kernels, each with its twin in torch; faster functions for the CPU",
+        "data/sentences/": "generated English sentences with exact labels",
+        "figures/": "what was measured, as data, and its drawing as SVG",
+        "recipes/": "experiments: functions that return a spec",
+    },
+    {"nn/": "pure torch: mixes, masks, gates, heads, losses, probes"},
+    {
+        "spec.py": "what a run is: frozen dataclasses",
+        "pretrain_spec.py": "what a pretraining is",
+        "progress.py": "how long work tells how far it is",
+        "files.py": "files written whole or not at all",
+        "errors.py": "the one error class",
+    },
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
+MODULES = {
+    path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for path in PACKAGE.rglob("*.py")
+    if path.stat().st_size
+}
+PATHS = {name.removesuffix(".__init__"): path for path, name in MODULES.items()}
+# bermo/__init__.py names every public object, and packages re-export what is theirs.
+PUBLIC = PACKAGE / "__init__.py"
+EVERY_MODULE = pytest.mark.parametrize("path", sorted(MODULES), ids=MODULES.get)
 
 
-def floor(module: str) -> int:
-    return FLOORS[module.split(".")[1] if "." in module else "__init__"]
+def room_of(path: Path) -> str:
+    """The innermost folder of the table that holds the file, or the file itself."""
+    inside = path.relative_to(PACKAGE).as_posix()
+    rooms = [room for room in FLOOR_OF if inside == room or (room.endswith("/") and inside.startswith(room))]
+    assert rooms, f"bermo/{inside} stands in no room of the table"
+    return max(rooms, key=len)
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts)
-
-
-def imports(path: Path) -> set[str]:
-    found = set()
+def imported(path: Path) -> set[str]:
+    """The full names that a file imports, wherever in it the import stands."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def files_imported(path: Path) -> set[Path]:
+    """The package's own files among them."""
+    names = {name for name in imported(path) if name.startswith("bermo.")}
+    return {PATHS[name if name in PATHS else name.rpartition(".")[0]] for name in names} - {PUBLIC}
+
+
+@EVERY_MODULE
 def test_imports_go_only_downwards(path: Path) -> None:
-    own = floor(name_of(path))
-    for target in imports(path):
-        if target.startswith("bermo."):
-            assert floor(target) <= own, f"{name_of(path)} (floor {own}) imports {target}"
+    if path == PUBLIC:
+        return
+    own = room_of(path)
+    for target in files_imported(path):
+        below = room_of(target)
+        # Loose files of one floor are one room.
+        is_same = below == own or (own.endswith(".py") and below.endswith(".py"))
+        assert FLOOR_OF[below] < FLOOR_OF[own] + is_same, (
+            f"{MODULES[path]} ({own}, floor {FLOOR_OF[own]}) imports {MODULES[target]} ({below}, floor {FLOOR_OF[below]})"
+        )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_heavy_libraries_stay_on_their_floors(path: Path) -> None:
-    roots = {target.split(".")[0] for target in imports(path)}
-    own = floor(name_of(path))
-    assert "torch" not in roots or own > 0
-    assert "transformers" not in roots or own >= 2
-    assert "pickle" not in roots
+def test_no_files_import_each_other_in_a_circle() -> None:
+    try:
+        TopologicalSorter({path: files_imported(path) for path in MODULES}).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(MODULES[path] for path in error.args[1]))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_room_of_the_table_exists() -> None:
+    for room in FLOOR_OF:
+        assert (PACKAGE / room).exists(), room
+
+
+@EVERY_MODULE
+def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
+    if path == PUBLIC:
+        return
+    libraries = {name.split(".")[0] for name in imported(path)}
+    floor = FLOOR_OF[room_of(path)]
+    assert "torch" not in libraries or floor > FLOOR_OF["spec.py"]
+    assert "transformers" not in libraries or floor >= FLOOR_OF["encoders/"]
+    assert "pickle" not in libraries
+
+
+@EVERY_MODULE
 def test_no_file_is_long_and_none_has_an_empty_name(path: Path) -> None:
     assert path.stem not in ("utils", "common", "helpers", "base", "misc")
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 385
+
+
+def test_no_test_module_imports_another() -> None:
+    tests = Path(__file__).parent
+    for path in tests.rglob("test_*.py"):
+        others = [name for name in imported(path) if name.startswith("tests.") and ".test_" in name]
+        assert not others, (
+            f"{path.relative_to(tests)} imports {others}: put what both need into a file of its own"
+        )

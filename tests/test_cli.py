@@ -11,7 +11,7 @@ import pytest
 from safetensors import SafetensorError
 
 from bermo.cli import main
-from bermo.model import BermoForSequenceClassification
+from bermo.models.tasks import BermoForSequenceClassification
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -131,9 +131,7 @@ def test_cased_text_on_an_uncased_vocabulary_that_does_not_lower_case_is_refused
     assert not (files / "run").exists()
 
 
-def test_predictions_never_overwrite_a_file(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_never_overwrite_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"bermo train --train my.csv --valid dev.csv --out run {SMALL}") == 0
     assert run("bermo predict run texts.txt --out answers.jsonl") == 0
     assert len((files / "answers.jsonl").read_text().splitlines()) == 2
@@ -150,14 +148,12 @@ def test_a_full_disk_is_told_in_a_sentence_and_the_run_goes_on_when_there_is_roo
     often = "--checkpoint-minutes 0.0001"
     command = f"bermo train --train my.csv --valid dev.csv --out run {SMALL} {often}"
     with monkeypatch.context() as patch:
-        patch.setattr("bermo.checkpoint.save_file", full)
+        patch.setattr("bermo.training.checkpoint.save_file", full)
         assert run(command) == 1
     assert "The disk is full" in capsys.readouterr().err
     assert run(command) == 0
 
 
-def test_bars_of_transformers_stay_off_the_screen(
-    files: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bars_of_transformers_stay_off_the_screen(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(f"bermo train --train my.csv --valid dev.csv --out run {SMALL}") == 0
     assert "it/s" not in capfd.readouterr().err

@@ -29,9 +29,7 @@ def test_a_spec_survives_a_round_trip_through_json() -> None:
         ("seeds", "9,", (9,)),
     ],
 )
-def test_an_override_is_read_as_the_type_of_its_field(
-    dotted: str, text: str, expected: object
-) -> None:
+def test_an_override_is_read_as_the_type_of_its_field(dotted: str, text: str, expected: object) -> None:
     value: object = override(RunSpec(), dotted, text)
     for name in dotted.split("."):
         value = getattr(value, name)
@@ -55,9 +53,7 @@ def test_more_seeds_than_a_recipe_names_go_on_with_free_numbers() -> None:
         ("seeds", "0", "seeds must be 1 to 1000"),
     ],
 )
-def test_a_wrong_override_names_the_nearest_right_one(
-    dotted: str, text: str, sentence: str
-) -> None:
+def test_a_wrong_override_names_the_nearest_right_one(dotted: str, text: str, sentence: str) -> None:
     with pytest.raises(BermoError) as caught:
         override(RunSpec(), dotted, text)
     assert sentence in str(caught.value)
@@ -66,12 +62,22 @@ def test_a_wrong_override_names_the_nearest_right_one(
 @pytest.mark.parametrize(
     ("dotted", "text"),
     [
-        ("train.epochs", "0"), ("train.batch_size", "0"), ("train.accumulation", "0"), ("train.lr", "-1"),
-        ("train.warmup", "2"), ("train.clip", "-1"), ("train.evaluations", "0"), ("train.patience", "0"), ("train.give_up", "0"),
-        ("data.max_length", "4"), ("data.limit", "0"), ("data.max_unknown", "2"),
-        ("model.mix.dropout", "1"), ("seeds", "9,9"),
+        ("train.epochs", "0"),
+        ("train.batch_size", "0"),
+        ("train.accumulation", "0"),
+        ("train.lr", "-1"),
+        ("train.warmup", "2"),
+        ("train.clip", "-1"),
+        ("train.evaluations", "0"),
+        ("train.patience", "0"),
+        ("train.give_up", "0"),
+        ("data.max_length", "4"),
+        ("data.limit", "0"),
+        ("data.max_unknown", "2"),
+        ("model.mix.dropout", "1"),
+        ("seeds", "9,9"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_make_no_sense_are_refused(dotted: str, text: str) -> None:
     with pytest.raises(BermoError):
         check(override(RunSpec(), dotted, text))

@@ -76,7 +76,12 @@ CONFIGS: Mapping[str, Callable[[], PretrainedConfig]] = {
     "camembert": lambda: CamembertConfig(**ROBERTA),
     "ernie": lambda: ErnieConfig(**SIZES),
     "distilbert": lambda: DistilBertConfig(
-        vocab_size=VOCABULARY, dim=16, n_layers=3, n_heads=2, hidden_dim=24, initializer_range=0.3,
+        vocab_size=VOCABULARY,
+        dim=16,
+        n_layers=3,
+        n_heads=2,
+        hidden_dim=24,
+        initializer_range=0.3,
         max_position_embeddings=64,
     ),
     "albert": lambda: AlbertConfig(**SIZES, embedding_size=8, num_hidden_groups=1, inner_group_num=1),
@@ -86,25 +91,48 @@ CONFIGS: Mapping[str, Callable[[], PretrainedConfig]] = {
         **SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0
     ),
     "deberta-v2": lambda: DebertaV2Config(
-        **SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], conv_kernel_size=3,
-        position_buckets=8, norm_rel_ebd="layer_norm", type_vocab_size=0,
+        **SIZES,
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        conv_kernel_size=3,
+        position_buckets=8,
+        norm_rel_ebd="layer_norm",
+        type_vocab_size=0,
     ),
     "modernbert": lambda: ModernBertConfig(
-        **SIZES, local_attention=8, global_attn_every_n_layers=2, cls_token_id=2, sep_token_id=3,
-        bos_token_id=2, eos_token_id=3,
+        **SIZES,
+        local_attention=8,
+        global_attn_every_n_layers=2,
+        cls_token_id=2,
+        sep_token_id=3,
+        bos_token_id=2,
+        eos_token_id=3,
     ),
     "xlnet": lambda: XLNetConfig(
-        vocab_size=VOCABULARY, d_model=16, n_layer=3, n_head=2, d_inner=24, pad_token_id=0,
-        bos_token_id=2, eos_token_id=3, initializer_range=0.3,
+        vocab_size=VOCABULARY,
+        d_model=16,
+        n_layer=3,
+        n_head=2,
+        d_inner=24,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        initializer_range=0.3,
     ),
     "mobilebert": lambda: MobileBertConfig(
         **SIZES, embedding_size=8, intra_bottleneck_size=8, num_feedforward_networks=2
     ),
     "gpt2": lambda: GPT2Config(
-        vocab_size=VOCABULARY, n_embd=16, n_layer=3, n_head=2, n_positions=64, initializer_range=0.3,
-        bos_token_id=3, eos_token_id=3,
+        vocab_size=VOCABULARY,
+        n_embd=16,
+        n_layer=3,
+        n_head=2,
+        n_positions=64,
+        initializer_range=0.3,
+        bos_token_id=3,
+        eos_token_id=3,
     ),
-}  # fmt: skip
+}
 FAMILIES = tuple(CONFIGS)
 ENCODERS = tuple(name for name in FAMILIES if name != "gpt2")
 

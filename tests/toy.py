@@ -8,11 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bermo.job import Batch, Job
-from bermo.schedule import parameter_groups
 from bermo.spec import TrainSpec
+from bermo.training.job import Batch, Job
+from bermo.training.schedule import parameter_groups
 
 NUM_ROWS = 50
+SETTINGS = TrainSpec(
+    epochs=3,
+    batch_size=8,
+    lr=1e-2,
+    mix_lr=3e-2,
+    weight_decay=0.1,
+    checkpoint_minutes=1e9,
+    device="cpu",
+)
 
 
 class ToyModel(nn.Module):
@@ -70,9 +79,19 @@ def toy_job(folder: Path, settings: TrainSpec, *, dropout: float = 0.1, **change
 
     keep: Callable[[nn.Module], None] = lambda current: None  # noqa: E731
     fields: dict[str, Any] = {
-        "model": model, "batches": batches, "objective": ToyLoss(),
+        "model": model,
+        "batches": batches,
+        "objective": ToyLoss(),
         "groups": parameter_groups(model, settings, [(model.first.parameters(), settings.mix_lr)]),
-        "evaluate": evaluate, "keep": keep, "folder": folder, "seed": 7, "identity": "toy",
-    }  # fmt: skip
+        "evaluate": evaluate,
+        "keep": keep,
+        "folder": folder,
+        "seed": 7,
+        "identity": "toy",
+    }
     folder.mkdir(parents=True, exist_ok=True)
     return Job(**(fields | changes))
+
+
+def weights(job: Job) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in job.model.parameters()])

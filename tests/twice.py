@@ -8,9 +8,7 @@ from pathlib import Path
 
 ROOT = str(Path(__file__).parent.parent)
 # Without the garbage collector an import of torch and transformers takes 2 of its 7 seconds less.
-START = (
-    "import gc, runpy, sys; gc.disable(); del sys.argv[0]; runpy.run_path(sys.argv[0]); gc.freeze()"
-)
+START = "import gc, runpy, sys; gc.disable(); del sys.argv[0]; runpy.run_path(sys.argv[0]); gc.freeze()"
 
 
 def run_twice(script: Path, *arguments: str) -> None:
@@ -24,10 +22,12 @@ def run_twice(script: Path, *arguments: str) -> None:
         subprocess.Popen(
             [sys.executable, "-c", START, str(script), *arguments],
             env=os.environ | shared | {"RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in ("0", "1")
-    ]  # fmt: skip
+    ]
     try:
         errors = [process.communicate(timeout=300)[1] for process in started]
     finally:

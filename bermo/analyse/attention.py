@@ -16,8 +16,8 @@ from torch import Tensor
 
 from bermo.analyse.patterns import CLASSES, map_features, pattern_classifier
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
-from bermo.attention import AttentionCall, attending, num_heads
-from bermo.figures import Figure, Heat, Lines, Points, Section
+from bermo.encoders.attention import AttentionCall, attending, num_heads
+from bermo.figures.data import Figure, Heat, Lines, Points, Section
 from bermo.vectors import Encoder
 
 TARGETS = ("first token", "separators", "punctuation", "itself", "neighbours")
@@ -52,8 +52,10 @@ def target_shares(probabilities: Tensor, tokens: Tokens) -> dict[str, Tensor]:
     distance = (place[:, None] - place).abs()
     looks = tokens.is_token.to(probabilities.dtype)
     columns = {
-        "first token": tokens.is_first, "separators": tokens.is_separator, "punctuation": tokens.is_punctuation,
-    }  # fmt: skip
+        "first token": tokens.is_first,
+        "separators": tokens.is_separator,
+        "punctuation": tokens.is_punctuation,
+    }
     found = {
         name: torch.einsum("bhij,bi,bj->bh", probabilities, looks, mask.to(probabilities.dtype))
         for name, mask in columns.items()
@@ -68,9 +70,7 @@ def target_shares(probabilities: Tensor, tokens: Tokens) -> dict[str, Tensor]:
 def even_shares(tokens: Tokens) -> dict[str, Tensor]:
     """Return for each text (B) what each target would get from a head that looks everywhere alike."""
     mask = tokens.is_token.float()
-    even = (
-        mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) / mask.sum(1)[:, None, None, None]
-    )
+    even = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) / mask.sum(1)[:, None, None, None]
     return {name: value[:, 0] for name, value in target_shares(even, tokens).items()}
 
 
@@ -208,36 +208,43 @@ def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
     for name, facts in models.items():
         depth = len(facts.entropy)
         axis = tuple(float(layer) for layer in range(1, depth + 1))
-        means = {
-            target: tuple(sum(row) / len(row) for row in grid)
-            for target, grid in facts.shares.items()
-        }
+        means = {target: tuple(sum(row) / len(row) for row in grid) for target, grid in facts.shares.items()}
         even = ", ".join(f"{target} {share:.1%}" for target, share in facts.token_shares.items())
         figures += [
             Lines(
-                title=f"{name}: where attention goes, layer by layer", x_label="layer",
-                y_label="share of attention", x=axis, series=means,
+                title=f"{name}: where attention goes, layer by layer",
+                x_label="layer",
+                y_label="share of attention",
+                x=axis,
+                series=means,
                 note=f"Mean over heads and tokens. Even attention would give: {even}.",
             ),
             Lines(
-                title=f"{name}: classes of attention maps, layer by layer", x_label="layer",
-                y_label="share of maps", x=axis, series=facts.class_shares,
+                title=f"{name}: classes of attention maps, layer by layer",
+                x_label="layer",
+                y_label="share of maps",
+                x=axis,
+                series=facts.class_shares,
                 note=f"By a classifier that is right for {facts.accuracy:.1%} of held-out drawn maps.",
             ),
             _class_heat(name, facts),
             _heat(f"{name}: entropy of each head's attention", facts.entropy, "bits"),
             _heat(f"{name}: attention to the first token", facts.shares["first token"], "share"),
             _points(name, facts),
-        ]  # fmt: skip
+        ]
     return Section(title="Attention", text=_sentences(models), figures=tuple(figures))
 
 
 def _heat(title: str, grid: Grid, unit: str) -> Heat:
     return Heat(
-        title=title, x_label="head", y_label="layer", unit=unit, values=grid,
+        title=title,
+        x_label="head",
+        y_label="layer",
+        unit=unit,
+        values=grid,
         columns=tuple(str(head) for head in range(1, len(grid[0]) + 1)),
         rows=tuple(str(layer) for layer in range(1, len(grid) + 1)),
-    )  # fmt: skip
+    )
 
 
 def _class_heat(name: str, facts: AttentionFacts) -> Heat:
@@ -251,13 +258,15 @@ def _class_heat(name: str, facts: AttentionFacts) -> Heat:
 def _points(name: str, facts: AttentionFacts) -> Points:
     heads = len(facts.entropy[0])
     return Points(
-        title=f"{name}: heads that look alike lie together", x_label="first dimension (bits)",
+        title=f"{name}: heads that look alike lie together",
+        x_label="first dimension (bits)",
         y_label="second dimension (bits)",
-        x=tuple(x for x, _ in facts.plane), y=tuple(y for _, y in facts.plane),
+        x=tuple(x for x, _ in facts.plane),
+        y=tuple(y for _, y in facts.plane),
         names=tuple(f"{k // heads + 1}.{k % heads + 1}" for k in range(len(facts.plane))),
         groups=tuple(f"layer {k // heads + 1}" for k in range(len(facts.plane))),
         note="Classical scaling of the Jensen–Shannon distances between heads; names are layer.head.",
-    )  # fmt: skip
+    )
 
 
 def _sentences(models: Mapping[str, AttentionFacts]) -> str:

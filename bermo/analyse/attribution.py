@@ -20,9 +20,9 @@ from torch.autograd import forward_ad
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.tokens import token_batches
-from bermo.attention import BYPASSING, attending
-from bermo.backbone import hidden_states, make_inputs
-from bermo.figures import Figure, Lines, Section
+from bermo.encoders.attention import BYPASSING, attending
+from bermo.encoders.backbone import hidden_states, make_inputs
+from bermo.figures.data import Figure, Lines, Section
 from bermo.vectors import Encoder
 
 TEXTS, TOKENS, TANGENTS = 10, 20, 2
@@ -48,11 +48,7 @@ def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Te
     mask = torch.ones(length, length, dtype=torch.long, device=embeddings.device)
     total: Tensor | float = 0.0
     # Fused kernels know no forward derivative, so attention is computed step by step.
-    held = (
-        nullcontext()
-        if encoder.backbone.config.model_type in BYPASSING
-        else attending(encoder.backbone)
-    )
+    held = nullcontext() if encoder.backbone.config.model_type in BYPASSING else attending(encoder.backbone)
     with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad(), held:
         # torch compiles its forward derivatives when first asked, in a way that it calls deprecated itself.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -63,9 +59,7 @@ def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Te
                 primal = embeddings.clone().expand(length, -1, -1).contiguous()
                 dual = forward_ad.make_dual(primal, moved)
                 inputs = make_inputs(encoder.backbone, None, mask, None, dual)
-                layers = cast(
-                    tuple[Tensor, ...], hidden_states(encoder.backbone, inputs).hidden_states
-                )
+                layers = cast(tuple[Tensor, ...], hidden_states(encoder.backbone, inputs).hidden_states)
                 total = total + torch.stack([_tangent(hidden) for hidden in layers])
     return cast(Tensor, total / len(tangents)).sqrt()
 
@@ -126,26 +120,29 @@ def attribution_section(models: Mapping[str, Attribution]) -> Section:
         ("own", "Share of a vector that comes from its own token"),
         ("not_main", "Share of tokens that are not the main contributor of their own vector"),
     ):
-        series = {
-            name: (getattr(item, field) + (None,) * depth)[:depth] for name, item in models.items()
-        }
+        series = {name: (getattr(item, field) + (None,) * depth)[:depth] for name, item in models.items()}
         figures.append(
             Lines(
-                title=title, x_label="layer (0: embeddings)", y_label="share", x=axis, series=series,
+                title=title,
+                x_label="layer (0: embeddings)",
+                y_label="share",
+                x=axis,
+                series=series,
                 note=f"By Jacobian norms, estimated from {TANGENTS} random tangents a token.",
             )
-        )  # fmt: skip
+        )
     for name, item in models.items():
         last = len(item.own) - 1
         shown = sorted({1, max(1, last // 2), last})
         figures.append(
             Lines(
                 title=f"{name}: contribution of one token by its distance",
-                x_label=f"distance in tokens ({DISTANCES}: {DISTANCES} or more)", y_label="mean share",
+                x_label=f"distance in tokens ({DISTANCES}: {DISTANCES} or more)",
+                y_label="mean share",
                 x=tuple(map(float, range(DISTANCES + 1))),
                 series={f"layer {layer}": item.by_distance[layer] for layer in shown},
             )
-        )  # fmt: skip
+        )
     lines = [
         f"{name}: at the last layer {item.own[-1]:.1%} of a vector comes from its own token, and"
         f" {item.not_main[-1]:.1%} of {item.num_tokens} tokens are not its main contributor."

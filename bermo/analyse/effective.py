@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.tokens import run_encoder, token_batches
-from bermo.attention import AttentionCall, attending
-from bermo.figures import Lines, Section
+from bermo.encoders.attention import AttentionCall, attending
+from bermo.figures.data import Lines, Section
 from bermo.vectors import Encoder
 
 WINDOWS = 4
@@ -54,9 +54,7 @@ def windows(encoder: Encoder, texts: Sequence[str], length: int) -> Iterator[str
     tokens = made = 0
     for text in texts:
         parts.append(text)
-        tokens += len(
-            encoder.tokenizer(text, verbose=False, truncation=True, max_length=length)["input_ids"]
-        )
+        tokens += len(encoder.tokenizer(text, verbose=False, truncation=True, max_length=length)["input_ids"])
         if tokens >= length + 2 * len(parts):
             yield " ".join(parts)
             made, parts, tokens = made + 1, [], 0
@@ -103,10 +101,13 @@ def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
             values = tuple(float(reduce(row)) for row in item.correlations)
             series[f"{name}: {label}"] = values + rest
     figure = Lines(
-        title="Raw and effective attention part as texts grow", x_label="tokens",
-        y_label="correlation", x=tuple(map(float, lengths)), series=series,
+        title="Raw and effective attention part as texts grow",
+        x_label="tokens",
+        y_label="correlation",
+        x=tuple(map(float, lengths)),
+        series=series,
         note="Effective attention is what is left when the null space of the values is taken out.",
-    )  # fmt: skip
+    )
     lines = [
         f"{name}: a head has {item.head_size} units; the correlation falls from"
         f" {_mean(item.correlations[0]):.3f} at {item.lengths[0]} tokens to"
@@ -115,9 +116,7 @@ def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
         else f"{name}: the texts are too short to be compared by length."
         for name, item in models.items()
     ]
-    return Section(
-        title="Effective attention", text=" ".join(lines), figures=(figure,) if lengths else ()
-    )
+    return Section(title="Effective attention", text=" ".join(lines), figures=(figure,) if lengths else ())
 
 
 def _mean(values: Sequence[float]) -> float:

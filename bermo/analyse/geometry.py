@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bermo.analyse.words import Key, Words, pool_words
-from bermo.figures import Bars, Figure, Lines, Section, Table
+from bermo.figures.data import Bars, Figure, Lines, Section, Table
 from bermo.vectors import TokenVectors
 
 MIN_USES, MAX_USES, MAX_WORDS, SAMPLE = 5, 20, 300, 500
@@ -130,8 +130,7 @@ def measure_geometry(
     for batch in batches:
         sums.add(pool_words(batch))
     anisotropy = [
-        None if total is None else mean_cosine_of_sum(total, sums.num_words)
-        for total in sums.directions
+        None if total is None else mean_cosine_of_sum(total, sums.num_words) for total in sums.directions
     ]
     uses = {key: torch.stack(found) for key, found in sums.uses.items() if len(found) >= MIN_USES}
     words = [
@@ -155,8 +154,7 @@ def measure_geometry(
 
 def _similarity(uses: Tensor, anisotropy: Sequence[float | None]) -> tuple[float, ...]:
     return tuple(
-        (mean_cosine(uses[:, layer]) or 0.0) - (base or 0.0)
-        for layer, base in enumerate(anisotropy)
+        (mean_cosine(uses[:, layer]) or 0.0) - (base or 0.0) for layer, base in enumerate(anisotropy)
     )
 
 
@@ -185,10 +183,8 @@ def geometry_section(models: Mapping[str, Geometry]) -> Section:
         "Self-similarity: a word in different texts": ("self_similarity", "less the anisotropy"),
         "Intra-sentence similarity: a word and its sentence": ("intra_sentence", "less the anisotropy"),
         "Maximum explained variance: how static a word is": ("explained", "less that of random words"),
-    }  # fmt: skip
-    figures: list[Figure] = [
-        _curve(models, title, name, note) for title, (name, note) in curves.items()
-    ]
+    }
+    figures: list[Figure] = [_curve(models, title, name, note) for title, (name, note) in curves.items()]
     mixed = {name: item for name, item in models.items() if item.layers[-1] == "mix"}
     if mixed:
         figures.append(_mix_bars(mixed))
@@ -205,9 +201,13 @@ def _curve(models: Mapping[str, Geometry], title: str, field: str, note: str) ->
         for name, item in models.items()
     }
     return Lines(
-        title=title, x_label="layer (0: embeddings)", y_label="cosine" if field != "explained" else "share",
-        x=tuple(map(float, range(depth))), series=series, note=note,
-    )  # fmt: skip
+        title=title,
+        x_label="layer (0: embeddings)",
+        y_label="cosine" if field != "explained" else "share",
+        x=tuple(map(float, range(depth))),
+        series=series,
+        note=note,
+    )
 
 
 def _plain(item: Geometry) -> tuple[str, ...]:
@@ -221,10 +221,13 @@ def _mix_bars(models: Mapping[str, Geometry]) -> Bars:
         values = [value for value in item.anisotropy[:-1] if value is not None]
         series[name] = (_mean(values), item.anisotropy[-2], item.anisotropy[-1])
     return Bars(
-        title="Anisotropy of the mix beside its layers", x_label="vectors", y_label="mean cosine",
-        names=("mean of the layers", "last layer", "mix"), series=series,
+        title="Anisotropy of the mix beside its layers",
+        x_label="vectors",
+        y_label="mean cosine",
+        names=("mean of the layers", "last layer", "mix"),
+        series=series,
         note="0: all directions are used alike",
-    )  # fmt: skip
+    )
 
 
 def _word_table(name: str, item: Geometry) -> Table:
@@ -235,10 +238,7 @@ def _word_table(name: str, item: Geometry) -> Table:
     return Table(
         title=f"{name}: the words most and least bound to their context",
         columns=("context-bound", "word", "texts", "self-similarity, last layer"),
-        rows=tuple(
-            (side, word.word, word.uses, round(word.self_similarity[last], 4))
-            for side, word in ends
-        ),
+        rows=tuple((side, word.word, word.uses, round(word.self_similarity[last], 4)) for side, word in ends),
         note="Self-similarity less the anisotropy; low means that the word's vector follows its context.",
     )
 

@@ -5,51 +5,57 @@ from collections.abc import Mapping
 
 from bermo.analyse.attention import Grid
 from bermo.analyse.heads import Effects, Importance, Pruning, Scan
-from bermo.figures import Bars, Figure, Heat, Lines, Section, Table
+from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
 
 
-def head_grid(
-    title: str, grid: Grid, unit: str, note: str = "", center: float | None = None
-) -> Heat:
+def head_grid(title: str, grid: Grid, unit: str, note: str = "", center: float | None = None) -> Heat:
     """Draw layers × heads, with as many digits as small numbers need."""
     largest = max(abs(value) for row in grid for value in row)
     return Heat(
-        title=title, x_label="head", y_label="layer", unit=unit, values=grid, note=note, center=center,
+        title=title,
+        x_label="head",
+        y_label="layer",
+        unit=unit,
+        values=grid,
+        note=note,
+        center=center,
         columns=tuple(str(head) for head in range(1, len(grid[0]) + 1)),
         rows=tuple(str(layer) for layer in range(1, len(grid) + 1)),
         digits=2 if largest == 0 or largest >= 1 else min(6, 2 - math.floor(math.log10(largest))),
-    )  # fmt: skip
+    )
 
 
 def effects_section(models: Mapping[str, Effects]) -> Section:
     """Draw how far the output moves when a head is off."""
     figures = [
         head_grid(
-            f"{name}: how far the output moves when a head is off", item.effects, "share of its length",
+            f"{name}: how far the output moves when a head is off",
+            item.effects,
+            "share of its length",
             "‖o − o′‖ / ‖o‖, mean over tokens; needs no labels.",
         )
         for name, item in models.items()
-    ]  # fmt: skip
+    ]
     lines = []
     for name, item in models.items():
         flat = sorted(value for row in item.effects for value in row)
         lines.append(
             f"{name}: the median head moves the output by {flat[len(flat) // 2]:.1%}, the strongest by {flat[-1]:.1%}."
         )
-    return Section(
-        title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures)
-    )
+    return Section(title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures))
 
 
 def importance_section(models: Mapping[str, Importance]) -> Section:
     """Draw importance by gradient."""
     figures = tuple(
         head_grid(
-            f"{name}: importance of each head", item.importance, "loss a unit of gate",
+            f"{name}: importance of each head",
+            item.importance,
+            "loss a unit of gate",
             "E |∂loss/∂gate| (Michel et al. 2019).",
         )
         for name, item in models.items()
-    )  # fmt: skip
+    )
     text = " ".join(
         f"{name}: {item.metric} {item.full:.2f} with all heads on." for name, item in models.items()
     )
@@ -82,11 +88,14 @@ def one_left_section(models: Mapping[str, Scan]) -> Section:
     }
     figures.append(
         Bars(
-            title="The best single head of each layer against all its heads", x_label="layer",
-            y_label="points of score", names=tuple(str(k + 1) for k in range(depth)), series=best,
+            title="The best single head of each layer against all its heads",
+            x_label="layer",
+            y_label="points of score",
+            names=tuple(str(k + 1) for k in range(depth)),
+            series=best,
             note="0: one head is as good as all.",
         )
-    )  # fmt: skip
+    )
     lines = []
     for name, item in models.items():
         enough = sum(max(row) >= item.full for row in item.scores)
@@ -98,12 +107,14 @@ def pruning_section(models: Mapping[str, Pruning]) -> Section:
     """Draw the score as heads go."""
     figures = tuple(
         Lines(
-            title=f"{name}: score as heads are turned off", x_label="share of heads kept",
-            y_label=f"{item.metric} (%)", x=item.kept,
+            title=f"{name}: score as heads are turned off",
+            x_label="share of heads kept",
+            y_label=f"{item.metric} (%)",
+            x=item.kept,
             series={"least important first": item.by_importance, "at random": item.at_random},
         )
         for name, item in models.items()
-    )  # fmt: skip
+    )
     lines = []
     for name, item in models.items():
         full = item.by_importance[0]

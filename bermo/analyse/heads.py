@@ -20,9 +20,9 @@ from torch import Tensor
 from bermo.analyse.attention import Advance, Grid
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.tokens import run_encoder, token_batches
-from bermo.attention import AttentionCall, attending, num_heads
-from bermo.families import num_layers
-from bermo.sites import encoder_of
+from bermo.encoders.attention import AttentionCall, attending, num_heads
+from bermo.encoders.families import num_layers
+from bermo.encoders.sites import encoder_of
 from bermo.vectors import Encoder, stream_vectors
 
 EFFECT_TEXTS = 8
@@ -106,9 +106,7 @@ def head_importance(labelled: Labelled, gates: Tensor | None = None) -> Tensor:
 def measure_importance(labelled: Labelled, advance: Advance = lambda done: None) -> Importance:
     """Measure the importance of all heads."""
     full = labelled.score()
-    return Importance(
-        metric=labelled.metric, full=full, importance=_grid(head_importance(labelled))
-    )
+    return Importance(metric=labelled.metric, full=full, importance=_grid(head_importance(labelled)))
 
 
 def measure_one_off(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
@@ -188,10 +186,15 @@ def pattern_map(name: str, probabilities: Tensor) -> Tensor:
     first = allowed.any(-2).float().argmax(-1)[..., None, None]
     last = place[-1] - allowed.any(-2).flip(-1).float().argmax(-1)[..., None, None]
     wanted = {
-        "itself": seen == looks, "previous": seen == looks - 1, "next": seen == looks + 1,
-        "first": seen == first, "last": seen == last, "all before": seen < looks,
-        "all after": seen > looks, "all": seen == seen,
-    }[name]  # fmt: skip
+        "itself": seen == looks,
+        "previous": seen == looks - 1,
+        "next": seen == looks + 1,
+        "first": seen == first,
+        "last": seen == last,
+        "all before": seen < looks,
+        "all after": seen > looks,
+        "all": seen == seen,
+    }[name]
     kept = (wanted & allowed).to(probabilities.dtype)
     total = kept.sum(-1, keepdim=True)
     return torch.where(total > 0, kept / total.clamp(min=1), probabilities.mean(1, keepdim=True))
@@ -213,9 +216,7 @@ def nearest_patterns(labelled: Labelled) -> list[list[str]]:
     for number, batch in enumerate(labelled.batches(batch_size=16)):
         mask = batch["attention_mask"]
         is_token = mask.flatten(0, -2).float()
-        inputs = {
-            k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "token_type_ids")
-        }
+        inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "token_type_ids")}
         with attending(encoder_of(labelled.model), see):
             labelled.model(**inputs)
         if number == 1:  # two batches are enough to see a head's habit
@@ -235,9 +236,11 @@ def measure_fixed(labelled: Labelled, advance: Advance = lambda done: None) -> S
             advance(1)
         rows.append(tuple(scores))
     return Scan(
-        metric=labelled.metric, full=labelled.score(), scores=tuple(rows),
+        metric=labelled.metric,
+        full=labelled.score(),
+        scores=tuple(rows),
         patterns=tuple(map(tuple, nearest)),
-    )  # fmt: skip
+    )
 
 
 def _replacing(layer: int, heads: dict[int, str]) -> Callable[[AttentionCall], Tensor | None]:

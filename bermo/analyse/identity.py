@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bermo.analyse.attention import Advance
-from bermo.figures import Lines, Section
+from bermo.figures.data import Lines, Section
 from bermo.vectors import Encoder, TokenVectors, stream_vectors
 
 RIDGE = 1e-2
@@ -122,13 +122,16 @@ def identity_section(models: Mapping[str, Identity]) -> Section:
         series[f"{name}: linear map"] = item.linear + rest
     chance = ", ".join(f"{name} {item.chance:.1%}" for name, item in models.items())
     figure = Lines(
-        title="Share of tokens that their vector still names", x_label="layer (0: embeddings)",
-        y_label="share of tokens", x=tuple(map(float, range(depth))), series=series,
+        title="Share of tokens that their vector still names",
+        x_label="layer (0: embeddings)",
+        y_label="share of tokens",
+        x=tuple(map(float, range(depth))),
+        series=series,
         note=f"Among the tokens of the same text; guessing finds: {chance}.",
-    )  # fmt: skip
+    )
     lines = [
         f"{name}: at the last layer {item.nearest[-1]:.1%} of {item.num_tokens} tokens are nearest to their own"
         " input" + (f", {item.linear[-1]:.1%} after a linear map." if item.linear[-1] is not None else ".")
         for name, item in models.items()
-    ]  # fmt: skip
+    ]
     return Section(title="Token identity", text=" ".join(lines), figures=(figure,))

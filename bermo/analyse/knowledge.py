@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from bermo import backbone
 from bermo.analyse.attention import Advance
 from bermo.data.pairs import Pair
-from bermo.encoder import BermoConfig
+from bermo.encoders import backbone
 from bermo.errors import BermoError
-from bermo.figures import Bars, Section, Table
-from bermo.model import BermoForMaskedLM
+from bermo.figures.data import Bars, Section, Table
+from bermo.models.encoder import BermoConfig
+from bermo.models.tasks import BermoForMaskedLM
 from bermo.vectors import Encoder
 
 BATCH = 64
@@ -48,9 +48,7 @@ def load_masked(name: str | Path) -> BermoForMaskedLM:
     if isinstance(config, BermoConfig):
         kind = (config.architectures or ["nothing"])[0]
         if kind != "BermoForMaskedLM":
-            raise BermoError(
-                f"{name} is a {kind} and has no masked-LM head, so it cannot weigh sentences."
-            )
+            raise BermoError(f"{name} is a {kind} and has no masked-LM head, so it cannot weigh sentences.")
         return cast(BermoForMaskedLM, BermoForMaskedLM.from_pretrained(source).eval())
     if backbone.load_encoder(source, with_head=True).head is None:
         raise BermoError(f"{name} has no trained masked-LM head, so it cannot weigh sentences.")
@@ -71,9 +69,7 @@ def pseudo_likelihoods(
         return_special_tokens_mask=True,
         verbose=False,
     )
-    for row, (ids, special) in enumerate(
-        zip(batch["input_ids"], batch["special_tokens_mask"], strict=True)
-    ):
+    for row, (ids, special) in enumerate(zip(batch["input_ids"], batch["special_tokens_mask"], strict=True)):
         copies += [(row, ids, place) for place, is_special in enumerate(special) if not is_special]
     copies.sort(key=lambda copy: len(copy[1]))
     totals: list[list[float]] = [[] for _ in texts]
@@ -156,9 +152,13 @@ def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
         for name, item in able.items()
     }
     bars = Bars(
-        title="Share of minimal pairs where the right sentence is likelier", x_label="what differs",
-        y_label="share of pairs", names=kinds, series=series, note="Guessing is right in half of them.",
-    )  # fmt: skip
+        title="Share of minimal pairs where the right sentence is likelier",
+        x_label="what differs",
+        y_label="share of pairs",
+        names=kinds,
+        series=series,
+        note="Guessing is right in half of them.",
+    )
     tables = [
         Table(
             title=f"{name}: its worst mistakes",

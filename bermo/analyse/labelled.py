@@ -7,18 +7,18 @@ from pathlib import Path
 from accelerate import Accelerator
 from torch import Tensor
 
-from bermo.backbone import load_tokenizer
 from bermo.data.batches import collate, in_order
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, pick
 from bermo.data.scoring import score
 from bermo.data.tasks import TASKS
+from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.methods.evaluate import predict
 from bermo.methods.predict import Trained
 from bermo.methods.teacher import load_teacher
-from bermo.model import BermoPreTrainedModel, has_segments
+from bermo.models.tasks import BermoPreTrainedModel, has_segments
 from bermo.spec import DataSpec
 
 BATCH_SIZE = 32
@@ -91,8 +91,12 @@ def load_labelled(run: str | Path, data: str, limit: int, cpu: bool) -> Labelled
         )
     spec = DataSpec(max_length=teacher.trained.max_length, stride=teacher.trained.stride)
     features = make_features(
-        rows, teacher.trained.task, teacher.trained.labels, load_tokenizer(teacher.folder),
-        replace(spec, max_unknown=1.0), has_segments(teacher.folder),
-    )  # fmt: skip
+        rows,
+        teacher.trained.task,
+        teacher.trained.labels,
+        load_tokenizer(teacher.folder),
+        replace(spec, max_unknown=1.0),
+        has_segments(teacher.folder),
+    )
     accelerator = Accelerator(cpu=cpu)
     return Labelled(teacher.model.to(accelerator.device), features, accelerator)

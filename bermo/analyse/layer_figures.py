@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bermo.analyse.head_figures import head_grid
 from bermo.analyse.layers import Between, Cut, Kept, LayerFacts
-from bermo.figures import Bars, Figure, Heat, Lines, Section, Table
+from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
 
 TOLERANCE = 0.5
 """Points of score that a cut may cost and still count as no loss."""
@@ -21,37 +21,48 @@ def layers_section(models: Mapping[str, LayerFacts]) -> Section:
     axis = tuple(float(k) for k in range(1, depth + 1))
     figures += [
         Lines(
-            title="How much each layer changes a word's vector", x_label="layer",
-            y_label="change, as a share of its length", x=axis,
+            title="How much each layer changes a word's vector",
+            x_label="layer",
+            y_label="change, as a share of its length",
+            x=axis,
             series={n: _padded(item.change, depth) for n, item in models.items()},
             note="Mean of ‖h_k − h_(k−1)‖ / ‖h_(k−1)‖ over words.",
         ),
         Lines(
-            title="Likeness of the output cut after a layer to the whole", x_label="cut after layer",
-            y_label="mean cosine", x=axis,
+            title="Likeness of the output cut after a layer to the whole",
+            x_label="cut after layer",
+            y_label="mean cosine",
+            x=axis,
             series={n: _padded(item.cut, depth) for n, item in models.items()},
             note="A mix is cut by giving its later shares to the earlier layers in proportion.",
         ),
-    ]  # fmt: skip
+    ]
     mixed = {name: item for name, item in models.items() if "mix" in item.names and item.weights}
     if mixed:
         width = max(len(item.weights) for item in mixed.values())
         figures.append(
             Bars(
-                title="Share of each layer in the mix", x_label="layer (0: embeddings)", y_label="share",
+                title="Share of each layer in the mix",
+                x_label="layer (0: embeddings)",
+                y_label="share",
                 names=tuple(map(str, range(width))),
                 series={name: _padded(item.weights, width) for name, item in mixed.items()},
             )
-        )  # fmt: skip
+        )
     return Section(title="Layers", text=_sentences(models), figures=tuple(figures))
 
 
 def _alike(name: str, item: LayerFacts) -> Heat:
     return Heat(
-        title=f"{name}: how alike its layers are", x_label="layer", y_label="layer", unit="CKA",
-        columns=item.names, rows=item.names, values=item.alike,
+        title=f"{name}: how alike its layers are",
+        x_label="layer",
+        y_label="layer",
+        unit="CKA",
+        columns=item.names,
+        rows=item.names,
+        values=item.alike,
         note="Unbiased linear centred kernel alignment; 1: the same up to rotation and scale.",
-    )  # fmt: skip
+    )
 
 
 def _padded(values: Sequence[float | None], width: int) -> tuple[float | None, ...]:
@@ -83,10 +94,14 @@ def between_section(models: Mapping[str, Between]) -> Section:
         figures.append(
             Heat(
                 title=f"{name} against {item.first}: how alike their layers are",
-                x_label=f"layer of {item.first}", y_label=f"layer of {name}", unit="CKA",
-                columns=columns, rows=rows, values=item.alike,
+                x_label=f"layer of {item.first}",
+                y_label=f"layer of {name}",
+                unit="CKA",
+                columns=columns,
+                rows=rows,
+                values=item.alike,
             )
-        )  # fmt: skip
+        )
         diagonal = [row[k] for k, row in enumerate(item.alike) if k < len(row)]
         known = [value for value in diagonal if value is not None]
         if known:
@@ -109,24 +124,33 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
             continue
         figures.append(
             Heat(
-                title=f"{name}: share of weights kept, by layer and matrix", x_label="matrix",
-                y_label="layer", unit="share kept", columns=item.matrices,
-                rows=tuple(str(k + 1) for k in range(len(item.shares))), values=item.shares,
+                title=f"{name}: share of weights kept, by layer and matrix",
+                x_label="matrix",
+                y_label="layer",
+                unit="share kept",
+                columns=item.matrices,
+                rows=tuple(str(k + 1) for k in range(len(item.shares))),
+                values=item.shares,
             )
-        )  # fmt: skip
+        )
         if item.heads:
             figures.append(
                 head_grid(
-                    f"{name}: share of weights kept, by head", item.heads, "share kept",
+                    f"{name}: share of weights kept, by head",
+                    item.heads,
+                    "share kept",
                     "Rows of query, key and value that belong to the head.",
                 )
-            )  # fmt: skip
+            )
     text = " ".join(
         f"{name} keeps {item.total:.1%} of its layers' weights"
-        + (f", least in layer {1 + item.layers.index(min(item.layers))} ({min(item.layers):.1%})."
-           if item.total <= ALMOST_ALL else ": nothing is pruned.")
+        + (
+            f", least in layer {1 + item.layers.index(min(item.layers))} ({min(item.layers):.1%})."
+            if item.total <= ALMOST_ALL
+            else ": nothing is pruned."
+        )
         for name, item in models.items()
-    )  # fmt: skip
+    )
     return Section(title="Where pruned weights went", text=text, figures=tuple(figures))
 
 
@@ -135,11 +159,13 @@ def cut_section(models: Mapping[str, Cut]) -> Section:
     depth = max(len(item.scores) for item in models.values())
     metric = next(iter(models.values())).metric
     figure = Lines(
-        title="Score of the model cut after a layer", x_label="cut after layer", y_label=f"{metric} (%)",
+        title="Score of the model cut after a layer",
+        x_label="cut after layer",
+        y_label=f"{metric} (%)",
         x=tuple(float(k) for k in range(1, depth + 1)),
         series={name: _padded(item.scores, depth) for name, item in models.items()},
         note="Nothing is trained again.",
-    )  # fmt: skip
+    )
     text = " ".join(
         f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f} with its first {_layers(enough(item))}."
         for name, item in models.items()
@@ -182,8 +208,11 @@ def _alive_table(
     rows = []
     for k in range(1, len(item.change) + 1):
         row: list[str | float | None] = [
-            float(k), item.weights[k] if item.weights else None, item.change[k - 1], item.cut[k - 1],
-        ]  # fmt: skip
+            float(k),
+            item.weights[k] if item.weights else None,
+            item.change[k - 1],
+            item.cut[k - 1],
+        ]
         row += [cut.scores[k - 1]] if cut else []
         row += [kept.layers[min(k, len(kept.layers)) - 1]] if kept else []
         if between and between.alike:
@@ -196,18 +225,15 @@ def _verdict(name: str, item: LayerFacts, cut: Cut | None) -> str:
     depth = len(item.change)
     if cut is not None:
         k = enough(cut)
-        rest = (
-            f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
-        )
+        rest = f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
         above = "layer above adds" if depth - k == 1 else f"{depth - k} layers above add"
-        lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else (
-            "every layer is needed")  # fmt: skip
+        lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else ("every layer is needed")
         return f"{name}: with its first {k} of {depth} layers it scores as the whole; {lost}."
-    almost = [
-        k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST
-    ]
+    almost = [k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST]
     if not almost:
         return f"{name}: no cut leaves the output as it is."
     if almost[0] == depth:
         return f"{name}: every layer moves the output (no cut keeps a cosine of {ALMOST}); give --data for scores."
-    return f"{name}: cut after layer {almost[0]}, the output keeps a cosine of {ALMOST}; give --data for scores."
+    return (
+        f"{name}: cut after layer {almost[0]}, the output keeps a cosine of {ALMOST}; give --data for scores."
+    )

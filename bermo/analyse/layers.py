@@ -19,11 +19,11 @@ from torch.nn.functional import cosine_similarity
 from bermo.analyse.attention import Advance, Grid
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.words import Key, has_mix, layer_names, pool_words
+from bermo.encoders.projections import PLACES
+from bermo.encoders.sites import Site, encoder_of, prunable_sites
 from bermo.errors import BermoError
 from bermo.methods.student import student_from_teacher
 from bermo.nn.mix import LayerMix, Mix
-from bermo.relations import PLACES
-from bermo.sites import Site, encoder_of, prunable_sites
 from bermo.vectors import Encoder, stream_vectors
 
 SAMPLE_TEXTS, SAMPLE = 200, 1000
@@ -168,7 +168,7 @@ def measure_layers(
     change = [
         float(((plain[k] - plain[k - 1]).norm(dim=-1) / plain[k - 1].norm(dim=-1).clamp(min=1e-12)).mean())
         for k in range(1, depth)
-    ]  # fmt: skip
+    ]
     advance(1)
     weights = mix_shares(encoder)
     return LayerFacts(
@@ -182,9 +182,7 @@ def measure_layers(
 
 
 @torch.inference_mode()
-def _cut_likeness(
-    encoder: Encoder, texts: Sequence[str], max_length: int
-) -> tuple[float | None, ...]:
+def _cut_likeness(encoder: Encoder, texts: Sequence[str], max_length: int) -> tuple[float | None, ...]:
     """Return the mean cosine of the output cut after each layer with the whole output."""
     depth = encoder.num_layers - 1
     chosen = texts[:: max(1, len(texts) // SAMPLE_TEXTS)][: SAMPLE_TEXTS // 4]
@@ -215,9 +213,7 @@ def mix_shares(encoder: Encoder) -> tuple[float, ...]:
     return tuple(known.get(layer, 0.0) for layer in range(encoder.num_layers))
 
 
-def measure_between(
-    first: Encoder, other: Encoder, texts: Sequence[str], max_length: int
-) -> Between:
+def measure_between(first: Encoder, other: Encoder, texts: Sequence[str], max_length: int) -> Between:
     """Compare the layers of two models on the same words."""
     one, two = (take_sample(encoder, texts, max_length) for encoder in (first, other))
     if one.keys != two.keys:
@@ -251,9 +247,7 @@ def measure_kept(encoder: Encoder) -> Kept:
     layers = tuple(_ratio(list(row.values())) for row in rows)
     return Kept(
         matrices=matrices,
-        shares=tuple(
-            tuple(_ratio([row[m]]) if m in row else None for m in matrices) for row in rows
-        ),
+        shares=tuple(tuple(_ratio([row[m]]) if m in row else None for m in matrices) for row in rows),
         layers=layers,
         heads=_kept_heads(encoder, sites),
         total=_ratio([pair for row in rows for pair in row.values()]),
@@ -278,9 +272,7 @@ def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
         weight = site.weight.detach()
         weight = weight.T if site.is_transposed else weight
         if len(weight) % heads:
-            raise BermoError(
-                f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads."
-            )
+            raise BermoError(f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads.")
         # One matrix for all three holds them side by side, each with all heads.
         parts = weight.chunk(3) if len(places) == 1 else (weight,)
         for part in parts:

@@ -10,34 +10,18 @@ from transformers.utils import logging
 
 from bermo.analyse import head_figures, heads, layer_figures, layers
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
-from bermo.analyse.attribution import (
-    TEXTS,
-    Attribution,
-    attribution_section,
-    measure_attribution,
-)
-from bermo.analyse.effective import (
-    LENGTHS,
-    EffectiveFacts,
-    effective_section,
-    measure_effective,
-)
-from bermo.analyse.geometry import (
-    MAX_WORDS,
-    MIN_USES,
-    Geometry,
-    geometry_section,
-    measure_geometry,
-)
+from bermo.analyse.attribution import TEXTS, Attribution, attribution_section, measure_attribution
+from bermo.analyse.effective import LENGTHS, EffectiveFacts, effective_section, measure_effective
+from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, geometry_section, measure_geometry
 from bermo.analyse.identity import Identity, identity_section, measure_identity
 from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge
 from bermo.analyse.labelled import Labelled, load_labelled
 from bermo.analyse.senses import Senses, measure_senses, senses_section
 from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
-from bermo.attention import num_heads
 from bermo.data.pairs import draw_pairs, read_pairs
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
-from bermo.figures import Section
+from bermo.encoders.attention import num_heads
+from bermo.figures.data import Section
 from bermo.vectors import Encoder, load_encoder, stream_vectors
 
 Need = Literal["texts", "labels", "senses", "attention", "two"]
@@ -184,73 +168,125 @@ def _depth(subject: Subject) -> int:
 _labelled_heads = partial(Part, group="heads", needs=("labels", "attention"))
 PARTS: Mapping[str, Part] = {
     "geometry": Part(
-        group="geometry", kind=Geometry, measure=_geometry, draw=geometry_section, total=_num_texts,
+        group="geometry",
+        kind=Geometry,
+        measure=_geometry,
+        draw=geometry_section,
+        total=_num_texts,
     ),
     "senses": Part(
-        group="senses", kind=Senses, measure=_senses, draw=senses_section, needs=("senses",),
-        total=lambda subject: sum(1 for _ in read_semcor(find_senses(Path(str(subject.request.senses))).memory)),
+        group="senses",
+        kind=Senses,
+        measure=_senses,
+        draw=senses_section,
+        needs=("senses",),
+        total=lambda subject: sum(
+            1 for _ in read_semcor(find_senses(Path(str(subject.request.senses))).memory)
+        ),
     ),
     "identity": Part(
-        group="identity", kind=Identity, measure=_on_texts(measure_identity), draw=identity_section,
+        group="identity",
+        kind=Identity,
+        measure=_on_texts(measure_identity),
+        draw=identity_section,
         total=_num_texts,
     ),
     "attribution": Part(
-        group="identity", kind=Attribution, draw=attribution_section,
+        group="identity",
+        kind=Attribution,
+        draw=attribution_section,
         measure=lambda subject, advance: measure_attribution(subject.encoder, subject.request.texts, advance),
         total=lambda subject: min(TEXTS, len(subject.request.texts)),
     ),
     "attention": Part(
-        group="attention", kind=AttentionFacts, measure=_on_texts(measure_attention),
-        draw=attention_section, total=_num_texts, needs=("texts", "attention"),
+        group="attention",
+        kind=AttentionFacts,
+        measure=_on_texts(measure_attention),
+        draw=attention_section,
+        total=_num_texts,
+        needs=("texts", "attention"),
     ),
     "effective": Part(
-        group="attention", kind=EffectiveFacts, draw=effective_section, needs=("texts", "attention"),
+        group="attention",
+        kind=EffectiveFacts,
+        draw=effective_section,
+        needs=("texts", "attention"),
         measure=lambda subject, advance: measure_effective(
-            subject.encoder, subject.request.texts, min(256, num_places(subject.encoder)), advance),
+            subject.encoder, subject.request.texts, min(256, num_places(subject.encoder)), advance
+        ),
         total=lambda subject: sum(size <= min(256, num_places(subject.encoder)) for size in LENGTHS),
     ),
     "effects": Part(
-        group="heads", kind=heads.Effects, measure=_on_texts(heads.measure_effects),
-        draw=head_figures.effects_section, total=_all_heads, needs=("texts", "attention"),
+        group="heads",
+        kind=heads.Effects,
+        measure=_on_texts(heads.measure_effects),
+        draw=head_figures.effects_section,
+        total=_all_heads,
+        needs=("texts", "attention"),
     ),
     "importance": _labelled_heads(
-        kind=heads.Importance, measure=_on_labels(heads.measure_importance),
+        kind=heads.Importance,
+        measure=_on_labels(heads.measure_importance),
         draw=head_figures.importance_section,
     ),
     "one-off": _labelled_heads(
-        kind=heads.Scan, measure=_on_labels(heads.measure_one_off),
-        draw=head_figures.one_off_section, total=_all_heads,
+        kind=heads.Scan,
+        measure=_on_labels(heads.measure_one_off),
+        draw=head_figures.one_off_section,
+        total=_all_heads,
     ),
     "one-left": _labelled_heads(
-        kind=heads.Scan, measure=_on_labels(heads.measure_one_left),
-        draw=head_figures.one_left_section, total=_all_heads,
+        kind=heads.Scan,
+        measure=_on_labels(heads.measure_one_left),
+        draw=head_figures.one_left_section,
+        total=_all_heads,
     ),
     "head-pruning": _labelled_heads(
-        kind=heads.Pruning, measure=_on_labels(heads.measure_pruning),
-        draw=head_figures.pruning_section, total=lambda subject: 2 * (heads.STEPS + 1),
+        kind=heads.Pruning,
+        measure=_on_labels(heads.measure_pruning),
+        draw=head_figures.pruning_section,
+        total=lambda subject: 2 * (heads.STEPS + 1),
     ),
     "fixed": _labelled_heads(
-        kind=heads.Scan, measure=_on_labels(heads.measure_fixed),
-        draw=head_figures.fixed_section, total=_all_heads,
+        kind=heads.Scan,
+        measure=_on_labels(heads.measure_fixed),
+        draw=head_figures.fixed_section,
+        total=_all_heads,
     ),
     "layers": Part(
-        group="layers", kind=layers.LayerFacts, measure=_on_texts(layers.measure_layers),
+        group="layers",
+        kind=layers.LayerFacts,
+        measure=_on_texts(layers.measure_layers),
         draw=layer_figures.layers_section,
     ),
     "between": Part(
-        group="layers", kind=layers.Between, measure=_between, draw=layer_figures.between_section,
+        group="layers",
+        kind=layers.Between,
+        measure=_between,
+        draw=layer_figures.between_section,
         needs=("texts", "two"),
     ),
     "kept": Part(
-        group="layers", kind=layers.Kept, draw=layer_figures.kept_section, needs=(),
+        group="layers",
+        kind=layers.Kept,
+        draw=layer_figures.kept_section,
+        needs=(),
         measure=lambda subject, advance: layers.measure_kept(subject.encoder),
     ),
     "cut": Part(
-        group="layers", kind=layers.Cut, measure=_on_labels(layers.measure_cut),
-        draw=layer_figures.cut_section, total=_depth, needs=("labels",),
+        group="layers",
+        kind=layers.Cut,
+        measure=_on_labels(layers.measure_cut),
+        draw=layer_figures.cut_section,
+        total=_depth,
+        needs=("labels",),
     ),
     "knowledge": Part(
-        group="knowledge", kind=Knowledge, measure=_knowledge, draw=knowledge_section, needs=(),
+        group="knowledge",
+        kind=Knowledge,
+        measure=_knowledge,
+        draw=knowledge_section,
+        needs=(),
     ),
-}  # fmt: skip
+}
 GROUPS = tuple(dict.fromkeys(part.group for part in PARTS.values()))

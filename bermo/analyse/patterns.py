@@ -41,13 +41,18 @@ def map_features(maps: Tensor, block: Tensor) -> Tensor:
     constant = torch.ones_like(inside)
     return torch.stack(
         [
-            top[..., 0], top.sum(-1), near.amax(0), band,
+            top[..., 0],
+            top.sum(-1),
+            near.amax(0),
+            band,
             entropy / torch.log(torch.tensor(max(2.0, float(length)))),
             (inside - expected) / (1 - expected).clamp(min=0.05) * (expected < 1),
-            constant * expected, maps.amax(-1).mean(-1), constant / length,
+            constant * expected,
+            maps.amax(-1).mean(-1),
+            constant / length,
         ],
         dim=-1,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +114,7 @@ def draw_map(kind: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     num_blocks = _integer(2 if kind == "block" else 1, 3, generator)
     cuts = torch.sort(torch.randperm(length - 1, generator=generator)[: num_blocks - 1] + 1).values
     block = torch.bucketize(torch.arange(length), cuts, right=True)
-    noise = torch.softmax(
-        torch.randn(length, length, generator=generator) * _share(0.3, 2.5, generator), -1
-    )
+    noise = torch.softmax(torch.randn(length, length, generator=generator) * _share(0.3, 2.5, generator), -1)
     parts: Sequence[Tensor]
     match kind:
         case "vertical":

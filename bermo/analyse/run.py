@@ -22,14 +22,14 @@ from typing import Any
 from bermo.analyse import layer_figures
 from bermo.analyse.parts import GROUPS, PARTS, Part, Request, Subject
 from bermo.analyse.reading import check_texts
-from bermo.attention import check_attention
 from bermo.data.pairs import read_pairs
 from bermo.data.senses import choose_test, find_senses
+from bermo.encoders.attention import check_attention
 from bermo.errors import BermoError, nearest
-from bermo.figures import Findings, Section, write_findings
+from bermo.figures.data import Findings, Section, write_findings
 from bermo.files import write_json
-from bermo.job import Display
-from bermo.runs import locked
+from bermo.progress import Display
+from bermo.runs.folder import locked
 
 MARK = "analyse.json"
 FORMAT = 1
@@ -119,9 +119,12 @@ def _measure_all(
 def _is_wanted(part: Part, subject: Subject) -> bool:
     request = subject.request
     given = {
-        "texts": bool(request.texts), "labels": request.data is not None,
-        "senses": request.senses is not None, "two": subject.first is not None, "attention": True,
-    }  # fmt: skip
+        "texts": bool(request.texts),
+        "labels": request.data is not None,
+        "senses": request.senses is not None,
+        "two": subject.first is not None,
+        "attention": True,
+    }
     return all(given[need] for need in part.needs)
 
 

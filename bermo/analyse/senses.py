@@ -17,7 +17,7 @@ from torch import Tensor
 from bermo.analyse.attention import Advance
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.senses import SenseSentence, Tagged
-from bermo.figures import Figure, Lines, Points, Section, Table
+from bermo.figures.data import Figure, Lines, Points, Section, Table
 from bermo.vectors import Encoder, stream_vectors
 
 LAST_FOUR = "last four"
@@ -65,14 +65,14 @@ def f1(right: int, answered: int, total: int) -> float:
     return 100 * 2 * precision * recall / (precision + recall)
 
 
-def read_uses(
-    encoder: Encoder, sentences: Sequence[SenseSentence], max_length: int
-) -> Iterator[Uses]:
+def read_uses(encoder: Encoder, sentences: Sequence[SenseSentence], max_length: int) -> Iterator[Uses]:
     """Yield the tagged words of the sentences, a batch at a time; a word of several is their mean, a cut one is left out."""
     stream = stream_vectors(
-        encoder, [list(item.words) for item in sentences],
-        with_mix=has_mix(encoder), max_length=max_length,
-    )  # fmt: skip
+        encoder,
+        [list(item.words) for item in sentences],
+        with_mix=has_mix(encoder),
+        max_length=max_length,
+    )
     for batch in stream:
         words = pool_words(batch)
         spots = zip(words.rows, words.places, strict=True)
@@ -140,9 +140,7 @@ class NearestSense:
                 groups[tagged.word].append(place)
         for word, found in groups.items():
             places = self.groups[word]
-            top, which = (
-                cosines(self.vectors[word], uses.vectors[:, found], self.num_layers).cpu().max(-1)
-            )
+            top, which = cosines(self.vectors[word], uses.vectors[:, found], self.num_layers).cpu().max(-1)
             is_nearer = top > self.best[:, places]
             numbers = len(self.keys) + which
             self.best[:, places] = torch.where(is_nearer, top, self.best[:, places])
@@ -212,10 +210,14 @@ def measure_senses(
     scores, names = nearest.scores(num_words), names_of(encoder)
     best = max(range(encoder.num_layers), key=lambda k: scores[k])
     return Senses(
-        test=name, names=names, f1=scores, baseline=_baseline(memory, test), num_words=num_words,
+        test=name,
+        names=names,
+        f1=scores,
+        baseline=_baseline(memory, test),
+        num_words=num_words,
         answered=int((nearest.answer[0] >= 0).sum()),
         map=_map(mapped, names[best], [item[best] for item in kept[:MAP_USES]], senses),
-    )  # fmt: skip
+    )
 
 
 def _baseline(memory: Sequence[SenseSentence], test: Sequence[SenseSentence]) -> float:
@@ -226,9 +228,7 @@ def _baseline(memory: Sequence[SenseSentence], test: Sequence[SenseSentence]) ->
     return f1(right, sum(answer is not None for answer in answers), len(words))
 
 
-def _map(
-    word: Word | None, layer: str, vectors: Sequence[Tensor], senses: Sequence[str]
-) -> SenseMap | None:
+def _map(word: Word | None, layer: str, vectors: Sequence[Tensor], senses: Sequence[str]) -> SenseMap | None:
     if word is None or len(vectors) < LEAST_USES:
         return None
     stacked = torch.stack(list(vectors)).double()
@@ -238,9 +238,11 @@ def _map(
     # A direction has no sign of its own; the largest part is made positive, so that runs agree.
     flat = centred @ (main * torch.sign(main.gather(1, main.abs().argmax(1, keepdim=True)))).T
     return SenseMap(
-        word=word[0], layer=layer, points=tuple((x, y) for x, y in flat.tolist()),
+        word=word[0],
+        layer=layer,
+        points=tuple((x, y) for x, y in flat.tolist()),
         senses=tuple(senses[: len(vectors)]),
-    )  # fmt: skip
+    )
 
 
 def senses_section(models: Mapping[str, Senses]) -> Section:
@@ -254,8 +256,11 @@ def senses_section(models: Mapping[str, Senses]) -> Section:
         series[f"{name}: most frequent sense"] = (item.baseline,) * depth
     figures: list[Figure] = [
         Lines(
-            title=f"Word senses by the nearest use in SemCor, on {test}", x_label="layer (0: embeddings)",
-            y_label="F1 (%)", x=tuple(map(float, range(depth))), series=series,
+            title=f"Word senses by the nearest use in SemCor, on {test}",
+            x_label="layer (0: embeddings)",
+            y_label="F1 (%)",
+            x=tuple(map(float, range(depth))),
+            series=series,
             note="Lemma and part of speech are known. Wiedemann et al. 2019 on Senseval-2: BERT 76.1, ELMo 67.6.",
         ),
         Table(
@@ -264,10 +269,13 @@ def senses_section(models: Mapping[str, Senses]) -> Section:
             rows=tuple(
                 (name, kind, round(score, 2))
                 for name, item in models.items()
-                for kind, score in (*zip(item.names, item.f1, strict=True), ("most frequent sense", item.baseline))
+                for kind, score in (
+                    *zip(item.names, item.f1, strict=True),
+                    ("most frequent sense", item.baseline),
+                )
             ),
         ),
-    ]  # fmt: skip
+    ]
     figures += [_map_figure(name, item.map) for name, item in models.items() if item.map]
     lines = []
     for name, item in models.items():
@@ -286,8 +294,11 @@ def _called(name: str) -> str:
 def _map_figure(name: str, item: SenseMap) -> Points:
     return Points(
         title=f'{name}: uses of "{item.word}" at {_called(item.layer)}, by sense',
-        x_label="first direction", y_label="second direction",
-        x=tuple(x for x, _ in item.points), y=tuple(y for _, y in item.points),
-        names=tuple("" for _ in item.points), groups=item.senses,
+        x_label="first direction",
+        y_label="second direction",
+        x=tuple(x for x, _ in item.points),
+        y=tuple(y for _, y in item.points),
+        names=tuple("" for _ in item.points),
+        groups=item.senses,
         note="The two main directions of the vectors of its uses in SemCor.",
-    )  # fmt: skip
+    )

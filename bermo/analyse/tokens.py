@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bermo.backbone import make_inputs
+from bermo.encoders.backbone import make_inputs
 from bermo.vectors import Encoder
 from bermo.vectors.stream import Batch, Text, batches
 
@@ -49,9 +49,7 @@ class TokenKinds:
         is_token, special = batch.mask.bool(), batch.special
         assert special is not None, "batches say which tokens are special"
         is_first = is_token & (is_token.long().cumsum(1) == 1)
-        kinds = torch.tensor(
-            [[self.of(token) for token in row] for row in batch.input_ids.tolist()]
-        )
+        kinds = torch.tensor([[self.of(token) for token in row] for row in batch.input_ids.tolist()])
         is_punctuation, ends = (kinds.to(is_token.device) & is_token[..., None]).unbind(-1)
         return Tokens(
             batch=batch,

@@ -58,9 +58,11 @@ def pool_words(batch: TokenVectors) -> Words:
         keys[index].append(piece)
     rows = torch.as_tensor(batch.rows)[(groups // width).cpu()].tolist()
     return Words(
-        rows=tuple(rows), places=tuple((groups % width).tolist()),
-        keys=tuple(map(tuple, keys)), vectors=tuple(pooled),
-    )  # fmt: skip
+        rows=tuple(rows),
+        places=tuple((groups % width).tolist()),
+        keys=tuple(map(tuple, keys)),
+        vectors=tuple(pooled),
+    )
 
 
 def word_keys(
@@ -68,9 +70,7 @@ def word_keys(
 ) -> Iterator[list[Key]]:
     """Yield the words of each text, cut to `max_length` tokens, without running any model."""
     for start in range(0, len(texts), CHUNK):
-        batch = tokenizer(
-            list(texts[start : start + CHUNK]), truncation=True, max_length=max_length
-        )
+        batch = tokenizer(list(texts[start : start + CHUNK]), truncation=True, max_length=max_length)
         for index, ids in enumerate(batch["input_ids"]):
             found: dict[int, list[int]] = {}
             for piece, word in zip(ids, batch.word_ids(index), strict=True):

@@ -43,10 +43,11 @@ def best_answers(features: Features, predictions: Sequence[npt.NDArray[np.floati
         place = _null_place(features, tokens)
         null[row] = min(null[row], start[place] + end[place])
     return [
-        "" if features.task.has_no_answer and null[row] - span.score > NULL_THRESHOLD
+        ""
+        if features.task.has_no_answer and null[row] - span.score > NULL_THRESHOLD
         else features.rows.contexts[row][span.begin : span.end]
         for row, span in enumerate(best)
-    ]  # fmt: skip
+    ]
 
 
 def _best_span(

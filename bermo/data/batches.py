@@ -106,9 +106,7 @@ def _sequences(features: Features, indices: Indices) -> Indices:
     return flat
 
 
-def collate(
-    features: Features, indices: Indices, longest: int | None = None
-) -> dict[str, torch.Tensor]:
+def collate(features: Features, indices: Indices, longest: int | None = None) -> dict[str, torch.Tensor]:
     """Return the rows as a model's arguments, padded to their longest; (B, T), or (B, C, T) for choices.
 
     With `longest`, what the model can read, they are padded on to a bucket, so that few shapes occur.

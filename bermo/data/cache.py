@@ -104,9 +104,7 @@ def read_cache(folder: Path) -> Cached | None:
     """Return what a folder holds, or None where it is missing or torn."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        arrays = {
-            name: _open(folder / f"{name}.npy", facts["arrays"][name]) for name in facts["arrays"]
-        }
+        arrays = {name: _open(folder / f"{name}.npy", facts["arrays"][name]) for name in facts["arrays"]}
     except (OSError, ValueError, EOFError, KeyError, TypeError):
         return None
     return Cached(arrays, facts)

@@ -11,18 +11,51 @@ from bermo.data.read import Table
 from bermo.errors import BermoError
 
 PAIRS = (
-    ("text_a", "text_b"), ("text1", "text2"), ("sentence1", "sentence2"), ("sentence_a", "sentence_b"),
-    ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
-    ("query", "passage"), ("query", "document"), ("question", "context"),
-)  # fmt: skip
+    ("text_a", "text_b"),
+    ("text1", "text2"),
+    ("sentence1", "sentence2"),
+    ("sentence_a", "sentence_b"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("question", "context"),
+)
 TEXTS = (
-    "text", "sentence", "review", "content", "comment", "tweet", "message", "body", "document",
-    "utterance", "question", "query", "headline", "title", "description",
-)  # fmt: skip
+    "text",
+    "sentence",
+    "review",
+    "content",
+    "comment",
+    "tweet",
+    "message",
+    "body",
+    "document",
+    "utterance",
+    "question",
+    "query",
+    "headline",
+    "title",
+    "description",
+)
 LABELS = (
-    "label", "labels", "gold_label", "class", "target", "sentiment", "category", "score", "rating",
-    "stars", "intent", "topic", "emotion", "is_duplicate", "y",
-)  # fmt: skip
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "target",
+    "sentiment",
+    "category",
+    "score",
+    "rating",
+    "stars",
+    "intent",
+    "topic",
+    "emotion",
+    "is_duplicate",
+    "y",
+)
 MOST_CLASS_VALUES = 20
 """Broken numbers with more different values than this are a measure, not classes (half stars have 10)."""
 

@@ -31,10 +31,7 @@ def text_rows(table: Table, text: Sequence[str], label: str | None) -> TextRows:
 def choice_rows(table: Table, text: Sequence[str], label: str | None) -> ChoiceRows:
     """Return SWAG's rows: a first sentence, and the start of the second with each of its endings."""
     first, start, *endings = [_texts(table, name) for name in text]
-    texts = [
-        [f"{begin} {end}" for end in ends]
-        for begin, *ends in zip(start, *endings, strict=True)
-    ]  # fmt: skip
+    texts = [[f"{begin} {end}" for end in ends] for begin, *ends in zip(start, *endings, strict=True)]
     return ChoiceRows(first, texts, None if label is None else label_column(table, label))
 
 
@@ -86,8 +83,7 @@ def _texts(table: Table, name: str) -> list[str]:
     for line, value in zip(table.lines, values, strict=True):
         if not value.strip():
             raise BermoError(
-                f'{table.path}, line {line}: the text (column "{name}") is empty.'
-                " Fill it or remove the row."
+                f'{table.path}, line {line}: the text (column "{name}") is empty. Fill it or remove the row.'
             )
     return values
 
@@ -102,9 +98,7 @@ def read_conll(path: Path) -> TaggedRows:
         elif len(cells) == 1:
             raise BermoError(f'{path}, line {number}: "{cells[0]}" has no tag beside it.')
         elif cells[-1] != "O" and cells[-1][:2] not in ("B-", "I-"):
-            raise BermoError(
-                f'{path}, line {number}: the tag "{cells[-1]}" is none of O, B-TYPE, I-TYPE.'
-            )
+            raise BermoError(f'{path}, line {number}: the tag "{cells[-1]}" is none of O, B-TYPE, I-TYPE.')
         else:
             sentences[-1].append((cells[0], cells[-1]))
     sentences = [sentence for sentence in sentences if sentence]

@@ -104,11 +104,17 @@ def make_features(
     facts = TokenFacts(**{name: cached.facts[name] for name in TokenFacts.__dataclass_fields__})
     check_unknown(facts.unknown_share, spec.max_unknown, rows, tokenizer)
     return Features(
-        task=task, labels=labels, rows=rows, facts=facts, **cached.arrays,
+        task=task,
+        labels=labels,
+        rows=rows,
+        facts=facts,
+        **cached.arrays,
         num_choices=len(rows.endings[0]) if isinstance(rows, ChoiceRows) else 1,
-        pad_id=_pad_id(tokenizer), pad_segment=tokenizer.pad_token_type_id,
-        pads_left=tokenizer.padding_side == "left", classifier_id=tokenizer.cls_token_id,
-    )  # fmt: skip
+        pad_id=_pad_id(tokenizer),
+        pad_segment=tokenizer.pad_token_type_id,
+        pads_left=tokenizer.padding_side == "left",
+        classifier_id=tokenizer.cls_token_id,
+    )
 
 
 def _make_encoder(
@@ -137,9 +143,7 @@ def fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 @lru_cache(4)  # each split asks for it, and a vocabulary takes a while to parse
-def _fingerprint(
-    backend: str, padding_side: str, truncation_side: str, special: tuple[int, ...]
-) -> str:
+def _fingerprint(backend: str, padding_side: str, truncation_side: str, special: tuple[int, ...]) -> str:
     content = json.loads(backend)
     # Each call sets these two; they are arguments, not what the tokenizer is.
     content.pop("truncation"), content.pop("padding")
@@ -149,15 +153,19 @@ def _fingerprint(
 
 def _key(rows: Rows, task: Task, encoder: Encoder) -> str:
     parts = [
-        FORMAT, digest(rows), fingerprint(encoder.tokenizer), encoder.max_length, encoder.labels,
-        encoder.stride if task.kind == "span" else 0, encoder.has_segments, task.kind,
-    ]  # fmt: skip
+        FORMAT,
+        digest(rows),
+        fingerprint(encoder.tokenizer),
+        encoder.max_length,
+        encoder.labels,
+        encoder.stride if task.kind == "span" else 0,
+        encoder.has_segments,
+        task.kind,
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _write(
-    writer: Writer, rows: Rows, encoder: Encoder, progress: Progress | None
-) -> Mapping[str, Any]:
+def _write(writer: Writer, rows: Rows, encoder: Encoder, progress: Progress | None) -> Mapping[str, Any]:
     """Tokenise by chunks, so that the tokens of a large file never stand in memory together."""
     writer.append({"starts": np.zeros(1, dtype=np.int64)})
     tokens = unknown = truncated = lost = total = 0
@@ -174,9 +182,11 @@ def _write(
         if progress is not None:
             progress(end, len(rows))
     facts = TokenFacts(
-        unknown_share=unknown / max(tokens, 1), truncated_share=truncated / len(rows),
-        lost_words=lost, num_tokens=total,
-    )  # fmt: skip
+        unknown_share=unknown / max(tokens, 1),
+        truncated_share=truncated / len(rows),
+        lost_words=lost,
+        num_tokens=total,
+    )
     return asdict(facts)
 
 

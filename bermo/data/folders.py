@@ -41,19 +41,19 @@ def read_named(spec: DataSpec) -> TaskData:
     train = _read_split(task, folder, spec.train, "train")
     valid = _read_split(task, folder, spec.valid, "valid")
     return TaskData(
-        task=task, train=train.rows, valid=valid.rows,
-        text=train.source.text, label=train.source.label,
-        notes=(f"train from {train.path.name}, valid from {valid.path.name}",
-               *train.notes, *valid.notes),
-    )  # fmt: skip
+        task=task,
+        train=train.rows,
+        valid=valid.rows,
+        text=train.source.text,
+        label=train.source.label,
+        notes=(f"train from {train.path.name}, valid from {valid.path.name}", *train.notes, *valid.notes),
+    )
 
 
 def _find_folder(folder: Path, task: Task) -> Path:
     if not folder.is_dir():
         names = [p.name for p in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise BermoError(
-            f"There is no folder {folder}." + (nearest(folder.name, names) if names else "")
-        )
+        raise BermoError(f"There is no folder {folder}." + (nearest(folder.name, names) if names else ""))
     inner = [folder / name for name in task.folders if (folder / name).is_dir()]
     holds = _matches(folder, (*task.train, *task.valid, *task.whole))
     return folder if holds or not inner else inner[0]
@@ -119,13 +119,15 @@ def _split_whole(task: Task, path: Path) -> TaskData:
     assert isinstance(split.rows, TextRows), "only text tasks come in a file without splits"
     second = split.rows.second or [""] * len(split.rows)
     keys = (f"{a}\t{b}".encode() for a, b in zip(split.rows.first, second, strict=True))
-    is_valid = [
-        int.from_bytes(hashlib.sha256(key).digest()[:8], "big") % VALID_SHARE == 0 for key in keys
-    ]
+    is_valid = [int.from_bytes(hashlib.sha256(key).digest()[:8], "big") % VALID_SHARE == 0 for key in keys]
     train = pick(split.rows, [i for i, held in enumerate(is_valid) if not held])
     valid = pick(split.rows, [i for i, held in enumerate(is_valid) if held])
     note = f"{path.name} has no splits: one row in {VALID_SHARE} validates, chosen by a hash of its text"
     return TaskData(
-        task=task, train=train, valid=valid,
-        text=split.source.text, label=split.source.label, notes=(note, *split.notes),
-    )  # fmt: skip
+        task=task,
+        train=train,
+        valid=valid,
+        text=split.source.text,
+        label=split.source.label,
+        notes=(note, *split.notes),
+    )

@@ -81,9 +81,7 @@ def _table(split: Any, name: str) -> Table:
 
 def _span_rows(split: Any, name: str, is_train: bool) -> SpanRows:
     _check_columns(split, name, ("id", "question", "context", "answers"))
-    answers = [
-        list(zip(item["text"], item["answer_start"], strict=True)) for item in split["answers"]
-    ]
+    answers = [list(zip(item["text"], item["answer_start"], strict=True)) for item in split["answers"]]
     rows = SpanRows(list(split["id"]), list(split["question"]), list(split["context"]), answers)
     return check_spans(rows, name, is_train)
 

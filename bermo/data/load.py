@@ -72,9 +72,7 @@ def _lines(path: Path) -> list[str]:
     lines = read_text(path).rstrip("\r\n").split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
-            raise BermoError(
-                f"{path}, line {number}: the text is empty. Fill it or remove the line."
-            )
+            raise BermoError(f"{path}, line {number}: the text is empty. Fill it or remove the line.")
     return [line.rstrip("\r") for line in lines]
 
 
@@ -130,9 +128,13 @@ def _from_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
     text = " and ".join(f'"{name}"' for name in found.text)
     note = f'text from column {text}, label from "{found.label}": {kind}'
     return TaskData(
-        task=own_task(kind), train=train_rows, valid=valid_rows,
-        text=found.text, label=found.label, notes=(note,),
-    )  # fmt: skip
+        task=own_task(kind),
+        train=train_rows,
+        valid=valid_rows,
+        text=found.text,
+        label=found.label,
+        notes=(note,),
+    )
 
 
 def _label_values(rows: Rows) -> list[str]:
@@ -169,9 +171,7 @@ def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> No
     for split, rows in (("training", data.train), ("validation", data.valid)):
         for name in sorted(set(_label_values(rows)) - known):
             more = "" if data.task.labels else " that the training data lacks" + limit
-            raise BermoError(
-                f'The {split} data has the label "{name}"{more}.{nearest(name, known)}'
-            )
+            raise BermoError(f'The {split} data has the label "{name}"{more}.{nearest(name, known)}')
     if len(seen) == 1 and data.task.kind != "choice":
         raise BermoError(
             f'All training rows{limit} have the same label, "{seen.pop()}". There is nothing to learn:'

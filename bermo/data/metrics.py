@@ -60,9 +60,7 @@ def pearson(x: Floats, y: Floats) -> float:
 def _centred(values: Floats) -> Floats:
     """Subtract the mean and bring the largest size to 1, so that squares neither vanish nor overflow."""
     values = np.asarray(values, dtype=np.float64)
-    centred = (
-        values - values.mean() if len(values) and np.ptp(values) > 0 else np.zeros(len(values))
-    )
+    centred = values - values.mean() if len(values) and np.ptp(values) > 0 else np.zeros(len(values))
     largest = np.max(np.abs(centred), initial=0.0)
     return centred / largest if largest > 0 else centred
 
@@ -101,9 +99,7 @@ class EntityScores:
     f1: float
 
 
-def entity_scores(
-    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-) -> EntityScores:
+def entity_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> EntityScores:
     """Compare the entities of predicted and gold tags, sentence by sentence."""
     right = guessed = wanted = 0
     for ours, theirs in zip(predicted, gold, strict=True):

@@ -82,16 +82,12 @@ def has_files(task: str, folder: Path) -> bool:
     return (folder / f"{FILES[task]}.txt").is_file() or (folder / FILES[task]).is_dir()
 
 
-def read_probe(
-    task: str, folder: Path | None = None, limit: int | None = None, seed: int = 0
-) -> ProbeData:
+def read_probe(task: str, folder: Path | None = None, limit: int | None = None, seed: int = 0) -> ProbeData:
     """Return the rows of a task, from its files or from the grammar, at most `limit` of them for training."""
     if folder is None:
         return _generated(task, limit or GENERATED, seed)
     if not folder.is_dir():
-        raise BermoError(
-            f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files."
-        )
+        raise BermoError(f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files.")
     notes: tuple[str, ...] = ()
     doubt = ""
     if (folder / FILES[task]).is_dir():
@@ -131,9 +127,15 @@ def _probe_data(
     labels = tuple(sorted({label for part in parts for _, label in part}))
     group = sentences.TASKS[task].group
     return ProbeData(
-        task=task, group=group, labels=labels, train=train, valid=valid, test=test,
-        notes=notes, doubt=doubt,
-    )  # fmt: skip
+        task=task,
+        group=group,
+        labels=labels,
+        train=train,
+        valid=valid,
+        test=test,
+        notes=notes,
+        doubt=doubt,
+    )
 
 
 def _generated(task: str, count: int, seed: int) -> ProbeData:
@@ -169,8 +171,7 @@ def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...], str]:
             text, tab, label = line.rstrip("\r").rpartition("\t")
             if not tab or not text.strip():
                 raise BermoError(
-                    f"{path}, line {number}: expected a sentence, a tab and a label, but got"
-                    f' "{line[:60]}".'
+                    f'{path}, line {number}: expected a sentence, a tab and a label, but got "{line[:60]}".'
                 )
             # An uncased vocabulary reads these alike, so they must not fall into two splits.
             key = " ".join(text.lower().split())
@@ -179,9 +180,7 @@ def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...], str]:
             total += 1
     rows = [(texts[key], next(iter(found))) for key, found in labels.items() if len(found) == 1]
     doubtful = len(labels) - len(rows)
-    note = (
-        f"{total:,} rows, {total - len(labels):,} repeated, {doubtful:,} with two labels left out"
-    )
+    note = f"{total:,} rows, {total - len(labels):,} repeated, {doubtful:,} with two labels left out"
     share = doubtful / len(labels)
     doubt = f"{share:.0%} of its sentences have two labels" if share > DOUBTFUL else ""
     return rows, (note,), doubt

@@ -190,9 +190,7 @@ def _from_objects(path: Path, objects: Iterator[tuple[int, dict[str, Any]]]) -> 
         columns = columns or {name: [] for name in fields}
         if fields.keys() != columns.keys():
             odd = ", ".join(sorted(fields.keys() ^ columns.keys()))
-            raise BermoError(
-                f"{path}, row {line}: its fields differ from the first row's in: {odd}."
-            )
+            raise BermoError(f"{path}, row {line}: its fields differ from the first row's in: {odd}.")
         for name, value in fields.items():
             columns[name].append(as_text(value))
         lines.append(line)
@@ -221,15 +219,12 @@ def _read_parquet(path: Path) -> Table:
     except (ArrowException, OSError) as error:
         raise BermoError(f"{path} is not a whole parquet file: {error}") from None
     columns = {
-        name: [as_text(value) for value in table.column(name).to_pylist()]
-        for name in table.column_names
+        name: [as_text(value) for value in table.column(name).to_pylist()] for name in table.column_names
     }
     return Table(path, columns, list(range(1, table.num_rows + 1)))
 
 
 def _filled(table: Table) -> Table:
     if not len(table):
-        raise BermoError(
-            f"{table.path} has no rows" + (", only a header." if table.columns else ".")
-        )
+        raise BermoError(f"{table.path} has no rows" + (", only a header." if table.columns else "."))
     return table

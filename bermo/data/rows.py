@@ -73,9 +73,7 @@ def pick(rows: Rows, places: Sequence[int]) -> Rows:
     """Return the rows at `places`, in that order."""
     columns = {item.name: getattr(rows, item.name) for item in fields(rows)}
     picked: dict[str, Any] = {
-        name: [column[place] for place in places]
-        for name, column in columns.items()
-        if column is not None
+        name: [column[place] for place in places] for name, column in columns.items() if column is not None
     }
     return replace(rows, **picked)
 

@@ -61,9 +61,7 @@ def _check_count(features: Features, predictions: Predictions) -> None:
         )
 
 
-def _score_classes(
-    features: Features, predictions: Predictions
-) -> tuple[dict[str, float], Counter[str]]:
+def _score_classes(features: Features, predictions: Predictions) -> tuple[dict[str, float], Counter[str]]:
     predicted, gold = np.argmax(np.stack(predictions), axis=1), np.asarray(features.targets)
     values = {"accuracy": metrics.accuracy(predicted, gold)}
     if features.task.kind == "classification":
@@ -86,9 +84,7 @@ def _score_numbers(features: Features, predictions: Predictions) -> dict[str, fl
     return {"pearson": pearson, "spearman": spearman, "mean": (pearson + spearman) / 2}
 
 
-def _score_tags(
-    features: Features, predictions: Predictions
-) -> tuple[dict[str, float], Counter[str]]:
+def _score_tags(features: Features, predictions: Predictions) -> tuple[dict[str, float], Counter[str]]:
     assert isinstance(features.rows, TaggedRows)
     gold = features.rows.tags or ()
     tags = _tags(features, predictions)
@@ -120,9 +116,7 @@ def _tags(features: Features, predictions: Predictions) -> list[list[str]]:
     return rows
 
 
-def _score_spans(
-    features: Features, predictions: Predictions
-) -> tuple[dict[str, float], Counter[str]]:
+def _score_spans(features: Features, predictions: Predictions) -> tuple[dict[str, float], Counter[str]]:
     assert isinstance(features.rows, SpanRows)
     assert features.rows.answers is not None
     has_no_answer = features.task.has_no_answer
@@ -156,9 +150,7 @@ def decode(features: Features, predictions: Predictions) -> list[dict[str, Any]]
             answers = zip(features.rows.ids, best_answers(features, predictions), strict=True)
             return [{"id": name, "answer": text} for name, text in answers]
         case "choice":
-            return [
-                {"choice": place, "probability": p} for place, p in map(_likeliest, predictions)
-            ]
+            return [{"choice": place, "probability": p} for place, p in map(_likeliest, predictions)]
         case _:
             best = map(_likeliest, predictions)
             return [{"label": features.labels[place], "probability": p} for place, p in best]

@@ -55,13 +55,9 @@ class SenseFolder:
 def find_senses(folder: Path) -> SenseFolder:
     """Find SemCor's table and the test sets in a folder or the folders inside it."""
     if not folder.is_dir():
-        raise BermoError(
-            f"There is no folder {folder}. Give the one that holds SemCor and the test sets."
-        )
+        raise BermoError(f"There is no folder {folder}. Give the one that holds SemCor and the test sets.")
     memories = sorted(folder.rglob("semcor*.tsv"))
-    tests = {
-        path.name.removesuffix(".data.xml"): path for path in sorted(folder.rglob("*.data.xml"))
-    }
+    tests = {path.name.removesuffix(".data.xml"): path for path in sorted(folder.rglob("*.data.xml"))}
     if not memories or not tests:
         missing = "semcor*.tsv" if not memories else "*.data.xml with *.gold.key.txt beside it"
         raise BermoError(f"{folder} has no {missing}. Word senses need both SemCor and a test set.")
@@ -102,9 +98,7 @@ def _sentence(rows: Iterable[tuple[str, str, str]]) -> SenseSentence:
         parts = [part for part in token.split("_") if part] or [token]
         if suffix[:1] in PARTS and ":" in suffix:
             keys = tuple(f"{lemma}%{key}" for key in suffix.split(";"))
-            tagged.append(
-                Tagged(len(words), len(words) + len(parts), lemma, PARTS[suffix[0]], keys)
-            )
+            tagged.append(Tagged(len(words), len(words) + len(parts), lemma, PARTS[suffix[0]], keys))
         words += parts
     return SenseSentence(tuple(words), tuple(tagged))
 

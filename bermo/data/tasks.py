@@ -83,43 +83,65 @@ def _pair(name: str, *columns: tuple[str, str], label: str = "label") -> tuple[S
 def _mnli(name: str, valid: str) -> Task:
     columns = (_SENTENCES, ("premise", "hypothesis"))
     return Task(
-        name=name, kind="classification", metric="accuracy", folders=("MNLI", "mnli"),
+        name=name,
+        kind="classification",
+        metric="accuracy",
+        folders=("MNLI", "mnli"),
         labels=("entailment", "neutral", "contradiction"),
         train=_pair("train.tsv", *columns, label="gold_label"),
         valid=_pair(valid, *columns, label="gold_label"),
-    )  # fmt: skip
+    )
 
 
 def _entailment(name: str, columns: tuple[str, str]) -> Task:
     return Task(
-        name=name, kind="classification", metric="accuracy", folders=(name.upper(), name),
+        name=name,
+        kind="classification",
+        metric="accuracy",
+        folders=(name.upper(), name),
         labels=("entailment", "not_entailment"),
-        train=_pair("train.tsv", columns), valid=_pair("dev.tsv", columns),
-    )  # fmt: skip
+        train=_pair("train.tsv", columns),
+        valid=_pair("dev.tsv", columns),
+    )
 
 
 def _squad(name: str, version: str, has_no_answer: bool) -> Task:
     return Task(
-        name=name, kind="span", metric="f1", folders=("squad", "SQuAD"), has_no_answer=has_no_answer,
-        train=(Source(name=f"train-v{version}*.json"),), valid=(Source(name=f"dev-v{version}*.json"),),
-    )  # fmt: skip
+        name=name,
+        kind="span",
+        metric="f1",
+        folders=("squad", "SQuAD"),
+        has_no_answer=has_no_answer,
+        train=(Source(name=f"train-v{version}*.json"),),
+        valid=(Source(name=f"dev-v{version}*.json"),),
+    )
 
 
 _FROM_FILES = (
     Task(
-        name="cola", kind="classification", metric="matthews", labels=("0", "1"),
+        name="cola",
+        kind="classification",
+        metric="matthews",
+        labels=("0", "1"),
         folders=("CoLA", "cola"),
         train=(Source(name="train.tsv", text=("sentence",), header=_COLA),),
         valid=(Source(name="dev.tsv", text=("sentence",), header=_COLA),),
     ),
     Task(
-        name="sst2", kind="classification", metric="accuracy", labels=("0", "1"),
+        name="sst2",
+        kind="classification",
+        metric="accuracy",
+        labels=("0", "1"),
         folders=("SST-2", "sst2"),
         train=(Source(name="train.tsv", text=("sentence",)),),
         valid=(Source(name="dev.tsv", text=("sentence",)),),
     ),
     Task(
-        name="mrpc", kind="classification", metric="mean", labels=("0", "1"), folders=("MRPC", "mrpc"),
+        name="mrpc",
+        kind="classification",
+        metric="mean",
+        labels=("0", "1"),
+        folders=("MRPC", "mrpc"),
         train=(
             Source(name="train.tsv", text=_STRINGS, label="Quality"),
             Source(name="msr_paraphrase_train.txt", text=_STRINGS, label="Quality"),
@@ -131,13 +153,20 @@ _FROM_FILES = (
     ),
     Task(
         # GLUE's own QQP files hold about twenty lines without their last columns.
-        name="qqp", kind="classification", metric="mean", labels=("0", "1"), folders=("QQP", "qqp"),
+        name="qqp",
+        kind="classification",
+        metric="mean",
+        labels=("0", "1"),
+        folders=("QQP", "qqp"),
         train=(Source(name="train.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
         valid=(Source(name="dev.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
         whole=(Source(name="qqp*.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
     ),
     Task(
-        name="stsb", kind="regression", metric="mean", folders=("STS-B", "stsb"),
+        name="stsb",
+        kind="regression",
+        metric="mean",
+        folders=("STS-B", "stsb"),
         train=(
             Source(name="sts-train.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
             Source(name="train.tsv", text=_SENTENCES, label="score"),
@@ -152,24 +181,34 @@ _FROM_FILES = (
     _entailment("qnli", ("question", "sentence")),
     _entailment("rte", _SENTENCES),
     Task(
-        name="wnli", kind="classification", metric="accuracy", labels=("0", "1"),
+        name="wnli",
+        kind="classification",
+        metric="accuracy",
+        labels=("0", "1"),
         folders=("WNLI", "wnli"),
-        train=_pair("train.tsv", _SENTENCES), valid=_pair("dev.tsv", _SENTENCES),
+        train=_pair("train.tsv", _SENTENCES),
+        valid=_pair("dev.tsv", _SENTENCES),
     ),
     _squad("squad", "1.1", has_no_answer=False),
     _squad("squad2", "2.0", has_no_answer=True),
     Task(
-        name="conll2003", kind="tagging", metric="f1", folders=("conll2003",),
+        name="conll2003",
+        kind="tagging",
+        metric="f1",
+        folders=("conll2003",),
         train=(Source(name="train.txt"), Source(name="eng.train")),
         valid=(Source(name="valid.txt"), Source(name="dev.txt"), Source(name="eng.testa")),
     ),
     Task(
-        name="swag", kind="choice", metric="accuracy", labels=("0", "1", "2", "3"),
+        name="swag",
+        kind="choice",
+        metric="accuracy",
+        labels=("0", "1", "2", "3"),
         folders=("swag", "SWAG"),
         train=(Source(name="train.csv", text=_ENDINGS),),
         valid=(Source(name="val.csv", text=_ENDINGS), Source(name="valid.csv", text=_ENDINGS)),
     ),
-)  # fmt: skip
+)
 
 _GENERATED = tuple(
     Task(name=f"box/{name}", kind="classification", metric="accuracy", labels=made.labels)

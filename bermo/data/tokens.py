@@ -65,9 +65,13 @@ def encode(encoder: Encoder, rows: Rows) -> Chunk:
 
 def _call(encoder: Encoder, *texts: Any, **options: Any) -> BatchEncoding:
     return encoder.tokenizer(
-        *texts, max_length=encoder.max_length, return_attention_mask=False,
-        return_token_type_ids=encoder.has_segments, verbose=False, **options,
-    )  # fmt: skip
+        *texts,
+        max_length=encoder.max_length,
+        return_attention_mask=False,
+        return_token_type_ids=encoder.has_segments,
+        verbose=False,
+        **options,
+    )
 
 
 def _encodings(batch: BatchEncoding) -> list[Any]:
@@ -162,11 +166,13 @@ def _encode_span(encoder: Encoder, rows: SpanRows) -> Chunk:
     context_side = 1 if tokenizer.padding_side == "right" else 0
     texts = (questions, list(rows.contexts))
     batch = _call(
-        encoder, *(texts if context_side == 1 else texts[::-1]),
+        encoder,
+        *(texts if context_side == 1 else texts[::-1]),
         truncation="only_second" if context_side == 1 else "only_first",
         stride=min(encoder.stride, room // 2),
-        return_overflowing_tokens=True, return_offsets_mapping=True,
-    )  # fmt: skip
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
     arrays, lengths = _tokens(encoder, batch)
     spans = _flat(chain.from_iterable(batch["offset_mapping"]), np.int32).reshape(-1, 2)
     sides = (side == context_side for item in _encodings(batch) for side in item.sequence_ids)
@@ -197,8 +203,10 @@ def _cut_questions(
         return kept, cut
     batch = tokenizer(
         [questions[place] for place in places],
-        add_special_tokens=False, return_offsets_mapping=True, verbose=False,
-    )  # fmt: skip
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
     for place, offsets in zip(places, batch["offset_mapping"], strict=True):
         if len(offsets) > longest:
             kept[place] = questions[place][: offsets[longest - 1][1]]

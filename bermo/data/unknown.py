@@ -43,9 +43,7 @@ def count_unknown(ids: npt.NDArray[np.int32], tokenizer: PreTrainedTokenizerBase
     return UnknownCount(tokens, 0 if unknown_id is None else int(np.sum(ids == unknown_id)))
 
 
-def check_unknown(
-    share: float, limit: float, rows: Rows, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def check_unknown(share: float, limit: float, rows: Rows, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse text of which more than `limit` is unknown, with examples and the likely cause."""
     if share <= limit:
         return
@@ -72,9 +70,7 @@ def _texts(rows: Rows) -> Iterator[str]:
 def _examples(rows: Rows, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
     """Yield texts that have unknown words, each with the first few of these."""
     for text in _texts(rows):
-        batch = tokenizer(
-            text, return_offsets_mapping=True, add_special_tokens=False, verbose=False
-        )
+        batch = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
         pairs = zip(batch["input_ids"], batch["offset_mapping"], strict=True)
         words = [text[a:b] for token, (a, b) in pairs if token == tokenizer.unk_token_id]
         if words:
@@ -98,7 +94,9 @@ def _cause(share: float, rows: Rows, tokenizer: PreTrainedTokenizerBase) -> str:
             f" {after:.1%} of the same texts would be unknown). Set do_lower_case to true, or give"
             " lower-cased text."
         )
-    return "the text is in another language or script than the vocabulary, or the tokenizer is another model's."
+    return (
+        "the text is in another language or script than the vocabulary, or the tokenizer is another model's."
+    )
 
 
 def _share(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> float:

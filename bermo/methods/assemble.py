@@ -17,27 +17,19 @@ from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.files import whole_folder
-from bermo.fold import folded_state
-from bermo.job import Batch, Batches, Display, Hook, Objective
 from bermo.methods.distill import DistilledLoss, check_distill, set_aside, wants_only_answers
 from bermo.methods.predict import write_trained
 from bermo.methods.prepare import Prepared, build_model
-from bermo.methods.prune import (
-    PrunedLoss,
-    PruneHook,
-    check_prune,
-    start_pruning_,
-)
+from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
 from bermo.methods.student import student_from_teacher
-from bermo.methods.teacher import (
-    TaughtBatches,
-    Teacher,
-    teacher_logits,
-)
-from bermo.model import BermoPreTrainedModel
+from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
+from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.masks import Mask
-from bermo.schedule import parameter_groups
+from bermo.progress import Display
+from bermo.pruning.fold import folded_state
 from bermo.spec import RunSpec
+from bermo.training.job import Batch, Batches, Hook, Objective
+from bermo.training.schedule import parameter_groups
 
 EVAL_BATCH_FACTOR = 2  # no gradients are kept, so twice the rows fit
 
@@ -102,14 +94,10 @@ def check_methods(spec: RunSpec) -> None:
     check_prune(spec.prune)
 
 
-def assemble(
-    prepared: Prepared, seed: int, display: Display, accelerator: Accelerator
-) -> Assembled:
+def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accelerator) -> Assembled:
     """Put one seed's training together; what starts at random is drawn from the seed."""
     spec = prepared.spec
-    plan = BatchPlan(
-        prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths
-    )
+    plan = BatchPlan(prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths)
     is_graphed = accelerator.device.type == "cuda"
     longest = int(prepared.train.lengths.max()) if is_graphed else None
     own = TaskBatches(prepared.train, plan, longest)
@@ -126,9 +114,7 @@ def assemble(
         objective = taught
         if wants_only_answers(spec.distill):
             rows = EVAL_BATCH_FACTOR * spec.train.batch_size
-            logits = teacher_logits(
-                teacher, prepared.train, rows, accelerator, display, spec.data.cache
-            )
+            logits = teacher_logits(teacher, prepared.train, rows, accelerator, display, spec.data.cache)
             batches = TaughtBatches(batches, prepared.train, logits)
     hooks: tuple[Hook, ...] = ()
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
@@ -141,9 +127,15 @@ def assemble(
         best_from = pruner.schedule.last_step
     groups = parameter_groups(model, spec.train, fast)
     return Assembled(
-        model=model, batches=batches, objective=objective, groups=groups, hooks=hooks,
-        masked=masked, best_from=best_from, padding_share=own.padding_share(),
-    )  # fmt: skip
+        model=model,
+        batches=batches,
+        objective=objective,
+        groups=groups,
+        hooks=hooks,
+        masked=masked,
+        best_from=best_from,
+        padding_share=own.padding_share(),
+    )
 
 
 def save_model(model: nn.Module, prepared: Prepared, folder: Path) -> None:

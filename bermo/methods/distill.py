@@ -14,12 +14,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from bermo.encoder import BermoConfig
+from bermo.encoders.projections import Projections
 from bermo.errors import BermoError
-from bermo.job import Batch, Objective
 from bermo.methods.evaluate import TARGETS
 from bermo.methods.teacher import LOGITS, Teacher
-from bermo.model import BermoPreTrainedModel
+from bermo.models.encoder import BermoConfig
+from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.heads import IGNORED
 from bermo.nn.losses import (
     even_map,
@@ -31,8 +31,8 @@ from bermo.nn.losses import (
     soft_targets,
     soft_values,
 )
-from bermo.relations import Projections
 from bermo.spec import DistillSpec
+from bermo.training.job import Batch, Objective
 
 NAME = "distillation"
 """The student's submodule in which the learned projections live while it is taught."""

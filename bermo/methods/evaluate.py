@@ -11,7 +11,7 @@ from torch import nn
 
 from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
-from bermo.model import TARGETS
+from bermo.models.tasks import TARGETS
 
 
 def predict(

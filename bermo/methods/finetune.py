@@ -14,11 +14,8 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.scoring import Scores, score
-from bermo.devices import make_accelerator
 from bermo.errors import BermoError
 from bermo.files import restore, whole_folder
-from bermo.fold import count
-from bermo.job import Display, Fit, Job, Quiet
 from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, check_methods, save_model
 from bermo.methods.distill import set_aside
 from bermo.methods.evaluate import predict
@@ -34,25 +31,20 @@ from bermo.methods.measure import (
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import make_schedule, missed_density
 from bermo.methods.together import check_together, join_jobs, predict_together
-from bermo.model import BermoPreTrainedModel
-from bermo.runs import (
-    RunResult,
-    SeedResult,
-    check_free,
-    claim,
-    identity,
-    locked,
-    read_seed,
-    release,
-    summarise,
-    write_result,
-)
+from bermo.models.tasks import BermoPreTrainedModel
+from bermo.progress import Display, Quiet
+from bermo.pruning.fold import count
+from bermo.runs.folder import check_free, claim, identity, locked, release
+from bermo.runs.results import RunResult, SeedResult, read_seed, write_result
+from bermo.runs.statistics import summarise
 from bermo.spec import RunSpec, check
-from bermo.train import fit_members
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Fit, Job
+from bermo.training.loop import fit_members
 
 GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
-REMEDY_OF_MOVEMENT = "Try --rank size, which lets no large weight go before its score has told; or --mix across, or more --epochs."  # fmt: skip
+REMEDY_OF_MOVEMENT = "Try --rank size, which lets no large weight go before its score has told; or --mix across, or more --epochs."
 
 
 def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunResult:
@@ -83,9 +75,7 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     return _all_seeds(prepared, out, Quiet(), accelerator)
 
 
-def _all_seeds(
-    prepared: Prepared, out: Path, display: Display, accelerator: Accelerator
-) -> RunResult:
+def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Accelerator) -> RunResult:
     seeds = prepared.spec.seeds
     results = {seed: read_seed(out / f"seed-{seed}") for seed in seeds}
     missing = [seed for seed in seeds if results[seed] is None]
@@ -211,9 +201,7 @@ class _Seed:
         assert self.latest is not None
         if said := missed_density(self.prepared.spec.prune, self.job.hooks):
             self.job.display.tell(f"Seed {self.job.seed} {said}")
-        result = _result(
-            self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator
-        )
+        result = _result(self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator)
         padding = round(self.padding_share, 6)
         return replace(result, padding_share=padding, together=together)
 
@@ -221,9 +209,7 @@ class _Seed:
 def _ask_all(joint: nn.Module, made: list[_Seed]) -> None:
     """Let the stack answer for all seeds at once; each takes its answers when it is scored."""
     first = made[0]
-    found = predict_together(
-        joint, first.prepared.valid, first.num_rows(), first.accelerator, len(made)
-    )
+    found = predict_together(joint, first.prepared.valid, first.num_rows(), first.accelerator, len(made))
     for one, answers in zip(made, found, strict=True):
         one.answers = answers
 

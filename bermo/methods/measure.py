@@ -14,11 +14,11 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bermo.data.scoring import Scores
-from bermo.job import Fit
+from bermo.encoders.sites import layers_of
 from bermo.methods.prepare import Prepared
 from bermo.methods.prune import UNITS
-from bermo.sites import layers_of
 from bermo.spec import RunSpec
+from bermo.training.job import Fit
 
 # A classifier that learned something has left this share of the entropy of the labels behind.
 CHANCE_SHARE = 0.98
@@ -38,9 +38,7 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
         # Early in a training the answers can be good while the loss has hardly moved: that is no collapse.
         is_guessing = scores.values["accuracy"] <= most_common + GUESSING_MARGIN
         if is_guessing and ended.last_loss >= CHANCE_SHARE * chance:
-            return (
-                f"the training loss {ended.last_loss:.3f} is still that of guessing ({chance:.3f})"
-            )
+            return f"the training loss {ended.last_loss:.3f} is still that of guessing ({chance:.3f})"
     return None
 
 

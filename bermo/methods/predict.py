@@ -19,18 +19,18 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
-from bermo.backbone import load_tokenizer
 from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, own_task, read_inputs
 from bermo.data.scoring import decode
 from bermo.data.tasks import TASKS, Kind, Task
-from bermo.devices import make_accelerator
+from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import write_json, write_text
-from bermo.job import Display
 from bermo.methods.evaluate import predict
-from bermo.model import has_segments
+from bermo.models.tasks import has_segments
+from bermo.progress import Display
 from bermo.spec import DataSpec, TrainSpec
+from bermo.training.devices import make_accelerator
 
 LOADERS: Mapping[Kind, Any] = {
     "classification": AutoModelForSequenceClassification,
@@ -63,10 +63,14 @@ def write_trained(folder: Path, data: TaskData, spec: DataSpec) -> None:
     write_json(
         folder / "task.json",
         {
-            "task": data.task.name, "kind": data.task.kind, "labels": data.labels,
-            "text": data.text, "max_length": spec.max_length, "stride": spec.stride,
+            "task": data.task.name,
+            "kind": data.task.kind,
+            "labels": data.labels,
+            "text": data.text,
+            "max_length": spec.max_length,
+            "stride": spec.stride,
         },
-    )  # fmt: skip
+    )
 
 
 def read_trained(folder: Path) -> Trained:
@@ -140,9 +144,7 @@ def predict_file(
         predictions = ask(features, batch_size, advance)
     finally:
         display.close()
-    text = "".join(
-        json.dumps(answer, ensure_ascii=False) + "\n" for answer in decode(features, predictions)
-    )
+    text = "".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in decode(features, predictions))
     if out is None:
         sys.stdout.write(text)
     else:

@@ -9,16 +9,16 @@ from typing import Any
 
 import transformers
 
-from bermo import model as models
-from bermo.backbone import load_config, load_tokenizer
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
-from bermo.job import Display
+from bermo.encoders.backbone import load_config, load_tokenizer
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, find_model, load_teacher
-from bermo.schedule import num_steps
+from bermo.models import tasks as models
+from bermo.progress import Display
 from bermo.spec import ModelSpec, RunSpec
+from bermo.training.schedule import num_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,7 @@ def prepare(spec: RunSpec, display: Display) -> Prepared:
     source = _source(spec)
     tokenizer = load_tokenizer(source, spec.data.lowercase)
     # A student without segments leaves them out by itself; its teacher may need them.
-    has_segments = any(
-        models.has_segments(name) for name in {source, _teacher_folder(spec) or source}
-    )
+    has_segments = any(models.has_segments(name) for name in {source, _teacher_folder(spec) or source})
     progress = _tokenising(display)
     train, valid = (
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
@@ -73,9 +71,7 @@ def prepare(spec: RunSpec, display: Display) -> Prepared:
 def _source(spec: RunSpec) -> str:
     """Where the tokenizer comes from: the encoder, or the teacher whose layers become the student."""
     teacher = _teacher_folder(spec)
-    return (
-        spec.model.backbone if teacher is None or spec.distill.student_layers is None else teacher
-    )
+    return spec.model.backbone if teacher is None or spec.distill.student_layers is None else teacher
 
 
 def _teacher_folder(spec: RunSpec) -> str | None:

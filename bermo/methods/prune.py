@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from bermo.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.errors import BermoError
-from bermo.gates import UnitPruner, prune_units_
-from bermo.job import Batch, Objective
 from bermo.nn.masks import TopMask
-from bermo.prune import Pruner, prune_
-from bermo.schedule import CubicSchedule
+from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
+from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.units import UnitPruner, prune_units_
+from bermo.pruning.weights import Pruner, prune_
 from bermo.spec import PruneSpec
+from bermo.training.job import Batch, Objective
 
 WARMUP_SHARE = 0.1
 MISSED = 0.2
@@ -41,9 +41,12 @@ def make_method(spec: PruneSpec) -> Method:
         case "movement":
             _refuse(spec, "penalty", "threshold")
             return Movement(
-                density=_density(spec), scope=spec.scope, block=spec.block, start=spec.start,
+                density=_density(spec),
+                scope=spec.scope,
+                block=spec.block,
+                start=spec.start,
                 rank=spec.rank,
-            )  # fmt: skip
+            )
         case "soft-movement":
             _refuse(spec, "scope", "start", "rank")
             return SoftMovement(
@@ -62,9 +65,7 @@ def make_method(spec: PruneSpec) -> Method:
 def check_prune(spec: PruneSpec) -> None:
     """Refuse a spec that cannot work, before anything is loaded or trained."""
     if spec.method == "none":
-        changed = [
-            n for n in vars(spec) if n != "method" and getattr(spec, n) != vars(PruneSpec())[n]
-        ]
+        changed = [n for n in vars(spec) if n != "method" and getattr(spec, n) != vars(PruneSpec())[n]]
         if changed:
             raise BermoError(f'"{changed[0]}" belongs to pruning. Choose a method with --prune.')
         return
@@ -86,9 +87,7 @@ def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
     )
 
 
-def start_pruning_(
-    model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int
-) -> Pruner | UnitPruner:
+def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner | UnitPruner:
     """Put the masks of a spec on a model."""
     method, schedule = make_method(spec), make_schedule(spec, num_steps)
     if spec.method == "heads-and-neurons" or spec.method == "layers":
@@ -132,9 +131,7 @@ class PruneHook:
     def _scores(self) -> dict[str, float]:
         names = [site.name for site in self.pruner.sites]
         pairs = zip(names, self.pruner.masks, strict=True)
-        found = {
-            name: mask.scores.detach() for name, mask in pairs if not isinstance(mask, TopMask)
-        }
+        found = {name: mask.scores.detach() for name, mask in pairs if not isinstance(mask, TopMask)}
         if not found:
             return {}
         means = [scores.mean() for scores in found.values()]

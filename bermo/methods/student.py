@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from transformers import PretrainedConfig
 
-from bermo.encoder import BermoConfig, MixChoice, mix_options
+from bermo.encoders.families import num_layers
+from bermo.encoders.sites import layers_of
 from bermo.errors import BermoError
-from bermo.families import num_layers
-from bermo.model import BermoPreTrainedModel
+from bermo.models.encoder import BermoConfig, MixChoice, mix_options
+from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.mix import LayerMix
-from bermo.sites import layers_of
 
 
 def student_from_teacher(

@@ -17,17 +17,18 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from bermo.backbone import load_tokenizer
 from bermo.data.cache import Writer, cache_root, open_cache, read_cache
 from bermo.data.features import Features, fingerprint
 from bermo.data.tasks import Task
+from bermo.encoders.backbone import load_tokenizer
+from bermo.encoders.families import has_segments
+from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
-from bermo.families import has_segments
-from bermo.job import Batch, Batches, Display
 from bermo.methods.evaluate import predict
 from bermo.methods.predict import LOADERS, Trained, read_trained
-from bermo.model import BermoPreTrainedModel
-from bermo.sites import encoder_of
+from bermo.models.tasks import BermoPreTrainedModel
+from bermo.progress import Display
+from bermo.training.job import Batch, Batches
 
 FORMAT = 1
 LOGITS = "teacher_logits"
@@ -199,9 +200,13 @@ def _all_have(folder: Path, accelerator: Accelerator) -> bool:
 
 def _key(teacher: Teacher, features: Features, accelerator: Accelerator) -> str:
     parts = [
-        FORMAT, features.task.kind, features.num_choices, features.pads_left,
-        features.pad_id, str(accelerator.mixed_precision),
-    ]  # fmt: skip
+        FORMAT,
+        features.task.kind,
+        features.num_choices,
+        features.pads_left,
+        features.pad_id,
+        str(accelerator.mixed_precision),
+    ]
     found = hashlib.sha256(json.dumps(parts).encode())
     for file in sorted([*teacher.folder.glob("*.safetensors"), teacher.folder / "config.json"]):
         with file.open("rb") as handle:

@@ -17,21 +17,21 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
-from bermo.criteria import L0, SoftMovement
 from bermo.data.features import Features
 from bermo.errors import BermoError
-from bermo.job import Batch, Batches, Job, Objective
 from bermo.methods.assemble import ModelLoss
 from bermo.methods.distill import NAME, DistilledLoss, wants_only_answers
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.methods.teacher import LOGITS
-from bermo.model import TARGETS
+from bermo.models.tasks import TARGETS
+from bermo.nn.fast.penalty import Scores, mean_size
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
-from bermo.nn.penalty import Scores, mean_size
-from bermo.prune import Pruner, Together
+from bermo.pruning.criteria import L0, SoftMovement
+from bermo.pruning.weights import Pruner, Together
 from bermo.spec import RunSpec
-from bermo.stack import stack, stacked_masks
+from bermo.training.job import Batch, Batches, Job, Objective
+from bermo.training.stack import stack, stacked_masks
 
 
 def check_together(spec: RunSpec) -> None:
@@ -80,10 +80,7 @@ def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
 def _join_groups(joint: nn.Module, first: Job) -> list[dict[str, Any]]:
     names = {id(parameter): name for name, parameter in first.model.named_parameters()}
     stacked = dict(joint.named_parameters())
-    return [
-        group | {"params": [stacked[names[id(p)]] for p in group["params"]]}
-        for group in first.groups
-    ]
+    return [group | {"params": [stacked[names[id(p)]] for p in group["params"]]} for group in first.groups]
 
 
 class JoinedBatches:
@@ -245,9 +242,11 @@ def predict_together(
         answers.append(
             predict(
                 lambda known=known, place=place, **_: _sliced(next(known), place, count),
-                features, batch_size, accelerator,
+                features,
+                batch_size,
+                accelerator,
             )
-        )  # fmt: skip
+        )
     return answers
 
 
@@ -261,9 +260,7 @@ class _Answers:
     def of(self, place: int, given: Mapping[str, Any]) -> Any:
         if self.outputs is None:
             inputs = {
-                name: self.batch.get(name, value)
-                for name, value in given.items()
-                if name not in TARGETS
+                name: self.batch.get(name, value) for name, value in given.items() if name not in TARGETS
             }
             self.outputs = self.model(**inputs)
         return _sliced(self.outputs, place, self.count)
@@ -292,6 +289,4 @@ def _sliced(value: Any, place: int, count: int) -> Any:
 
 
 def _part(batch: Batch, place: int, count: int) -> Batch:
-    return {
-        name: tensor.view(count, -1, *tensor.shape[1:])[place] for name, tensor in batch.items()
-    }
+    return {name: tensor.view(count, -1, *tensor.shape[1:])[place] for name, tensor in batch.items()}

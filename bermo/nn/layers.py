@@ -40,9 +40,7 @@ def places(layers: Sequence[int] | None, num_layers: int, name: str) -> tuple[in
 def check_choice(name: str, value: object, known: tuple[object, ...]) -> None:
     """Refuse an option's value that LayerMix does not know."""
     if value not in known:
-        raise BermoError(
-            f"LayerMix has no {name}={value!r}.{nearest(str(value), [str(k) for k in known])}"
-        )
+        raise BermoError(f"LayerMix has no {name}={value!r}.{nearest(str(value), [str(k) for k in known])}")
 
 
 def check_rate(name: str, value: float) -> None:

@@ -53,16 +53,12 @@ def soft_values(student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
     return (student_BC.float() - teacher_BC.float()).square().mean(-1)
 
 
-def soft_tags(
-    student_BTC: Tensor, teacher_BTC: Tensor, labels_BT: Tensor, temperature: float
-) -> Tensor:
+def soft_tags(student_BTC: Tensor, teacher_BTC: Tensor, labels_BT: Tensor, temperature: float) -> Tensor:
     """Return each text's mean divergence over its labelled tokens, (B,); 0 for a text without any."""
     return token_mean(divergence(student_BTC, teacher_BTC, temperature), labels_BT != IGNORED)
 
 
-def soft_spans(
-    student_BT2: Tensor, teacher_BT2: Tensor, mask_BT: Tensor, temperature: float
-) -> Tensor:
+def soft_spans(student_BT2: Tensor, teacher_BT2: Tensor, mask_BT: Tensor, temperature: float) -> Tensor:
     """Return each text's divergence over the places of its real tokens, the mean of start and end, (B,)."""
     is_padding_B1T = ~mask_BT.bool()[:, None]
     student_B2T, teacher_B2T = (
@@ -81,9 +77,7 @@ def hidden_distance(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -
     return token_mean(squares_BT, mask_BT.bool())
 
 
-def relation_distance(
-    students: Sequence[Tensor], teachers: Sequence[Tensor], mask_BT: Tensor
-) -> Tensor:
+def relation_distance(students: Sequence[Tensor], teachers: Sequence[Tensor], mask_BT: Tensor) -> Tensor:
     """Return each text's Σ over (queries, keys, values) of the divergence of their self-relations, (B,).
 
     One relation is softmax(A Aᵀ/√K) among a text's real tokens; its divergence is the mean over its tokens and

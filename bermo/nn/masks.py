@@ -174,9 +174,7 @@ class ScoreMask(nn.Module):
     """What gives the mean size of all masks of a model at once, where something does (`nn.penalty.Sizes`)."""
     shift = 0.0
 
-    def __init__(
-        self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False
-    ) -> None:
+    def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False) -> None:
         super().__init__()
         self.blocks = Blocks(weight.shape, block)
         start = self.blocks.gather(weight) if from_magnitude else None

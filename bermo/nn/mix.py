@@ -19,15 +19,7 @@ from torch.nn import functional
 
 from bermo.errors import BermoError, nearest
 from bermo.nn.layers import check_choice, check_rate, choose, places
-from bermo.nn.stream import (
-    AcrossStream,
-    KeepStream,
-    Norm,
-    Stream,
-    SumStream,
-    standardise,
-    wide,
-)
+from bermo.nn.stream import AcrossStream, KeepStream, Norm, Stream, SumStream, standardise, wide
 
 Init: TypeAlias = Literal["xavier", "zeros"]
 LAST_FOUR = (-4, -3, -2, -1)
@@ -94,9 +86,7 @@ class LayerMix(nn.Module):
         """Return the width of the output for layers of the given width."""
         return hidden_size
 
-    def forward(
-        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None) -> Tensor:
         """Mix the stacked layers h_0 … h_L into (B, T, D)."""
         chosen = choose(hidden_states, self.layers, self.num_layers, "LayerMix")
         # Half-precision matrix products would throw away what the wide statistics have kept.
@@ -160,9 +150,7 @@ class OneLayer(nn.Module):
         """Return the width of the output for layers of the given width."""
         return hidden_size
 
-    def forward(
-        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None) -> Tensor:
         """Return the chosen layer."""
         return choose(hidden_states, self.layers, self.num_layers, "OneLayer")[0]
 
@@ -196,13 +184,9 @@ class ConcatLayers(nn.Module):
         """Return the width of the output for layers of the given width."""
         return hidden_size * len(self.layers)
 
-    def forward(
-        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None) -> Tensor:
         """Return the chosen layers as one (B, T, k·D) tensor."""
-        return torch.cat(
-            choose(hidden_states, self.layers, self.num_layers, "ConcatLayers"), dim=-1
-        )
+        return torch.cat(choose(hidden_states, self.layers, self.num_layers, "ConcatLayers"), dim=-1)
 
     def stream(self, attention_mask: Tensor | None = None) -> Stream:
         """Return a stream that keeps the chosen layers only."""
@@ -247,18 +231,14 @@ class GateMix(nn.Module):
         """Return the width of the output for layers of the given width."""
         return hidden_size
 
-    def gates(
-        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
-    ) -> Tensor:
+    def gates(self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None) -> Tensor:
         """Return the gate of each layer for each text, (B, J), each in 0 … 1."""
         chosen = choose(hidden_states, self.layers, self.num_layers, "GateMix")
         means_BJ = torch.stack([_text_mean(hidden, attention_mask) for hidden in chosen], dim=1)
         inner = functional.relu(self.squeeze(means_BJ.to(self.squeeze.weight.dtype)))
         return torch.sigmoid(self.excite(inner))
 
-    def forward(
-        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None) -> Tensor:
         """Return the gated sum of all layers, (B, T, D)."""
         gates_BJ = self.gates(hidden_states, attention_mask)
         total_BTD = wide(hidden_states[0]) * gates_BJ[:, 0, None, None]
@@ -273,9 +253,16 @@ class GateMix(nn.Module):
 
 Mix: TypeAlias = LayerMix | OneLayer | ConcatLayers | GateMix
 KINDS = (
-    "across", "within", "tensor", "raw", "none", "second-to-last", "concat-last-four",
-    "sum-last-four", "gate",
-)  # fmt: skip
+    "across",
+    "within",
+    "tensor",
+    "raw",
+    "none",
+    "second-to-last",
+    "concat-last-four",
+    "sum-last-four",
+    "gate",
+)
 
 
 def build_mix(

@@ -198,9 +198,11 @@ def fit_probes(
     chosen_L = best_LP.argmax(1)
     test_LP = accuracy(probes, test).cpu()
     return ProbeFit(
-        dev_L=best_LP.amax(1), test_L=test_LP.gather(1, chosen_L[:, None])[:, 0],
-        penalty_L=chosen_L, looks=looks,
-    )  # fmt: skip
+        dev_L=best_LP.amax(1),
+        test_L=test_LP.gather(1, chosen_L[:, None])[:, 0],
+        penalty_L=chosen_L,
+        looks=looks,
+    )
 
 
 def _step_(
@@ -243,9 +245,7 @@ def start_at_means_(probes: LinearProbes | MixProbes, train: Part) -> None:
     """
     x_LND = train.x_LND
     if isinstance(probes, MixProbes):
-        weight_DC, bias_C = _discriminant(
-            train, probes.linear, lambda b: x_LND[:, b].float().mean(0)
-        )
+        weight_DC, bias_C = _discriminant(train, probes.linear, lambda b: x_LND[:, b].float().mean(0))
         probes.linear.weight[0], probes.linear.bias[0] = weight_DC[:, None], bias_C
         return
     for layer in range(len(x_LND)):
@@ -310,9 +310,7 @@ def accuracy(probes: Probes, part: Part, layers: Sequence[int] | None = None) ->
 
 
 @torch.no_grad()
-def _keep(
-    probes: Probes, kept: Sequence[Tensor], active: Sequence[int], is_better_AP: Tensor
-) -> None:
+def _keep(probes: Probes, kept: Sequence[Tensor], active: Sequence[int], is_better_AP: Tensor) -> None:
     """Copy the weights of those probes that are better than ever."""
     is_better = is_better_AP.to(kept[0].device)[:, None, :, None]
     for parameter, value in zip(probes.parameters(), kept, strict=True):

@@ -95,16 +95,17 @@ class StackedMix(LayerMix):
                 " together. Choose another mix, or leave --together out."
             )
         self.num_layers, self.norm, self.init, self.eps = (
-            first.num_layers, first.norm, first.init, first.eps,
-        )  # fmt: skip
+            first.num_layers,
+            first.norm,
+            first.init,
+            first.eps,
+        )
         self.dropout, self.layer_dropout = first.dropout, first.layer_dropout
         self.layers, self.is_per_token = first.layers, first.is_per_token
         self.logits = join([member.logits for member in members])
         self.scale = join([member.scale for member in members])
 
-    def forward(
-        self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, hidden_states: Sequence[Tensor], attention_mask: Tensor | None = None) -> Tensor:
         """Mix the stacked layers h_0 … h_L of all models, (N·B, T, D)."""
         chosen = choose(hidden_states, self.layers, self.num_layers, "StackedMix")
         count = len(self.scale)

@@ -33,9 +33,7 @@ class AcrossStream:
     (α_k (1 − 1/k) − Σ_{j<k} α_j / k) δ_k. Only differences enter, so no large numbers cancel.
     """
 
-    def __init__(
-        self, layers: tuple[int, ...], weights_J: Tensor, scale: Tensor, eps: float
-    ) -> None:
+    def __init__(self, layers: tuple[int, ...], weights_J: Tensor, scale: Tensor, eps: float) -> None:
         step_J = torch.arange(1, len(layers) + 1, device=weights_J.device)
         before_J = weights_J.cumsum(0) - weights_J
         self.gains = (weights_J * (1 - 1 / step_J) - before_J / step_J).unbind()
@@ -48,9 +46,7 @@ class AcrossStream:
         self.count += 1
         self.dtype = hidden_BTD.dtype
         if self.count == 1:
-            self.mean_BTD = hidden_BTD.to(
-                torch.promote_types(hidden_BTD.dtype, torch.float32), copy=True
-            )
+            self.mean_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32), copy=True)
             self.squares_BTD = torch.zeros_like(self.mean_BTD)
             self.total_BTD = torch.zeros_like(self.mean_BTD)
             return

@@ -10,15 +10,7 @@ from pathlib import Path
 
 from bermo.errors import BermoError, nearest
 from bermo.recipes import core, here, paper, probing
-from bermo.spec import (
-    DistillSpec,
-    Experiment,
-    MixSpec,
-    PruneSpec,
-    RunSpec,
-    override,
-    replace_in,
-)
+from bermo.spec import DistillSpec, Experiment, MixSpec, PruneSpec, RunSpec, override, replace_in
 
 RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "demo": core.demo,

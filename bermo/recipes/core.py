@@ -95,7 +95,9 @@ def readings() -> Experiment:
     Source: the paper's Figure 4 leaves the axis open. Cost: five times that of sst2.
     """
     base = sst2().arms["mix"]
-    return Experiment(arms={kind: _with_mix(base, kind) for kind in ("across", "within", "tensor", "raw", "none")})  # fmt: skip
+    return Experiment(
+        arms={kind: _with_mix(base, kind) for kind in ("across", "within", "tensor", "raw", "none")}
+    )
 
 
 def ways() -> Experiment:

@@ -7,16 +7,7 @@ takes another task by `data.task=rte data.folder=… train.epochs=10` (SQuAD: da
 from dataclasses import replace
 
 from bermo.recipes.core import PAPER_SEEDS, beside_plain
-from bermo.spec import (
-    DataSpec,
-    DistillSpec,
-    Experiment,
-    ModelSpec,
-    PruneSpec,
-    RunSpec,
-    TrainSpec,
-    replace_in,
-)
+from bermo.spec import DataSpec, DistillSpec, Experiment, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 
 METHODS = {
     "magnitude": PruneSpec(method="magnitude", density=0.1),

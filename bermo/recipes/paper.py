@@ -9,16 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bermo.recipes.core import PAPER_SEEDS, beside_plain
-from bermo.spec import (
-    DataSpec,
-    DistillSpec,
-    Experiment,
-    ModelSpec,
-    PruneSpec,
-    RunSpec,
-    TrainSpec,
-    replace_in,
-)
+from bermo.spec import DataSpec, DistillSpec, Experiment, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 
 MOVEMENT = PruneSpec(method="movement", density=0.1)
 
@@ -36,9 +27,7 @@ def standalone() -> Experiment:
         spec = RunSpec(
             model=ModelSpec(backbone="bert-base-uncased"),
             data=DataSpec(task=name, max_length=384 if name == "squad" else 128),
-            train=TrainSpec(
-                epochs=3, lr=5e-5, batch_size=16 if name == "squad" else 32, precision="bf16"
-            ),
+            train=TrainSpec(epochs=3, lr=5e-5, batch_size=16 if name == "squad" else 32, precision="bf16"),
             seeds=PAPER_SEEDS[:1],
         )
         for arm, one in beside_plain(spec).arms.items():
@@ -76,12 +65,15 @@ def _task(name: str) -> RunSpec:
         model=ModelSpec(backbone="bert-base-uncased", freeze_embeddings=True),
         data=DataSpec(task=name, max_length=lengths[name]),
         train=TrainSpec(
-            epochs=epochs, lr=3e-6 if name == "qqp" else 3e-5, batch_size=16 if name == "squad" else 32,
-            warmup=warmup / (epochs * per_epoch), precision="bf16",
+            epochs=epochs,
+            lr=3e-6 if name == "qqp" else 3e-5,
+            batch_size=16 if name == "squad" else 32,
+            warmup=warmup / (epochs * per_epoch),
+            precision="bf16",
         ),
         prune=replace(MOVEMENT, warmup_steps=warmup, initial_warmup=initial, final_warmup=final),
         seeds=PAPER_SEEDS[:1],
-    )  # fmt: skip
+    )
 
 
 # λ of the plain and of the mixed encoder, and the scores' rate: Tables 9 and 10.
@@ -102,9 +94,14 @@ def _methods(task: str) -> dict[str, RunSpec]:
         "movement": {"method": "movement"},
         "soft": {"method": "soft-movement", "density": None, "penalty": SOFT_PENALTIES[task]},
         "l0": {
-            "method": "l0", "density": None, "penalty": plain, "lr": rate, "initial_warmup": 1, "final_warmup": 1,
+            "method": "l0",
+            "density": None,
+            "penalty": plain,
+            "lr": rate,
+            "initial_warmup": 1,
+            "final_warmup": 1,
         },
-    }  # fmt: skip
+    }
     arms: dict[str, RunSpec] = {}
     for name, prune in changes.items():
         # Tables 7 and 10 (movement, soft) say 3e-6 for QQP, Tables 8 and 9 (magnitude, L0) 3e-5.

@@ -7,15 +7,29 @@ from bermo.spec import DataSpec, Experiment, ModelSpec, RunSpec, TrainSpec
 
 SEEDS = (63, 77, 9, 96, 39)
 TASKS = (
-    "sentence-length", "word-content", "tree-depth", "top-constituents", "bigram-shift",
-    "tense", "subject-number", "object-number", "odd-man-out", "coordination-inversion",
-)  # fmt: skip
+    "sentence-length",
+    "word-content",
+    "tree-depth",
+    "top-constituents",
+    "bigram-shift",
+    "tense",
+    "subject-number",
+    "object-number",
+    "odd-man-out",
+    "coordination-inversion",
+)
 PAPER: dict[str, tuple[float, float]] = {
-    "sentence-length": (99.20, 99.24), "word-content": (84.16, 83.39), "tree-depth": (72.77, 72.36),
-    "top-constituents": (77.07, 76.85), "bigram-shift": (96.22, 96.30), "tense": (82.57, 87.22),
-    "subject-number": (87.43, 90.21), "object-number": (90.71, 93.68), "odd-man-out": (61.51, 64.27),
+    "sentence-length": (99.20, 99.24),
+    "word-content": (84.16, 83.39),
+    "tree-depth": (72.77, 72.36),
+    "top-constituents": (77.07, 76.85),
+    "bigram-shift": (96.22, 96.30),
+    "tense": (82.57, 87.22),
+    "subject-number": (87.43, 90.21),
+    "object-number": (90.71, 93.68),
+    "odd-man-out": (61.51, 64.27),
     "coordination-inversion": (82.95, 83.16),
-}  # fmt: skip
+}
 """Mean accuracy of BERT-base and of BERMo in the paper's Table 12."""
 
 

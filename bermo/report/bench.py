@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from bermo.figures import Findings, Points, Section, Table, write_findings
-from bermo.report.draw import write_svg
-from bermo.ship.bench import Bench, Measured, front
+from bermo.figures.data import Findings, Points, Section, Table, write_findings
+from bermo.figures.draw import write_svg
+from bermo.ship.bench.run import Bench, Measured, front
 
 COLUMNS = ("size MB", "score", "p50 ms", "p95 ms", "faster", "rows/s", "more", "memory MB")
 
@@ -49,9 +49,7 @@ def bench_findings(found: Bench, title: str) -> Findings:
     ]
     if found.metric is not None:
         text = "The line joins the candidates that no other beats in both latency and score."
-        sections.insert(
-            1, Section(title="Score against latency", text=text, figures=(points(found),))
-        )
+        sections.insert(1, Section(title="Score against latency", text=text, figures=(points(found),)))
     facts = {"machine": found.machine, "threads": str(found.threads), **found.versions}
     return Findings(title=title, facts=facts, sections=tuple(sections))
 
@@ -83,17 +81,31 @@ def _table(found: Bench) -> Table:
 def _shapes(found: Bench) -> Table:
     columns = ("", "batch", "length", "calls", "p50 ms", "p95 ms", "p99 ms", "rows/s")
     rows = tuple(
-        (row.name, t.batch, t.length, t.calls, round(t.p50, 3), round(t.p95, 3), round(t.p99, 3),
-         round(t.rows_per_second, 2))
-        for row in found.rows for t in row.timings
-    )  # fmt: skip
+        (
+            row.name,
+            t.batch,
+            t.length,
+            t.calls,
+            round(t.p50, 3),
+            round(t.p95, 3),
+            round(t.p99, 3),
+            round(t.rows_per_second, 2),
+        )
+        for row in found.rows
+        for t in row.timings
+    )
     return Table(title="Every shape", columns=columns, rows=rows)
 
 
 def _cells(found: Bench, row: Measured) -> tuple[str, ...]:
     one, many = row.at(*found.latency_shape), row.at(*found.throughput_shape)
     return (
-        f"{row.megabytes:.1f}", "–" if row.score is None else f"{row.score:.2f}", f"{one.p50:.2f}",
-        f"{one.p95:.2f}", f"{found.latency_gain(row):.2f}×", f"{many.rows_per_second:.1f}",
-        f"{found.speedup(row):.2f}×", f"{row.peak_memory_mb:.0f}",
-    )  # fmt: skip
+        f"{row.megabytes:.1f}",
+        "–" if row.score is None else f"{row.score:.2f}",
+        f"{one.p50:.2f}",
+        f"{one.p95:.2f}",
+        f"{found.latency_gain(row):.2f}×",
+        f"{many.rows_per_second:.1f}",
+        f"{found.speedup(row):.2f}×",
+        f"{row.peak_memory_mb:.0f}",
+    )

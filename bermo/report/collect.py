@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bermo.errors import BermoError, nearest
-from bermo.figures import Findings, Number, read_findings
-from bermo.runs import RunResult, SeedResult, read_seed, summarise
+from bermo.figures.data import Findings, Number, read_findings
+from bermo.runs.results import RunResult, SeedResult, read_seed
+from bermo.runs.statistics import summarise
 
 FIGURES = "figures.json"
 SPEC = "spec.json"
@@ -28,11 +29,7 @@ class SeedRecord:
 
     def curve(self, name: str) -> dict[int, float]:
         """Return a metric's value at each step that has one."""
-        return {
-            int(row["step"] or 0): value
-            for row in self.rows
-            if (value := row.get(name)) is not None
-        }
+        return {int(row["step"] or 0): value for row in self.rows if (value := row.get(name)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +78,7 @@ def _look(source: Path) -> tuple[list[Path], list[Path]]:
     if not source.exists():
         beside = [item.name for item in source.parent.iterdir()] if source.parent.is_dir() else []
         hint = nearest(source.name, beside) if 0 < len(beside) <= MAX_LISTED else ""
-        raise BermoError(
-            f"There is no {source}.{hint} Give run folders, or folders with {FIGURES}."
-        )
+        raise BermoError(f"There is no {source}.{hint} Give run folders, or folders with {FIGURES}.")
     if source.is_file():
         if source.name == FIGURES:
             return [], [source]

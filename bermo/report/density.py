@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from bermo.figures import Figure, Heat, Lines, Number
+from bermo.figures.data import Figure, Heat, Lines, Number
 from bermo.report.collect import RunRecord
 
 SITE = re.compile(r"kept/layer\.(\d+)\.(.+)")

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bermo.figures import Bars, Figure, Findings, Lines, Number, Section, Table
-from bermo.report.axes import finite
+from bermo.figures.axes import finite
+from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.report.collect import RunRecord
 from bermo.report.density import density_figures
 
@@ -63,9 +63,23 @@ def _summary_text(runs: Sequence[RunRecord]) -> str:
 
 def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
     columns = (
-        "run", "metric", "score", "low", "high", "deviation", "seeds", "diverged", "density", "seconds",
-        "rows/s", "peak memory (MiB)", "parameters", "task", "encoder", "mix",
-    )  # fmt: skip
+        "run",
+        "metric",
+        "score",
+        "low",
+        "high",
+        "deviation",
+        "seeds",
+        "diverged",
+        "density",
+        "seconds",
+        "rows/s",
+        "peak memory (MiB)",
+        "parameters",
+        "task",
+        "encoder",
+        "mix",
+    )
     table = Table(
         title="Score and cost of each run",
         columns=columns,
@@ -87,12 +101,18 @@ def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
     scores = (result.mean, *(result.interval or EMPTY), result.deviation)
     seeds = result.seeds
     return (
-        run.name, result.metric, *(round(score, 2) for score in scores), len(seeds), result.num_diverged,
+        run.name,
+        result.metric,
+        *(round(score, 2) for score in scores),
+        len(seeds),
+        result.num_diverged,
         round(_mean([seed.encoder_density for seed in seeds]), 4),
         round(sum(seed.seconds for seed in seeds), 1),
         round(_mean([seed.rows_per_second for seed in seeds]), 1),
-        round(_mean([seed.peak_memory_mib for seed in seeds]), 1), seeds[0].num_parameters, *what,
-    )  # fmt: skip
+        round(_mean([seed.peak_memory_mib for seed in seeds]), 1),
+        seeds[0].num_parameters,
+        *what,
+    )
 
 
 def _scores(runs: Sequence[RunRecord], metric: str) -> Bars:
@@ -197,12 +217,18 @@ def _weights(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
     if len(found) <= MAX_BARS:
         names = tuple(map(str, layers))
         return (
-            Bars(title=title, x_label="layer", y_label=y_label, names=names, series=means, errors=ends, note=note),
-        )  # fmt: skip
+            Bars(
+                title=title,
+                x_label="layer",
+                y_label=y_label,
+                names=names,
+                series=means,
+                errors=ends,
+                note=note,
+            ),
+        )
     x = tuple(map(float, layers))
-    return (
-        Lines(title=title, x_label="layer", y_label=y_label, x=x, series=means, bands=ends, note=note),
-    )  # fmt: skip
+    return (Lines(title=title, x_label="layer", y_label=y_label, x=x, series=means, bands=ends, note=note),)
 
 
 def _seeds(run: RunRecord) -> tuple[Figure, ...]:
@@ -213,11 +239,16 @@ def _seeds(run: RunRecord) -> tuple[Figure, ...]:
     names = list(done[0].values)
     rows = tuple(
         (
-            float(result.seed), *(result.values.get(name) for name in names), result.last_score,
-            float(result.best_step), float(result.steps), result.seconds, result.diverged or "fine",
+            float(result.seed),
+            *(result.values.get(name) for name in names),
+            result.last_score,
+            float(result.best_step),
+            float(result.steps),
+            result.seconds,
+            result.diverged or "fine",
         )
         for result in done
-    )  # fmt: skip
+    )
     columns = ("seed", *names, "last score", "best step", "steps", "seconds", "verdict")
     table = Table(title=f"Every seed of {run.name}", columns=columns, rows=rows)
     if len(run.seeds) < 2:
@@ -239,7 +270,7 @@ def _by_seed(run: RunRecord, metric: str, title: str, y_label: str) -> Lines | N
     x = tuple(map(float, steps))
     return Lines(
         title=f"{title}: {run.name}", x_label="step", y_label=y_label, x=x, series=series, is_joined=True
-    )  # fmt: skip
+    )
 
 
 def _settings(runs: Sequence[RunRecord]) -> Table:

@@ -11,13 +11,13 @@ from html import escape
 from pathlib import Path
 
 from bermo.errors import BermoError
-from bermo.figures import Figure, Findings, Section, Table, as_table
+from bermo.figures import colours
+from bermo.figures.data import Figure, Findings, Section, Table, as_table
+from bermo.figures.draw import draw, to_svg
+from bermo.figures.table import to_html_table
 from bermo.files import write_text
-from bermo.report import colours
 from bermo.report.collect import collect
-from bermo.report.draw import draw, to_svg
 from bermo.report.overview import runs_findings
-from bermo.report.table import to_html_table
 
 GENERATOR = '<meta name="generator" content="bermo report">'
 HERE = Path(__file__).parent
@@ -88,23 +88,17 @@ def _contents(findings: Sequence[Findings]) -> str:
 
 def _findings(findings: Findings, name: str) -> str:
     facts = "".join(
-        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>"
-        for key, value in findings.facts.items()
+        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in findings.facts.items()
     )
     sections = "".join(
-        _section(section, f"{name}-{number}")
-        for number, section in enumerate(findings.sections, start=1)
+        _section(section, f"{name}-{number}") for number, section in enumerate(findings.sections, start=1)
     )
     listed = f"<dl>{facts}</dl>\n" if facts else ""
-    return (
-        f'<section id="{name}">\n<h2>{escape(findings.title)}</h2>\n{listed}{sections}</section>\n'
-    )
+    return f'<section id="{name}">\n<h2>{escape(findings.title)}</h2>\n{listed}{sections}</section>\n'
 
 
 def _section(section: Section, name: str) -> str:
-    text = "".join(
-        f"<p>{escape(part)}</p>\n" for part in section.text.split("\n\n") if part.strip()
-    )
+    text = "".join(f"<p>{escape(part)}</p>\n" for part in section.text.split("\n\n") if part.strip())
     figures = "".join(map(_figure, section.figures))
     return (
         f'<details class="part" id="{name}" open><summary><h3>{escape(section.title)}</h3></summary>\n'

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bermo.data.probing import GROUPS
-from bermo.figures import Bars, Figure, Findings, Heat, Number, Section, Table
-from bermo.methods.paired import Comparison
-from bermo.methods.probe import Probed
-from bermo.runs import RunResult
+from bermo.figures.data import Bars, Figure, Findings, Heat, Number, Section, Table
+from bermo.methods.probing.frozen import Probed
+from bermo.methods.probing.paired import Comparison
+from bermo.runs.results import RunResult
 
 EXPECTED = (
     "In Jawahar et al. 2019 surface tasks are read best from low layers of BERT, syntactic ones from the middle, semantic ones"
@@ -22,9 +22,7 @@ def frozen_findings(found: Sequence[Probed], facts: Mapping[str, str]) -> Findin
     """Put the frozen probes of all tasks on a page."""
     found = sorted(found, key=lambda item: GROUPS.index(item.group))
     sections = [
-        Section(
-            title="Every task", text=_summary(found), figures=(frozen_table(found), _rows(found))
-        ),
+        Section(title="Every task", text=_summary(found), figures=(frozen_table(found), _rows(found))),
         Section(title="Where it is known", text=EXPECTED, figures=_heats(found)),
         Section(
             title="The learned mix of frozen layers",
@@ -38,9 +36,20 @@ def frozen_findings(found: Sequence[Probed], facts: Mapping[str, str]) -> Findin
 def frozen_table(found: Sequence[Probed]) -> Table:
     """One row a task: the best layer by dev, the last, the mix, and what stands against them."""
     columns = (
-        "group", "task", "classes", "best layer", "its test", "last", "mix", "centre",
-        "bag of words", "largest class", "untrained", "control", "selectivity",
-    )  # fmt: skip
+        "group",
+        "task",
+        "classes",
+        "best layer",
+        "its test",
+        "last",
+        "mix",
+        "centre",
+        "bag of words",
+        "largest class",
+        "untrained",
+        "control",
+        "selectivity",
+    )
     rows = [_row(item) for item in found]
     doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in found if item.doubt]
     note = (
@@ -53,10 +62,11 @@ def frozen_table(found: Sequence[Probed]) -> Table:
 def _rows(found: Sequence[Probed]) -> Table:
     """Say how many rows each part has, and what was left out of the files."""
     return Table(
-        title="Rows of each task", columns=("group", "task", "train", "dev", "test", "what was read"),
+        title="Rows of each task",
+        columns=("group", "task", "train", "dev", "test", "what was read"),
         rows=tuple((i.group, i.task, *i.rows, "; ".join(i.notes) or "the files' own splits") for i in found),
         note="No sentence is in two parts, whatever its capitals, unless the files' own splits share one.",
-    )  # fmt: skip
+    )
 
 
 def _row(item: Probed) -> tuple[str | Number, ...]:
@@ -67,12 +77,20 @@ def _row(item: Probed) -> tuple[str | Number, ...]:
     )
     control = item.control[at] if item.control else None
     return (
-        item.group, item.task, item.num_classes, item.best, _round(item.accuracy[at]),
-        _round(item.accuracy[last]), _round(item.mix_accuracy), _round(item.centre),
-        _round(item.bag_of_words), _round(item.largest_class),
-        _round(item.untrained[at] if item.untrained else None), _round(control),
+        item.group,
+        item.task,
+        item.num_classes,
+        item.best,
+        _round(item.accuracy[at]),
+        _round(item.accuracy[last]),
+        _round(item.mix_accuracy),
+        _round(item.centre),
+        _round(item.bag_of_words),
+        _round(item.largest_class),
+        _round(item.untrained[at] if item.untrained else None),
+        _round(control),
         _round(None if control is None else item.accuracy[at] - control),
-    )  # fmt: skip
+    )
 
 
 def _summary(found: Sequence[Probed]) -> str:
@@ -83,9 +101,7 @@ def _summary(found: Sequence[Probed]) -> str:
         if items:
             centre = sum(item.centre for item in items) / len(items)
             best = [item.best for item in items]
-            parts.append(
-                f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre:.2f}"
-            )
+            parts.append(f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre:.2f}")
     return "; ".join(parts) + "."
 
 
@@ -100,9 +116,7 @@ def _heats(found: Sequence[Probed]) -> tuple[Figure, ...]:
         ),
     ]
     if all(item.control for item in found):
-        heats.append(
-            _heat(found, "Selectivity of each layer", [i.selectivity for i in found], "points", 0.0)
-        )
+        heats.append(_heat(found, "Selectivity of each layer", [i.selectivity for i in found], "points", 0.0))
     if all(item.untrained for item in found):
         gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in found]
         heats.append(_heat(found, "Gain over the untrained encoder", gains, "points", 0.0))
@@ -117,29 +131,40 @@ def _heat(
     center: float | None = None,
 ) -> Heat:
     return Heat(
-        title=title, x_label="layer", y_label="task", columns=found[0].layers,
+        title=title,
+        x_label="layer",
+        y_label="task",
+        columns=found[0].layers,
         rows=tuple(item.task for item in found),
         values=tuple(tuple(_round(value) for value in row) for row in values),
-        unit=unit, center=center, digits=1,
-    )  # fmt: skip
+        unit=unit,
+        center=center,
+        digits=1,
+    )
 
 
 def _mix_heat(found: Sequence[Probed]) -> Heat:
     layers = tuple(name for name in found[0].layers if name.isdigit())
     return Heat(
-        title="Share of each layer in the learned mix", x_label="layer", y_label="task", columns=layers,
+        title="Share of each layer in the learned mix",
+        x_label="layer",
+        y_label="task",
+        columns=layers,
         rows=tuple(item.task for item in found),
-        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in found), digits=2,
+        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in found),
+        digits=2,
         note=f"Even shares would be {1 / len(layers):.3f}.",
-    )  # fmt: skip
+    )
 
 
 def _centres(found: Sequence[Probed]) -> Bars:
     return Bars(
-        title="Centre of gravity of each task", x_label="task", y_label="layer",
+        title="Centre of gravity of each task",
+        x_label="task",
+        y_label="layer",
         names=tuple(item.task for item in found),
         series={"centre of gravity": tuple(_round(item.centre) for item in found)},
-    )  # fmt: skip
+    )
 
 
 def finetune_findings(
@@ -151,7 +176,9 @@ def finetune_findings(
     """Put the fine-tuned arms of all tasks on a page, beside the paper's numbers."""
     tasks = compared.tasks
     bars = Bars(
-        title="What the mix gains", x_label="task", y_label="points",
+        title="What the mix gains",
+        x_label="task",
+        y_label="points",
         names=tuple(pair.task for pair in tasks),
         series={
             "here": tuple(_round(pair.difference.mean) for pair in tasks),
@@ -159,10 +186,11 @@ def finetune_findings(
         },
         errors={"here": tuple(p.difference.interval or (p.difference.mean,) * 2 for p in tasks)},
         note=f"95 % intervals over seeds. The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
-    )  # fmt: skip
+    )
     sections = [
         Section(
-            title="Plain beside mixed", text=compared.verdict,
+            title="Plain beside mixed",
+            text=compared.verdict,
             figures=(finetune_table(compared, paper), groups_table(compared), bars),
         ),
         Section(
@@ -171,7 +199,7 @@ def finetune_findings(
             " seed says nothing of a layer, and the mean of a few says little.",
             figures=_tuned_mixes([pair.task for pair in tasks], results),
         ),
-    ]  # fmt: skip
+    ]
     return Findings(title="Probing by fine-tuning", facts=facts, sections=tuple(sections))
 
 
@@ -182,10 +210,17 @@ def groups_table(compared: Comparison) -> Table:
         low, high = pair.difference.interval or (None, None)
         rows.append(
             (
-                group, len(pair.tasks), _round(pair.plain), _round(pair.mix), _round(pair.difference.mean),
-                _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
+                group,
+                len(pair.tasks),
+                _round(pair.plain),
+                _round(pair.mix),
+                _round(pair.difference.mean),
+                _round(low),
+                _round(high),
+                round(pair.difference.p, 3),
+                pair.difference.count,
             )
-        )  # fmt: skip
+        )
     columns = ("group", "tasks", "plain", "mix", "difference", "from", "to", "p", "seeds")
     note = "Each seed is averaged over the tasks first; the interval is over seeds."
     return Table(title="Means by group", columns=columns, rows=tuple(rows), note=note)
@@ -198,44 +233,68 @@ def _tuned_mixes(tasks: Sequence[str], results: Mapping[str, RunResult]) -> tupl
         return ()
     layers = arms[0][0].mix_layers
     shares = [
-        [
-            math.fsum(seed.mix_weights[at] for seed in seeds) / len(seeds)
-            for at in range(len(layers))
-        ]
+        [math.fsum(seed.mix_weights[at] for seed in seeds) / len(seeds) for at in range(len(layers))]
         for seeds in arms
     ]
     heat = Heat(
-        title="Share of each layer in the trained mix", x_label="layer", y_label="task",
-        columns=tuple(map(str, layers)), rows=tuple(tasks),
-        values=tuple(tuple(round(share, 4) for share in row) for row in shares), digits=2,
+        title="Share of each layer in the trained mix",
+        x_label="layer",
+        y_label="task",
+        columns=tuple(map(str, layers)),
+        rows=tuple(tasks),
+        values=tuple(tuple(round(share, 4) for share in row) for row in shares),
+        digits=2,
         note=f"Even shares would be {1 / len(layers):.3f}.",
-    )  # fmt: skip
+    )
     centres = [math.fsum(j * s for j, s in zip(layers, row, strict=True)) for row in shares]
     bars = Bars(
-        title="Centre of gravity of each trained mix", x_label="task", y_label="layer", names=tuple(tasks),
+        title="Centre of gravity of each trained mix",
+        x_label="task",
+        y_label="layer",
+        names=tuple(tasks),
         series={"centre of gravity": tuple(_round(centre) for centre in centres)},
-    )  # fmt: skip
+    )
     return heat, bars
 
 
 def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]]) -> Table:
     """One row a task: both arms, their difference with its interval and p, and the paper's."""
     columns = (
-        "group", "task", "plain", "mix", "difference", "from", "to", "p", "seeds", "diverged",
-        "largest class", "paper plain", "paper mix", "counted",
-    )  # fmt: skip
+        "group",
+        "task",
+        "plain",
+        "mix",
+        "difference",
+        "from",
+        "to",
+        "p",
+        "seeds",
+        "diverged",
+        "largest class",
+        "paper plain",
+        "paper mix",
+        "counted",
+    )
     rows: list[tuple[str | Number, ...]] = []
     for pair in compared.tasks:
         low, high = pair.difference.interval or (None, None)
         rows.append(
             (
-                pair.group, pair.task, _round(pair.plain), _round(pair.mix), _round(pair.difference.mean),
-                _round(low), _round(high), round(pair.difference.p, 3), pair.difference.count,
+                pair.group,
+                pair.task,
+                _round(pair.plain),
+                _round(pair.mix),
+                _round(pair.difference.mean),
+                _round(low),
+                _round(high),
+                round(pair.difference.p, 3),
+                pair.difference.count,
                 "{} / {}".format(*pair.num_diverged),
-                _round(pair.known.largest_class if pair.known else None), *paper[pair.task],
+                _round(pair.known.largest_class if pair.known else None),
+                *paper[pair.task],
                 "no" if pair.known and pair.known.doubt else "yes",
             )
-        )  # fmt: skip
+        )
     note = (
         "Test accuracy in % after the last step; from, to: the 95 % interval of the difference. largest class: always giving the most"
         " frequent answer."
@@ -246,10 +305,22 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
 
 
 SHORT: Mapping[str, str] = {
-    "task": "", "best layer": "layer", "its test": "test", "last": "last", "mix": "mix", "centre": "centre",
-    "bag of words": "words", "untrained": "untrained", "selectivity": "select.",
-    "plain": "plain", "difference": "±", "from": "from", "to": "to", "p": "p", "diverged": "diverged",
-}  # fmt: skip
+    "task": "",
+    "best layer": "layer",
+    "its test": "test",
+    "last": "last",
+    "mix": "mix",
+    "centre": "centre",
+    "bag of words": "words",
+    "untrained": "untrained",
+    "selectivity": "select.",
+    "plain": "plain",
+    "difference": "±",
+    "from": "from",
+    "to": "to",
+    "p": "p",
+    "diverged": "diverged",
+}
 """The columns that a terminal of 80 columns has room for, and what they are called there."""
 
 

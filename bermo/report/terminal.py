@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from bermo.runs import RunResult
+from bermo.runs.results import RunResult
 
 BAR_WIDTH = 40
 LINE_SECONDS = 30.0
@@ -40,10 +40,15 @@ class TerminalDisplay:
         self.started = self.last_line = time.monotonic()
         if self.console.is_terminal:
             self.progress = Progress(
-                TextColumn(what), BarColumn(BAR_WIDTH), MofNCompleteColumn(),
-                TextColumn("{task.fields[loss]}"), TimeElapsedColumn(),
-                TextColumn("left"), TimeRemainingColumn(), console=self.console,
-            )  # fmt: skip
+                TextColumn(what),
+                BarColumn(BAR_WIDTH),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[loss]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self.console,
+            )
             self.task = self.progress.add_task(what, total=total, completed=done, loss="")
             self.progress.start()
 
@@ -56,9 +61,7 @@ class TerminalDisplay:
         if now - self.last_line >= LINE_SECONDS:
             self.last_line = now
             left = (now - self.started) / max(1, done - self.first) * (self.total - done)
-            self.tell(
-                f"{self.what} {done} of {self.total} {self._loss()} about {duration(left)} left"
-            )
+            self.tell(f"{self.what} {done} of {self.total} {self._loss()} about {duration(left)} left")
 
     def _loss(self) -> str:
         return "" if math.isnan(self.loss) else f"loss {self.loss:.4f}"
@@ -84,9 +87,7 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
 
     It fits 80 columns, so peak memory stays in result.json, and the speed gives way to the density of pruned arms.
     """
-    is_pruned = any(
-        seed.encoder_density < 1 for result in results.values() for seed in result.seeds
-    )
+    is_pruned = any(seed.encoder_density < 1 for result in results.values() for seed in result.seeds)
     metric = next(iter(results.values())).metric
     last = "kept" if is_pruned else "rows/s"
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -99,10 +100,15 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
         kept = sum(seed.encoder_density for seed in seeds) / len(seeds)
         speed = sum(seed.rows_per_second for seed in seeds) / len(seeds)
         table.add_row(
-            name, _number(result.mean), _number(result.deviation), spread, str(len(seeds)),
-            str(result.num_diverged), f"{sum(seed.seconds for seed in seeds):.0f}",
+            name,
+            _number(result.mean),
+            _number(result.deviation),
+            spread,
+            str(len(seeds)),
+            str(result.num_diverged),
+            f"{sum(seed.seconds for seed in seeds):.0f}",
             f"{kept:.1%}" if is_pruned else f"{speed:.0f}",
-        )  # fmt: skip
+        )
     return table
 
 

@@ -9,5 +9,10 @@ from bermo.vectors.pooled import TextVectors, text_vectors
 from bermo.vectors.stream import TokenVectors, stream_vectors
 
 __all__ = [
-    "Encoder", "TextVectors", "TokenVectors", "load_encoder", "stream_vectors", "text_vectors",
-]  # fmt: skip
+    "Encoder",
+    "TextVectors",
+    "TokenVectors",
+    "load_encoder",
+    "stream_vectors",
+    "text_vectors",
+]

@@ -11,11 +11,11 @@ from typing import Any, Literal, cast
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bermo import backbone
 from bermo.data.features import fingerprint
+from bermo.encoders import backbone
+from bermo.encoders.families import family_of, num_layers
 from bermo.errors import BermoError
-from bermo.families import family_of, num_layers
-from bermo.model import BermoModel
+from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
 
 

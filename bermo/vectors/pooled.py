@@ -21,8 +21,8 @@ from torch import Tensor
 
 from bermo.data.cache import Writer, cache_root, open_cache, read_cache
 from bermo.errors import BermoError, nearest
-from bermo.job import Display, Quiet
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
+from bermo.progress import Display, Quiet
 from bermo.spec import Pooling, Precision
 from bermo.vectors.encoder import Encoder
 from bermo.vectors.stream import Text, batches, forward
@@ -83,9 +83,12 @@ def text_vectors(
         raise BermoError("There are no texts to read vectors from.")
     names = tuple(map(str, range(encoder.num_layers))) + ((MIXED,) if encoder.mix else ())
     reading = _Reading(
-        pooling=pooling or encoder.pooling, max_length=max_length, batch_size=batch_size,
-        precision=precision, dtype=dtype,
-    )  # fmt: skip
+        pooling=pooling or encoder.pooling,
+        max_length=max_length,
+        batch_size=batch_size,
+        precision=precision,
+        dtype=dtype,
+    )
     _check_pooling(reading.pooling)
     root, display = cache_root(cache) / "vectors", display or Quiet()
     starts = range(0, len(texts), SHARD)

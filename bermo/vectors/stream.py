@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bermo.backbone import make_inputs, visit
 from bermo.data.tokens import drops_spaces
+from bermo.encoders.backbone import make_inputs, visit
+from bermo.encoders.families import has_segments
 from bermo.errors import BermoError
-from bermo.families import has_segments
 from bermo.spec import Precision
 from bermo.vectors.encoder import Encoder
 
@@ -79,9 +79,14 @@ def stream_vectors(
         assert batch.special is not None
         assert batch.word_of is not None
         yield TokenVectors(
-            rows=batch.rows, layers=wanted, input_ids=batch.input_ids, is_token=is_token,
-            is_special=batch.special.bool() | ~is_token, word_of=batch.word_of, vectors=tuple(vectors),
-        )  # fmt: skip
+            rows=batch.rows,
+            layers=wanted,
+            input_ids=batch.input_ids,
+            is_token=is_token,
+            is_special=batch.special.bool() | ~is_token,
+            word_of=batch.word_of,
+            vectors=tuple(vectors),
+        )
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,15 @@ def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int, with_words: 
     if is_split and drops_spaces(tokenizer):
         given = [[f" {word}" for word in text] for text in given]
     found = tokenizer(
-        given, is_split_into_words=is_split, truncation=True, max_length=limit, verbose=False,
-        return_attention_mask=False, return_special_tokens_mask=with_words,
+        given,
+        is_split_into_words=is_split,
+        truncation=True,
+        max_length=limit,
+        verbose=False,
+        return_attention_mask=False,
+        return_special_tokens_mask=with_words,
         return_token_type_ids=has_segments(encoder.backbone.config),
-    )  # fmt: skip
+    )
     segments = found.get("token_type_ids")
     if not with_words:
         return _Tokens(found["input_ids"], segments, None, None)
@@ -167,10 +177,13 @@ def _collate(encoder: Encoder, tokens: _Tokens, rows: npt.NDArray[np.int64], sta
     ids = pad(tokens.ids, tokenizer.pad_token_id)
     assert ids is not None
     return Batch(
-        rows=rows + start, input_ids=ids, mask=send(is_token.astype(np.int64)),
+        rows=rows + start,
+        input_ids=ids,
+        mask=send(is_token.astype(np.int64)),
         segments=pad(tokens.segments, tokenizer.pad_token_type_id),
-        special=pad(tokens.special, 1), word_of=pad(tokens.words, -1),
-    )  # fmt: skip
+        special=pad(tokens.special, 1),
+        word_of=pad(tokens.words, -1),
+    )
 
 
 @torch.inference_mode()

@@ -13,13 +13,13 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("models", nargs="*", help="runs or models, measured side by side")
     parser.add_argument("--model", help="one model: a name, a folder, a run, or box")
     parser.add_argument("--text", help="texts: one a line, or .tsv .csv .jsonl .parquet")
+    parser.add_argument("--data", help="rows with answers, for scores: a file, a task's folder, or box/TASK")
     parser.add_argument(
-        "--data", help="rows with answers, for scores: a file, a task's folder, or box/TASK"
-    )
-    parser.add_argument(
-        "--measures", default="", metavar="X,X",
+        "--measures",
+        default="",
+        metavar="X,X",
         help="groups: geometry, senses, identity, attention, heads, layers, knowledge [all that can be]",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--out",
         default="look",
@@ -28,9 +28,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--senses", metavar="FOLDER", help="folder with SemCor and the test sets of word senses"
     )
-    parser.add_argument(
-        "--sense-test", default="senseval2", metavar="NAME", help="the test set [senseval2]"
-    )
+    parser.add_argument("--sense-test", default="senseval2", metavar="NAME", help="the test set [senseval2]")
     parser.add_argument(
         "--pairs", metavar="FILE", help="minimal pairs in BLiMP's form [drawn by our grammar]"
     )
@@ -66,15 +64,20 @@ def run(options: Namespace) -> int:
     for name, value in (("max-length", options.max_length), ("rows", options.rows)):
         if value < 4:
             raise BermoError(f"{name} must be at least 4, but got {value}.")
-    measures = check_measures(
-        [item.strip() for item in options.measures.split(",") if item.strip()]
-    )
+    measures = check_measures([item.strip() for item in options.measures.split(",") if item.strip()])
     request = Request(
-        models=tuple(models), texts=choose(_texts(options, models[0], measures), options.max_texts),
-        measures=measures, data=options.data, rows=options.rows, senses=options.senses,
-        test=options.sense_test, pairs=options.pairs, max_length=options.max_length,
-        max_unknown=options.max_unknown, device=None if options.device == "auto" else "cpu",
-    )  # fmt: skip
+        models=tuple(models),
+        texts=choose(_texts(options, models[0], measures), options.max_texts),
+        measures=measures,
+        data=options.data,
+        rows=options.rows,
+        senses=options.senses,
+        test=options.sense_test,
+        pairs=options.pairs,
+        max_length=options.max_length,
+        max_unknown=options.max_unknown,
+        device=None if options.device == "auto" else "cpu",
+    )
     findings = analyse(request, Path(options.out), TerminalDisplay())
     for section in findings.sections:
         print(f"{section.title}\n  {section.text}\n")

@@ -16,9 +16,7 @@ def add_options(parser: ArgumentParser) -> None:
         "folders", nargs="+", help="runs, saved models or exports; ratios are against the first"
     )
     parser.add_argument("--baseline", help="ratios are against this one instead")
-    parser.add_argument(
-        "--data", metavar="FILE", help="rows with answers: score every candidate on them"
-    )
+    parser.add_argument("--data", metavar="FILE", help="rows with answers: score every candidate on them")
     parser.add_argument("--batch", default="1,32", metavar="N,N", help="rows a call [1,32]")
     parser.add_argument("--lengths", default="32,128", metavar="N,N", help="tokens a row [32,128]")
     parser.add_argument("--rounds", type=int, default=5, help="turns each takes at each shape [5]")
@@ -44,14 +42,12 @@ def run(options: Namespace) -> int:
 
         from bermo.report.bench import bench_caption, bench_table, write_bench_figures
         from bermo.report.terminal import TerminalDisplay
-        from bermo.ship.bench import BenchSpec, bench, write_bench
-        from bermo.ship.line_up import line_up
+        from bermo.ship.bench.entries import line_up
+        from bermo.ship.bench.run import BenchSpec, bench, write_bench
 
     out = Path(options.out)
     if (out / "bench.json").exists():
-        raise BermoError(
-            f"{out} holds a bench and is not overwritten. Give another folder with --out."
-        )
+        raise BermoError(f"{out} holds a bench and is not overwritten. Give another folder with --out.")
     spec = BenchSpec(
         data=Path(options.data) if options.data else None,
         batches=read_numbers("--batch", options.batch),

@@ -15,12 +15,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.usage = "bermo compress RUN --latency 5ms | --speedup 4 | --size 10MB [options]"
     parser.add_argument("run", help="a finished run, or a saved model's folder")
     wish = parser.add_argument_group("the wish (one of them)")
-    wish.add_argument(
-        "--latency", metavar="5ms", help="longest median call, batch 1, shortest length"
-    )
-    wish.add_argument(
-        "--speedup", metavar="4", help="times the throughput of the dense torch model"
-    )
+    wish.add_argument("--latency", metavar="5ms", help="longest median call, batch 1, shortest length")
+    wish.add_argument("--speedup", metavar="4", help="times the throughput of the dense torch model")
     wish.add_argument("--size", metavar="10MB", help="largest size of the model's files")
     parser.add_argument("--train", help="your training file; default: the run's")
     parser.add_argument("--valid", help="your validation file; default: the run's")
@@ -32,9 +28,12 @@ def add_options(parser: ArgumentParser) -> None:
         "--quick", action="store_true", help="no training: choose by Fisher information and refit"
     )
     parser.add_argument(
-        "--candidates", nargs="+", metavar="FOLDER", default=[],
+        "--candidates",
+        nargs="+",
+        metavar="FOLDER",
+        default=[],
         help="smaller models made elsewhere (on a GPU machine, say) that take part in the choice",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--no-training", action="store_true", help="measure the candidates only; train nothing here"
     )
@@ -50,29 +49,25 @@ def add_options(parser: ArgumentParser) -> None:
         help="weight of the labels beside the teacher's answers; 0 = none [0.1]",
     )
     parser.add_argument("--max-loss", type=float, default=1.0, help="points int8 may cost [1]")
-    parser.add_argument(
-        "--batch", default="1,32", metavar="N,N", help="rows a call in the bench [1,32]"
-    )
+    parser.add_argument("--batch", default="1,32", metavar="N,N", help="rows a call in the bench [1,32]")
     parser.add_argument(
         "--lengths", default="32,128", metavar="N,N", help="tokens a row in the bench [32,128]"
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the bench [3]")
     parser.add_argument("--threads", type=int, help="threads in the bench [all cores]")
-    parser.add_argument(
-        "--out", help="folder of the result (RUN-small); the same command goes on there"
-    )
+    parser.add_argument("--out", help="folder of the result (RUN-small); the same command goes on there")
 
 
 def run(options: Namespace) -> int:
     with importing():
         from rich.console import Console
 
-        from bermo.job import Stopped
         from bermo.report.bench import bench_caption, bench_table, write_bench_figures
         from bermo.report.terminal import TerminalDisplay
-        from bermo.ship.bench import BenchSpec
-        from bermo.ship.compress import CompressSpec, compress
-        from bermo.ship.wish import read_wish
+        from bermo.ship.bench.run import BenchSpec
+        from bermo.ship.compress.goal import read_wish
+        from bermo.ship.compress.run import CompressSpec, compress
+        from bermo.training.job import Stopped
         from bermo.verbs.bench import read_numbers
         from bermo.verbs.ending import say_stopped
 
@@ -86,9 +81,7 @@ def run(options: Namespace) -> int:
         is_quick=options.quick,
         candidates=tuple(Path(folder) for folder in options.candidates),
         is_untrained=options.no_training,
-        training=tuple(
-            (name, value) for name in TRAINING if (value := getattr(options, name)) is not None
-        ),
+        training=tuple((name, value) for name in TRAINING if (value := getattr(options, name)) is not None),
         limit=options.limit,
         hard=options.hard,
         max_loss=options.max_loss,

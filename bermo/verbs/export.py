@@ -8,7 +8,7 @@ from bermo.errors import BermoError, nearest
 from bermo.verbs.importing import importing
 
 if TYPE_CHECKING:
-    from bermo.ship.export import Exported
+    from bermo.ship.export.run import Exported
 
 HELP = "write a model for onnxruntime or OpenVINO, in int8, or as a sparse container"
 TARGETS = ("onnx", "onnx-int8", "openvino", "openvino-int8", "sparse")
@@ -20,12 +20,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--to", required=True, metavar="FORM", help=", ".join(TARGETS))
     parser.add_argument("--out", help="folder of the export (RUN-FORM); it must be new")
     parser.add_argument("--data", metavar="FILE", help="rows with answers: compare scores on them")
-    parser.add_argument(
-        "--max-loss", type=float, default=1.0, help="points of score that may be lost [1]"
-    )
-    parser.add_argument(
-        "--calibrate", metavar="FILE", help="texts that fix the ranges of activations (int8)"
-    )
+    parser.add_argument("--max-loss", type=float, default=1.0, help="points of score that may be lost [1]")
+    parser.add_argument("--calibrate", metavar="FILE", help="texts that fix the ranges of activations (int8)")
     parser.add_argument(
         "--values",
         default="fp16",
@@ -45,7 +41,7 @@ def run(options: Namespace) -> int:
 
     with importing():
         from bermo.report.terminal import TerminalDisplay
-        from bermo.ship.export import ExportSpec, export
+        from bermo.ship.export.run import ExportSpec, export
 
     spec = ExportSpec(
         to=options.to,

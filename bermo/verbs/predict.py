@@ -11,9 +11,7 @@ HELP = "apply a trained model to a file of texts"
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("run", help="a run's folder, a saved model's, or an export's")
-    parser.add_argument(
-        "file", help="texts: one a line, or .tsv .csv .jsonl .parquet with the same columns"
-    )
+    parser.add_argument("file", help="texts: one a line, or .tsv .csv .jsonl .parquet with the same columns")
     parser.add_argument("--out", help="write there instead of printing")
     parser.add_argument("--batch-size", type=int, default=64, help="rows at a time [64]")
 
@@ -38,6 +36,6 @@ def _opener(run: Path) -> Any:
     """Exports have their own runtimes; a torch model is left to the caller."""
     if not (run / "export.json").exists():
         return None
-    from bermo.ship.candidate import open_for_prediction
+    from bermo.ship.runtimes.candidate import open_for_prediction
 
     return open_for_prediction

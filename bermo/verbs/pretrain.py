@@ -61,9 +61,9 @@ def run(options: Namespace) -> int:
     spec = check_pretrain(spec_of(options))
 
     with importing():
-        from bermo.job import Stopped
-        from bermo.methods.pretrain import pretrain
+        from bermo.methods.pretraining.run import pretrain
         from bermo.report.terminal import TerminalDisplay, duration
+        from bermo.training.job import Stopped
 
     try:
         result = pretrain(spec, Path(options.out), TerminalDisplay())
@@ -75,9 +75,7 @@ def run(options: Namespace) -> int:
         print(f"held-out {name:<11} {value:10.2f}")
     print(f"parameters           {result.num_parameters:10,}")
     print(f"steps                {result.steps:10,}   {result.epochs:.2f} passes over the text")
-    print(
-        f"tokens/s             {result.tokens_per_second:10,.0f}   {duration(result.seconds)} in all"
-    )
+    print(f"tokens/s             {result.tokens_per_second:10,.0f}   {duration(result.seconds)} in all")
     if result.diverged:
         print(f"It diverged: {result.diverged}. Try a smaller --lr or more steps.", file=sys.stderr)
     print(f"\nThe encoder is in {options.out}/model: bermo train --model {options.out}/model …")

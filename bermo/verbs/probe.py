@@ -9,7 +9,7 @@ from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 
 if TYPE_CHECKING:
-    from bermo.methods.paired import Known
+    from bermo.methods.probing.paired import Known
     from bermo.report.terminal import TerminalDisplay
 
 HELP = "probe what each layer knows"
@@ -34,11 +34,18 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data", help="folder of SentEval's or X-Probe's files; default: generated sentences"
     )
-    parser.add_argument("--protocol", default="frozen", choices=("frozen", "finetune"),
-                        help="probes on frozen layers, or the paper's fine-tuning of plain and mix [frozen]")  # fmt: skip
+    parser.add_argument(
+        "--protocol",
+        default="frozen",
+        choices=("frozen", "finetune"),
+        help="probes on frozen layers, or the paper's fine-tuning of plain and mix [frozen]",
+    )
     parser.add_argument("--layers", help="frozen: all, or such as 0,6,-1 [all]")
-    parser.add_argument("--probe", choices=("linear", "hidden"),
-                        help="frozen: logistic regression, or one hidden layer of 50 [linear]")  # fmt: skip
+    parser.add_argument(
+        "--probe",
+        choices=("linear", "hidden"),
+        help="frozen: logistic regression, or one hidden layer of 50 [linear]",
+    )
     parser.add_argument(
         "--pooling",
         choices=("first", "last", "mean"),
@@ -92,9 +99,7 @@ def run(options: Namespace) -> int:
     if options.data is not None:
         folder = Path(options.data).expanduser()
         if not folder.is_dir():
-            raise BermoError(
-                f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files."
-            )
+            raise BermoError(f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files.")
         missing = [task for task in tasks if not has_files(task, folder)]
         if len(missing) == len(tasks):
             raise BermoError(
@@ -110,8 +115,8 @@ def run(options: Namespace) -> int:
 def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
     with importing():
         from bermo.data.probing import read_probe
-        from bermo.figures import write_findings
-        from bermo.methods.probe import (
+        from bermo.figures.data import write_findings
+        from bermo.methods.probing.frozen import (
             ProbeSpec,
             claim_folder,
             data_digest,
@@ -127,10 +132,15 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
     asked_layers = options.layers or "all"
     layers = None if asked_layers == "all" else parse(tuple[int, ...], asked_layers, "--layers")
     spec = ProbeSpec(
-        probe=options.probe or "linear", pooling=options.pooling, layers=layers, controls=not options.no_controls,
-        batch_size=options.batch_size or 64, precision=options.precision or "fp32",
-        max_unknown=options.max_unknown, cache=options.cache,
-    )  # fmt: skip
+        probe=options.probe or "linear",
+        pooling=options.pooling,
+        layers=layers,
+        controls=not options.no_controls,
+        batch_size=options.batch_size or 64,
+        precision=options.precision or "fp32",
+        max_unknown=options.max_unknown,
+        cache=options.cache,
+    )
     encoder = load_encoder(options.model, lowercase=options.lowercase)
     untrained = (
         None
@@ -138,10 +148,15 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
         else load_encoder(options.model, untrained_seed=1, lowercase=options.lowercase)
     )
     asked: dict[str, Any] = {
-        "model": encoder.fingerprint, "data": options.data and Path(options.data).name,
-        "limit": options.limit, "probe": spec.probe, "pooling": spec.pooling or encoder.pooling,
-        "layers": asked_layers, "controls": spec.controls, "precision": spec.precision,
-    }  # fmt: skip
+        "model": encoder.fingerprint,
+        "data": options.data and Path(options.data).name,
+        "limit": options.limit,
+        "probe": spec.probe,
+        "pooling": spec.pooling or encoder.pooling,
+        "layers": asked_layers,
+        "controls": spec.controls,
+        "precision": spec.precision,
+    }
     layer_names(encoder, spec)  # one that is not there is an error
     claim_folder(out, asked)
     found = []
@@ -154,8 +169,14 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
             probed = probe_task(encoder, untrained, data, spec, display)
             write_probed(out / f"{task}.json", probed)
         found.append(probed)
-    facts = {"model": encoder.name, "layers": str(encoder.num_layers), "data": options.data or "generated sentences",
-             "probe": spec.probe, "pooling": str(asked["pooling"]), "case": "kept" if options.lowercase else "as the tokenizer has it"}  # fmt: skip
+    facts = {
+        "model": encoder.name,
+        "layers": str(encoder.num_layers),
+        "data": options.data or "generated sentences",
+        "probe": spec.probe,
+        "pooling": str(asked["pooling"]),
+        "case": "kept" if options.lowercase else "as the tokenizer has it",
+    }
     write_findings(out / "figures.json", frozen_findings(found, facts))
     print_table(frozen_table(found))
     print(f"\nThe figures are in {out}/figures.json")
@@ -164,22 +185,28 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
 
 def _finetune(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
     with importing():
-        from bermo.figures import write_findings
-        from bermo.job import Stopped
+        from bermo.figures.data import write_findings
         from bermo.methods.finetune import finetune
-        from bermo.methods.paired import compare
+        from bermo.methods.probing.paired import compare
         from bermo.recipes import change
         from bermo.recipes.probing import PAPER, probing_of
         from bermo.report.probing import finetune_findings, finetune_table, print_table
-        from bermo.runs import check_free
+        from bermo.runs.folder import check_free
         from bermo.spec import check
+        from bermo.training.job import Stopped
 
     experiment = probing_of(tasks)
     changes = {
-        "model.backbone": options.model, "data.folder": options.data, "data.limit": options.limit,
-        "data.lowercase": options.lowercase, "data.max_unknown": options.max_unknown, "data.cache": options.cache,
-        "train.precision": options.precision, "train.epochs": options.epochs, "seeds": options.seeds,
-    }  # fmt: skip
+        "model.backbone": options.model,
+        "data.folder": options.data,
+        "data.limit": options.limit,
+        "data.lowercase": options.lowercase,
+        "data.max_unknown": options.max_unknown,
+        "data.cache": options.cache,
+        "train.precision": options.precision,
+        "train.epochs": options.epochs,
+        "seeds": options.seeds,
+    }
     for dotted, value in changes.items():
         if value is not None:
             experiment = change(experiment, dotted, str(value))
@@ -200,8 +227,12 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
     if is_main_process():
         known = {} if options.data is None else {task: _known(task, options.data) for task in tasks}
         compared = compare(results, known)
-        facts = {"model": options.model, "data": options.data or "generated sentences", "seeds": str(len(next(iter(results.values())).seeds)),
-                 "case": "kept" if options.lowercase else "as the tokenizer has it"}  # fmt: skip
+        facts = {
+            "model": options.model,
+            "data": options.data or "generated sentences",
+            "seeds": str(len(next(iter(results.values())).seeds)),
+            "case": "kept" if options.lowercase else "as the tokenizer has it",
+        }
         write_findings(out / "figures.json", finetune_findings(compared, results, PAPER, facts))
         print_table(finetune_table(compared, PAPER))
         print(f"\n{compared.verdict}\nThe figures are in {out}/figures.json")
@@ -211,7 +242,7 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
 def _known(task: str, folder: str) -> "Known":
     """What the rows of a task tell before any training."""
     from bermo.data.probing import read_probe
-    from bermo.methods.paired import Known
+    from bermo.methods.probing.paired import Known
 
     data = read_probe(task, Path(folder).expanduser())
     return Known(largest_class=data.largest_class, doubt=data.doubt)

@@ -36,9 +36,7 @@ def run(options: Namespace) -> int:
     pairs += [("seeds", "=", options.seeds)] if options.seeds else []
     for dotted, equals, text in pairs:
         if not equals:
-            raise BermoError(
-                f'"{dotted}" is no change. Write dotted.field=value, e.g. train.lr=1e-4.'
-            )
+            raise BermoError(f'"{dotted}" is no change. Write dotted.field=value, e.g. train.lr=1e-4.')
         experiment = change(experiment, dotted, text)
     return run_experiment(experiment, out)
 
@@ -48,20 +46,18 @@ def run_experiment(experiment: Experiment, out: Path) -> int:
     with importing():
         from rich.console import Console
 
-        from bermo.job import Stopped
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
-        from bermo.runs import check_free
+        from bermo.runs.folder import check_free
         from bermo.spec import check
+        from bermo.training.job import Stopped
 
     for name, spec in experiment.arms.items():
         check_free(out / name, check(spec))
     results = {}
     display = TerminalDisplay()
     for name, spec in experiment.arms.items():
-        display.tell(
-            f"\n{name}: {spec.data.task}, {spec.model.backbone}, mix {spec.model.mix.kind}"
-        )
+        display.tell(f"\n{name}: {spec.data.task}, {spec.model.backbone}, mix {spec.model.mix.kind}")
         try:
             results[name] = finetune(spec, out / name, display)
         except Stopped as stopped:

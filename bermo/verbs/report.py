@@ -7,9 +7,7 @@ HELP = "one page about runs and findings: figures, tables"
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="run folders, and folders with figures.json"
-    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="run folders, and folders with figures.json")
     parser.add_argument("--out", default="report.html", help="the page to write [report.html]")
 
 

@@ -8,7 +8,7 @@ from bermo.errors import BermoError
 from bermo.verbs.importing import importing
 
 if TYPE_CHECKING:
-    from bermo.ship.small import FisherSpec
+    from bermo.ship.shrink.run import FisherSpec
 
 HELP = "delete dead heads, neurons, layers and words; choose them first with --fisher"
 
@@ -42,21 +42,15 @@ def add_options(parser: ArgumentParser) -> None:
     search.add_argument(
         "--speedup", type=float, help="how many times faster, by times measured on this machine"
     )
-    search.add_argument(
-        "--data", help="the folder with the named task's files; default: the run's data"
-    )
+    search.add_argument("--data", help="the folder with the named task's files; default: the run's data")
     search.add_argument("--train", help="your training file; default: the run's")
     search.add_argument("--valid", help="your validation file; default: the run's")
+    search.add_argument("--examples", type=int, default=2048, help="training rows to learn from [2048]")
+    search.add_argument("--batch-size", type=int, default=32, help="rows at a time, and in the timing [32]")
+    search.add_argument("--length", type=int, default=128, help="tokens of a text in the timing [128]")
     search.add_argument(
-        "--examples", type=int, default=2048, help="training rows to learn from [2048]"
+        "--device", choices=("auto", "cpu"), default="auto", help="auto takes a GPU where there is one"
     )
-    search.add_argument(
-        "--batch-size", type=int, default=32, help="rows at a time, and in the timing [32]"
-    )
-    search.add_argument(
-        "--length", type=int, default=128, help="tokens of a text in the timing [128]"
-    )
-    search.add_argument("--device", choices=("auto", "cpu"), default="auto", help="auto takes a GPU where there is one")  # fmt: skip
 
 
 def run(options: Namespace) -> int:
@@ -65,7 +59,7 @@ def run(options: Namespace) -> int:
         from rich.table import Table
 
         from bermo.report.terminal import TerminalDisplay, duration
-        from bermo.ship.small import make_small, result_rows
+        from bermo.ship.shrink.run import make_small, result_rows
 
     result = make_small(
         Path(options.run),
@@ -83,15 +77,13 @@ def run(options: Namespace) -> int:
         table.add_row(*row)
     console = Console(highlight=False)
     console.print(table)
-    console.print(
-        f"\nThe model is in {options.out}, made in {duration(result.seconds)}.", markup=False
-    )
+    console.print(f"\nThe model is in {options.out}, made in {duration(result.seconds)}.", markup=False)
     return 0
 
 
 def _fisher(options: Namespace) -> "FisherSpec | None":
     """Return the search that was asked for; its options without --fisher are an error."""
-    from bermo.ship.small import FisherSpec
+    from bermo.ship.shrink.run import FisherSpec
 
     given = [name for name in SEARCH if getattr(options, name) is not None]
     if not options.fisher:
@@ -99,7 +91,13 @@ def _fisher(options: Namespace) -> "FisherSpec | None":
             raise BermoError(f"--{given[0]} belongs to the search without training. Add --fisher.")
         return None
     return FisherSpec(
-        folder=options.data, train=options.train, valid=options.valid, density=options.density,
-        speedup=options.speedup, examples=options.examples, batch_size=options.batch_size,
-        length=options.length, device=options.device,
-    )  # fmt: skip
+        folder=options.data,
+        train=options.train,
+        valid=options.valid,
+        density=options.density,
+        speedup=options.speedup,
+        examples=options.examples,
+        batch_size=options.batch_size,
+        length=options.length,
+        device=options.device,
+    )

@@ -22,9 +22,7 @@ GROUPS = {
 
 def add_options(parser: ArgumentParser) -> None:
     parser.usage = "bermo train --train FILE --valid FILE | --task NAME --data FOLDER [options]"
-    parser.add_argument(
-        "--out", help="folder of the run; the same command goes on there (runs/TASK-MIX)"
-    )
+    parser.add_argument("--out", help="folder of the run; the same command goes on there (runs/TASK-MIX)")
     add_spec_options(parser)
 
 
@@ -57,9 +55,9 @@ def run(options: Namespace) -> int:
     out = options.out or f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}"
 
     with importing():
-        from bermo.job import Stopped
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, print_result
+        from bermo.training.job import Stopped
 
     try:
         result = finetune(spec, Path(out), TerminalDisplay())

@@ -5,16 +5,23 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from bermo.backbone import create_encoder
+from bermo.encoders.backbone import create_encoder
 from bermo.nn.mix import LayerMix
 from bermo.vectors import Encoder
 from tests.tiny import make_config, make_tokenizer
 
 TEXTS = (
-    "the cat sees a good film .", "a dog saw the bad cats", "the dogs", "a good dog sees the cat .",
-    "the cat saw a dog . the dog saw a cat .", "bad films", "the film", "a cat sees the cat sees a cat",
-    "the good cat saw films", "a film sees dogs",
-)  # fmt: skip
+    "the cat sees a good film .",
+    "a dog saw the bad cats",
+    "the dogs",
+    "a good dog sees the cat .",
+    "the cat saw a dog . the dog saw a cat .",
+    "bad films",
+    "the film",
+    "a cat sees the cat sees a cat",
+    "the good cat saw films",
+    "a film sees dogs",
+)
 
 
 def build(family: str = "bert", *, with_mix: bool = False) -> Encoder:

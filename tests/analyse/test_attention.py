@@ -9,7 +9,7 @@ from torch import Tensor
 from bermo.analyse.attention import attention_section, head_distances, measure_attention, plane
 from bermo.analyse.effective import effective_attention, effective_section, measure_effective
 from bermo.analyse.patterns import CLASSES, map_features, pattern_classifier
-from bermo.attention import AttentionCall, attending
+from bermo.encoders.attention import AttentionCall, attending
 from bermo.vectors import Encoder
 from tests.analyse.conftest import TEXTS
 
@@ -21,9 +21,7 @@ def maps(heads: int, length: int, seed: int = 0) -> Tensor:
 
 def test_shares_equal_a_loop_over_texts_and_tokens(encoder: Encoder) -> None:
     found = measure_attention(encoder, TEXTS, 60)
-    expected = {
-        name: torch.zeros(3, 2) for name in ("first token", "separators", "punctuation", "itself")
-    }
+    expected = {name: torch.zeros(3, 2) for name in ("first token", "separators", "punctuation", "itself")}
     for text in TEXTS:
         tokens = ["<cls>", *text.split(), "<sep>"]
         seen: list[Tensor] = []
@@ -38,18 +36,15 @@ def test_shares_equal_a_loop_over_texts_and_tokens(encoder: Encoder) -> None:
                 p = seen[layer][head]
                 for i in range(len(tokens)):
                     for name, places in {
-                        "first token": [0], "separators": [len(tokens) - 1], "itself": [i],
+                        "first token": [0],
+                        "separators": [len(tokens) - 1],
+                        "itself": [i],
                         "punctuation": [k for k, token in enumerate(tokens) if token == "."],
-                    }.items():  # fmt: skip
-                        expected[name][layer, head] += (
-                            float(p[i, places].sum()) / len(tokens) / len(TEXTS)
-                        )
+                    }.items():
+                        expected[name][layer, head] += float(p[i, places].sum()) / len(tokens) / len(TEXTS)
     for name, values in expected.items():
         torch.testing.assert_close(torch.tensor(found.shares[name]), values, atol=1e-5, rtol=1e-4)
-    assert all(
-        sum(shares[k] for shares in found.class_shares.values()) == pytest.approx(1)
-        for k in range(3)
-    )
+    assert all(sum(shares[k] for shares in found.class_shares.values()) == pytest.approx(1) for k in range(3))
     section = attention_section({"tiny": found})
     assert "of 6 heads" in section.text
     assert len(section.figures) == 6
@@ -119,9 +114,12 @@ def test_the_classifier_knows_pure_maps_and_states_its_accuracy() -> None:
     diagonal = torch.eye(16) * 0.9 + 0.1 / 16
     block = (two[:, None] == two).float() / 8
     known = {
-        "vertical": (vertical, one), "diagonal": (diagonal, one), "both": ((vertical + diagonal) / 2, one),
-        "block": (block, two), "heterogeneous": (maps(1, length)[0], one),
-    }  # fmt: skip
+        "vertical": (vertical, one),
+        "diagonal": (diagonal, one),
+        "both": ((vertical + diagonal) / 2, one),
+        "block": (block, two),
+        "heterogeneous": (maps(1, length)[0], one),
+    }
     for name, (attention, sentence) in known.items():
         place = int(classify(map_features(attention[None], sentence))[0])
         assert CLASSES[place] == name

@@ -6,12 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bermo.analyse.geometry import (
-    explained_variance,
-    geometry_section,
-    mean_cosine,
-    measure_geometry,
-)
+from bermo.analyse.geometry import explained_variance, geometry_section, mean_cosine, measure_geometry
 from bermo.analyse.words import frequent_words, layer_names, pool_words, word_keys
 from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS
@@ -33,9 +28,7 @@ def test_anisotropy_of_isotropic_noise_is_zero() -> None:
     assert mean_cosine(noise) == pytest.approx(0, abs=1e-3)
 
 
-def test_explained_variance_is_one_for_a_static_word_and_the_first_share_of_the_gram_matrix() -> (
-    None
-):
+def test_explained_variance_is_one_for_a_static_word_and_the_first_share_of_the_gram_matrix() -> None:
     static = torch.ones(6, 1) * torch.randn(8, generator=torch.Generator().manual_seed(0))
     assert explained_variance(static) == pytest.approx(1)
     vectors = torch.randn(7, 4, generator=torch.Generator().manual_seed(1)).double()
@@ -60,9 +53,7 @@ def test_the_whole_measure_equals_loops_over_texts_and_words(mixed: Encoder) -> 
         inner = [torch.cosine_similarity(t, t.mean(0), dim=-1).mean() for t in texts]
         expected = float(torch.stack(inner).mean()) - base
         assert found.intra_sentence[layer] == pytest.approx(expected, abs=1e-5)
-        uses = torch.stack(
-            [_first_use(mixed, text, "cat", layer) for text in TEXTS if "cat" in text.split()]
-        )
+        uses = torch.stack([_first_use(mixed, text, "cat", layer) for text in TEXTS if "cat" in text.split()])
         cat = next(word for word in found.words if word.word == "cat")
         assert cat.uses == len(uses)
         assert cat.self_similarity[layer] == pytest.approx(slow_mean_cosine(uses) - base, abs=1e-5)

@@ -24,12 +24,12 @@ from bermo.analyse.heads import (
 )
 from bermo.analyse.labelled import Labelled, load_labelled
 from bermo.analyse.layers import measure_cut
-from bermo.attention import attending
 from bermo.cli import main
+from bermo.encoders.attention import attending
 from bermo.errors import BermoError
-from bermo.figures import read_findings
+from bermo.figures.data import read_findings
 from bermo.files import write_json
-from bermo.model import BermoForSequenceClassification
+from bermo.models.tasks import BermoForSequenceClassification
 from bermo.vectors import Encoder
 from tests.analyse.conftest import TEXTS
 from tests.tiny import make_config, make_tokenizer
@@ -85,9 +85,7 @@ def test_gradients_of_gates_equal_finite_differences_row_by_row(labelled: Labell
 
 
 def test_importance_is_the_mean_over_rows_however_they_are_batched(labelled: Labelled) -> None:
-    rows = [
-        gate_gradients(labelled, all_on(labelled), batch)[:, 0] for batch in labelled.batches(1)
-    ]
+    rows = [gate_gradients(labelled, all_on(labelled), batch)[:, 0] for batch in labelled.batches(1)]
     expected = torch.stack(rows).double().mean(0)
     torch.testing.assert_close(head_importance(labelled), expected, atol=1e-5, rtol=1e-3)
 
@@ -154,9 +152,7 @@ def test_a_cut_after_the_last_layer_scores_as_the_whole(labelled: Labelled) -> N
 
 def test_effects_equal_a_loop_over_heads(encoder: Encoder) -> None:
     found = measure_effects(encoder, TEXTS[:2], 60)
-    batch = encoder.tokenizer(
-        list(TEXTS[:2]), return_tensors="pt", padding=True, return_token_type_ids=False
-    )
+    batch = encoder.tokenizer(list(TEXTS[:2]), return_tensors="pt", padding=True, return_token_type_ids=False)
     mask = batch["attention_mask"].bool()
     gates = torch.ones(3, 2)
     gates[1, 1] = 0
@@ -181,12 +177,8 @@ def test_models_are_measured_side_by_side_and_a_second_run_measures_nothing(
     ]
     command += ["--out", str(tmp_path / "look"), "--rows", "6", "--max-length", "32"]
     assert main(command) == 0, capsys.readouterr().err
-    titles = [
-        section.title for section in read_findings(tmp_path / "look" / "figures.json").sections
-    ]
-    assert {"Geometry", "Attention", "Heads: fixed patterns", "Which layers are alive?"} <= set(
-        titles
-    )
+    titles = [section.title for section in read_findings(tmp_path / "look" / "figures.json").sections]
+    assert {"Geometry", "Attention", "Heads: fixed patterns", "Which layers are alive?"} <= set(titles)
     parts = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "look" / "parts").iterdir()}
     assert "pruned.between.json" in parts
     assert "dense.between.json" not in parts
@@ -262,9 +254,7 @@ def test_rows_of_a_folder_without_a_task_are_refused(tmp_path: Path, runs: Path)
         load_labelled(tmp_path / "bare", str(runs / "dev.tsv"), 10, cpu=True)
 
 
-def test_a_model_of_one_layer_is_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_one_layer_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = make_config("bert")
     config.num_hidden_layers = 1
     AutoModel.from_config(config).save_pretrained(tmp_path / "one")

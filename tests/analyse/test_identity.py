@@ -6,14 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bermo.analyse.attribution import (
-    attribution_section,
-    contributions,
-    jacobian_norms,
-    measure_attribution,
-)
+from bermo.analyse.attribution import attribution_section, contributions, jacobian_norms, measure_attribution
 from bermo.analyse.identity import RIDGE, LinearMap, found_again, identity_section, measure_identity
-from bermo.backbone import hidden_states, make_inputs
+from bermo.encoders.backbone import hidden_states, make_inputs
 from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS
 from tests.tiny import FAMILIES
@@ -28,10 +23,7 @@ def test_tokens_found_again_equal_a_loop() -> None:
     for text in range(3):
         real = [k for k in range(6) if is_token[text, k]]
         for i in real:
-            cosines = [
-                float(torch.cosine_similarity(hidden[text, i], inputs[text, j], dim=0))
-                for j in real
-            ]
+            cosines = [float(torch.cosine_similarity(hidden[text, i], inputs[text, j], dim=0)) for j in real]
             hits += real[cosines.index(max(cosines))] == i
     assert found_again(hidden, inputs, is_token) == (hits, 11)
     assert 1 < hits < 11
@@ -49,9 +41,7 @@ def test_the_linear_map_is_ridge_regression_with_an_intercept() -> None:
     rows = torch.cat([a, penalty.sqrt() * torch.eye(4)])
     expected = torch.linalg.lstsq(rows, torch.cat([b, torch.zeros(4, 4)])).solution
     torch.testing.assert_close(weight, expected, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(
-        h.double().mean(0) @ weight + shift, x.double().mean(0), atol=1e-5, rtol=0
-    )
+    torch.testing.assert_close(h.double().mean(0) @ weight + shift, x.double().mean(0), atol=1e-5, rtol=0)
 
 
 def test_identity_of_the_embeddings_is_whole_and_the_counts_are_those_of_texts_alone(
@@ -80,9 +70,7 @@ def whole_jacobian(encoder: Encoder, embeddings: Tensor) -> Tensor:
 
     def run(x: Tensor) -> Tensor:
         inputs = make_inputs(encoder.backbone, None, torch.ones(1, length), None, x[None])
-        return torch.stack(
-            [h[0] for h in hidden_states(encoder.backbone, inputs).hidden_states or ()]
-        )
+        return torch.stack([h[0] for h in hidden_states(encoder.backbone, inputs).hidden_states or ()])
 
     jacobian = torch.autograd.functional.jacobian(run, embeddings)  # (layers, j, D, i, D)
     return jacobian.pow(2).sum((2, 4)).sqrt().transpose(1, 2)
@@ -90,20 +78,14 @@ def whole_jacobian(encoder: Encoder, embeddings: Tensor) -> Tensor:
 
 def test_norms_along_all_unit_vectors_are_those_of_the_whole_jacobian(encoder: Encoder) -> None:
     embeddings = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
-    found = (
-        jacobian_norms(encoder, embeddings, torch.eye(16)) * 4
-    )  # a mean over 16 tangents, not a sum
-    torch.testing.assert_close(
-        found.float(), whole_jacobian(encoder, embeddings), atol=1e-4, rtol=1e-3
-    )
+    found = jacobian_norms(encoder, embeddings, torch.eye(16)) * 4  # a mean over 16 tangents, not a sum
+    torch.testing.assert_close(found.float(), whole_jacobian(encoder, embeddings), atol=1e-4, rtol=1e-3)
 
 
 def test_random_tangents_come_near_the_whole_jacobian(encoder: Encoder) -> None:
     generator = torch.Generator().manual_seed(0)
     embeddings = torch.randn(4, 16, generator=generator)
-    found = contributions(
-        jacobian_norms(encoder, embeddings, torch.randn(40, 16, generator=generator))
-    )
+    found = contributions(jacobian_norms(encoder, embeddings, torch.randn(40, 16, generator=generator)))
     torch.testing.assert_close(
         found.float(), contributions(whole_jacobian(encoder, embeddings)), atol=0.08, rtol=0
     )
@@ -117,9 +99,7 @@ def test_attributions_of_a_token_sum_to_one_in_every_family(
     size = encoder.backbone.get_input_embeddings().weight.shape[1]
     generator = torch.Generator().manual_seed(0)
     embeddings = torch.randn(5, size, generator=generator)
-    shares = contributions(
-        jacobian_norms(encoder, embeddings, torch.randn(1, size, generator=generator))
-    )
+    shares = contributions(jacobian_norms(encoder, embeddings, torch.randn(1, size, generator=generator)))
     torch.testing.assert_close(shares.sum(-2), torch.ones(4, 5, dtype=shares.dtype))
     if family != "mobilebert":  # its embeddings read their neighbours
         torch.testing.assert_close(shares[0], torch.eye(5, dtype=shares.dtype))

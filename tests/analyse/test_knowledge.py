@@ -6,15 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bermo.analyse.knowledge import (
-    knowledge_section,
-    load_masked,
-    measure_knowledge,
-    pseudo_likelihoods,
-)
+from bermo.analyse.knowledge import knowledge_section, load_masked, measure_knowledge, pseudo_likelihoods
 from bermo.data.pairs import KINDS, draw_pairs, read_pairs
 from bermo.errors import BermoError
-from bermo.model import BermoForMaskedLM
+from bermo.models.tasks import BermoForMaskedLM
 from bermo.vectors import Encoder
 from tests.tiny import make_config, make_tokenizer, save_backbone
 
@@ -63,9 +58,7 @@ def test_pseudo_likelihood_equals_a_loop_over_masked_tokens(family: str) -> None
         assert value == pytest.approx(total, abs=1e-3)
 
 
-def test_a_saved_masked_model_is_weighed_and_others_say_why_not(
-    tmp_path: Path, encoder: Encoder
-) -> None:
+def test_a_saved_masked_model_is_weighed_and_others_say_why_not(tmp_path: Path, encoder: Encoder) -> None:
     BermoForMaskedLM.from_backbone(make_config("bert")).save_pretrained(tmp_path / "masked")
     make_tokenizer().save_pretrained(tmp_path / "masked")
     found = measure_knowledge(encoder, str(tmp_path / "masked"), draw_pairs(4))

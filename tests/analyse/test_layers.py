@@ -76,9 +76,7 @@ def test_layers_of_a_mixed_model_are_measured(mixed: Encoder) -> None:
     assert found.cut[-1] == pytest.approx(1, abs=1e-6)
     assert (found.cut[0] or 1) < 0.999
     assert all(found.alike[k][k] == pytest.approx(1, abs=1e-4) for k in range(5))
-    section = alive_section(
-        {"tiny": found}, {}, {"tiny": Cut(metric="f1", scores=(50.0, 80.0, 80.2))}, {}
-    )
+    section = alive_section({"tiny": found}, {}, {"tiny": Cut(metric="f1", scores=(50.0, 80.0, 80.2))}, {})
     assert "first 2 of 3 layers" in section.text
     assert "centre of gravity" in layers_section({"tiny": found}).text
 
@@ -105,17 +103,18 @@ def test_kept_shares_are_counted_by_matrix_and_head(family: str) -> None:
     encoder = build(family)
     assert measure_kept(encoder).total == 1
     place = {
-        "bert": "encoder.layer.1.attention.self.key", "gpt2": "h.1.attn.c_attn", "modernbert": "layers.1.attn.Wqkv",
-        "albert": "encoder.albert_layer_groups.0.albert_layers.0.attention.key", "deberta": "encoder.layer.1.attention.self.in_proj",
-    }[family]  # fmt: skip
+        "bert": "encoder.layer.1.attention.self.key",
+        "gpt2": "h.1.attn.c_attn",
+        "modernbert": "layers.1.attn.Wqkv",
+        "albert": "encoder.albert_layer_groups.0.albert_layers.0.attention.key",
+        "deberta": "encoder.layer.1.attention.self.in_proj",
+    }[family]
     weight = encoder.backbone.get_submodule(place).weight
     with torch.no_grad():  # the key of the second head
         if family == "gpt2":
             weight[:, 24:32] = 0
         else:
-            weight[
-                (24 if family == "modernbert" else 8) : (32 if family == "modernbert" else 16)
-            ] = 0
+            weight[(24 if family == "modernbert" else 8) : (32 if family == "modernbert" else 16)] = 0
     found = measure_kept(encoder)
     row = 0 if family == "albert" else 1
     assert min(share for share in found.shares[row] if share is not None) < 1

@@ -11,9 +11,12 @@ from bermo.errors import BermoError
 from bermo.vectors import Encoder, stream_vectors
 
 MEMORY = [
-    ("the cat sees a film", "1:01:00::"), ("a cat saw the dogs .", "1:02:00::"), ("bad cat", "1:02:00::"),
-    ("the good cat saw films .", "1:02:00::"), ("a cat sees cats", "1:01:00::"),
-]  # fmt: skip
+    ("the cat sees a film", "1:01:00::"),
+    ("a cat saw the dogs .", "1:02:00::"),
+    ("bad cat", "1:02:00::"),
+    ("the good cat saw films .", "1:02:00::"),
+    ("a cat sees cats", "1:01:00::"),
+]
 TESTS = [("the cat sees a dog", "cat%1:01:00::"), ("good cat", "cat%1:02:00:: cat%1:09:00::")]
 
 
@@ -30,14 +33,14 @@ def folder(tmp_path: Path) -> Path:
     sentences, keys = "", ""
     for number, (text, key) in enumerate(TESTS):
         words = "".join(
-            f'<instance id="s{number}" lemma="cat" pos="NOUN">cat</instance>' if word == "cat" else f'<wf lemma="x" pos="X">{word}</wf>'
+            f'<instance id="s{number}" lemma="cat" pos="NOUN">cat</instance>'
+            if word == "cat"
+            else f'<wf lemma="x" pos="X">{word}</wf>'
             for word in text.split()
-        )  # fmt: skip
+        )
         sentences += f'<sentence id="{number}">{words}</sentence>'
         keys += f"s{number} {key}\n"
-    sentences += (
-        '<sentence id="9"><instance id="s9" lemma="dog" pos="NOUN">dog</instance></sentence>'
-    )
+    sentences += '<sentence id="9"><instance id="s9" lemma="dog" pos="NOUN">dog</instance></sentence>'
     (tmp_path / "tests" / "mine.data.xml").write_text(f"<corpus><text>{sentences}</text></corpus>")
     (tmp_path / "tests" / "mine.gold.key.txt").write_text(keys + "s9 dog%1:01:00::\n")
     return tmp_path
@@ -66,8 +69,9 @@ def test_the_nearest_use_equals_a_loop_over_the_memory(folder: Path, mixed: Enco
         for text, keys in TESTS:
             own = _vector(mixed, text, kind)
             nearest = max(
-                MEMORY, key=lambda item: float(torch.cosine_similarity(own, _vector(mixed, item[0], kind), dim=0))
-            )  # fmt: skip
+                MEMORY,
+                key=lambda item: float(torch.cosine_similarity(own, _vector(mixed, item[0], kind), dim=0)),
+            )
             right += f"cat%{nearest[1]}" in keys.split()
         assert result.f1[kind] == pytest.approx(f1(right, 2, 3))
     # The most frequent sense of cat is the second: one of two answers is right, of three words.
@@ -94,12 +98,8 @@ def test_cosines_of_four_layers_are_those_of_the_layers_side_by_side() -> None:
     )
     found = cosines(one, other, num_layers=6)
     side = [torch.cat(list(item[2:6]), dim=-1) for item in (one, other)]
-    torch.testing.assert_close(
-        found[7], torch.cosine_similarity(side[0][:, None], side[1][None], dim=-1)
-    )
-    torch.testing.assert_close(
-        found[6], torch.cosine_similarity(one[6][:, None], other[6][None], dim=-1)
-    )
+    torch.testing.assert_close(found[7], torch.cosine_similarity(side[0][:, None], side[1][None], dim=-1))
+    torch.testing.assert_close(found[6], torch.cosine_similarity(one[6][:, None], other[6][None], dim=-1))
 
 
 def test_wrong_folders_and_files_are_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:

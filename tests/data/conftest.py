@@ -9,9 +9,34 @@ from transformers import PreTrainedTokenizerFast
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = (
-    "a", "the", "cat", "dog", "sees", "saw", "old", "big", "red", "house", "in", "is", "who", "what",
-    "play", "##ing", "##s", "berlin", "germany", "mark", "lives", ".", ",", "?", "one", "two", "three",
-)  # fmt: skip
+    "a",
+    "the",
+    "cat",
+    "dog",
+    "sees",
+    "saw",
+    "old",
+    "big",
+    "red",
+    "house",
+    "in",
+    "is",
+    "who",
+    "what",
+    "play",
+    "##ing",
+    "##s",
+    "berlin",
+    "germany",
+    "mark",
+    "lives",
+    ".",
+    ",",
+    "?",
+    "one",
+    "two",
+    "three",
+)
 
 MakeTokenizer = Callable[..., PreTrainedTokenizerFast]
 
@@ -30,9 +55,14 @@ def _make(
         single=single, pair=pair, special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, padding_side=padding_side, model_max_length=512,
-        unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]",
-    )  # fmt: skip
+        tokenizer_object=backend,
+        padding_side=padding_side,
+        model_max_length=512,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    )
 
 
 @pytest.fixture

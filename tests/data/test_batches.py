@@ -78,10 +78,18 @@ def _kinds() -> dict[str, tuple[Task, tuple[str, ...], Rows]]:
         "single": (own_task("classification"), ("n", "y"), TextRows(text, None, ["y", "n", "y"])),
         "pair": (own_task("classification"), ("n", "y"), TextRows(text, other, ["y", "n", "y"])),
         "number": (own_task("regression"), (), TextRows(text, None, [0.5, 1.5, 2.0])),
-        "tags": (find_task("conll2003"), ("O", "B-X"), TaggedRows([t.split() for t in text], [["B-X"] * len(t.split()) for t in text])),
+        "tags": (
+            find_task("conll2003"),
+            ("O", "B-X"),
+            TaggedRows([t.split() for t in text], [["B-X"] * len(t.split()) for t in text]),
+        ),
         "span": (find_task("squad2"), (), SpanRows(["1", "2", "3"], ["who ?"] * 3, contexts, spans)),
-        "choice": (find_task("swag"), ("0", "1"), ChoiceRows(text, [[o, f"{o} dogs"] for o in other], ["0", "1", "1"])),
-    }  # fmt: skip
+        "choice": (
+            find_task("swag"),
+            ("0", "1"),
+            ChoiceRows(text, [[o, f"{o} dogs"] for o in other], ["0", "1", "1"]),
+        ),
+    }
 
 
 @pytest.fixture(params=list(_kinds()))

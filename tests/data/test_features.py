@@ -56,9 +56,7 @@ def test_text_features_equal_tokenising_row_by_row(
     rows = TextRows(first, second, ["yes", "no", "yes"])
     features = make(rows, max_length=max_length)
     one_by_one = [
-        tokenizer(
-            a, b, truncation="longest_first", max_length=max_length, return_token_type_ids=True
-        )
+        tokenizer(a, b, truncation="longest_first", max_length=max_length, return_token_type_ids=True)
         for a, b in zip(first, second, strict=True)
     ]
     whole = [len(tokenizer(a, b)["input_ids"]) for a, b in zip(first, second, strict=True)]
@@ -151,7 +149,12 @@ def test_answers_of_long_passages_are_marked_where_a_piece_holds_them(
             assert ids[start] == ids[end] == by.cls_token_id
     assert found >= 1
     assert features.row_of.tolist() == sorted(features.row_of.tolist())
-    covered = {c for (a, b), row in zip(features.spans, np.repeat(features.row_of, features.lengths), strict=True) if row == 0 for c in range(a, b)}  # fmt: skip
+    covered = {
+        c
+        for (a, b), row in zip(features.spans, np.repeat(features.row_of, features.lengths), strict=True)
+        if row == 0
+        for c in range(a, b)
+    }
     assert {place for place, sign in enumerate(CONTEXT) if sign != " "} <= covered
 
 
@@ -180,14 +183,14 @@ def test_choices_are_paired_with_each_ending(
     features = make(rows, find_task("swag"), ("0", "1"))
     assert len(features) == 2
     assert features.num_choices == 2
-    expected = [tokenizer(a, b)["input_ids"] for a, bs in zip(rows.first, rows.endings, strict=True) for b in bs]  # fmt: skip
+    expected = [
+        tokenizer(a, b)["input_ids"] for a, bs in zip(rows.first, rows.endings, strict=True) for b in bs
+    ]
     assert _sequences(features, features.ids) == expected
     assert features.lengths.tolist() == [8, 6]
 
 
-def test_tokenising_happens_once(
-    make: Callable[..., Features], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokenising_happens_once(make: Callable[..., Features], monkeypatch: pytest.MonkeyPatch) -> None:
     rows = TextRows(["a cat", "a dog"], None, ["yes", "no"])
     first = make(rows)
     monkeypatch.setattr(features_module, "encode", lambda *_: pytest.fail("tokenised again"))

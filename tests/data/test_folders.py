@@ -20,52 +20,88 @@ def _table(*rows: str) -> str:
 
 
 LAYOUTS = {
-    "cola": ("train.tsv", "dev.tsv", _table("gj04|0|*|a", "gj04|1||c"), TextRows(["a", "c"], None, ["0", "1"])),
-    "sst2": ("train.tsv", "dev.tsv", _table("sentence|label", "a|0", "c|1"), TextRows(["a", "c"], None, ["0", "1"])),
+    "cola": (
+        "train.tsv",
+        "dev.tsv",
+        _table("gj04|0|*|a", "gj04|1||c"),
+        TextRows(["a", "c"], None, ["0", "1"]),
+    ),
+    "sst2": (
+        "train.tsv",
+        "dev.tsv",
+        _table("sentence|label", "a|0", "c|1"),
+        TextRows(["a", "c"], None, ["0", "1"]),
+    ),
     "mrpc": (
-        "msr_paraphrase_train.txt", "msr_paraphrase_test.txt",
-        "\ufeff" + _table("Quality|#1 ID|#2 ID|#1 String|#2 String", '0|1|2|a "b|d', "1|3|4|c|e"), PAIR,
+        "msr_paraphrase_train.txt",
+        "msr_paraphrase_test.txt",
+        "\ufeff" + _table("Quality|#1 ID|#2 ID|#1 String|#2 String", '0|1|2|a "b|d', "1|3|4|c|e"),
+        PAIR,
     ),
     "qqp": (
-        "train.tsv", "dev.tsv",
-        _table("id|qid1|qid2|question1|question2|is_duplicate", '1|2|3|a "b|d|0', "broken|row", "7|8|9|x||1", "4|5|6|c|e|1"), PAIR,
+        "train.tsv",
+        "dev.tsv",
+        _table(
+            "id|qid1|qid2|question1|question2|is_duplicate",
+            '1|2|3|a "b|d|0',
+            "broken|row",
+            "7|8|9|x||1",
+            "4|5|6|c|e|1",
+        ),
+        PAIR,
     ),
-    "wnli": ("train.tsv", "dev.tsv", _table("index|sentence1|sentence2|label", '0|a "b|d|0', "1|c|e|1"), PAIR),
+    "wnli": (
+        "train.tsv",
+        "dev.tsv",
+        _table("index|sentence1|sentence2|label", '0|a "b|d|0', "1|c|e|1"),
+        PAIR,
+    ),
     "stsb": (
-        "sts-train.tsv", "sts-dev.tsv",
-        _table("main|MSRvid|2012|1|0.000|a|d", "main|MSRvid|2012|2|2.5|c|e|more|more"), TextRows(["a", "c"], ["d", "e"], [0.0, 2.5]),
+        "sts-train.tsv",
+        "sts-dev.tsv",
+        _table("main|MSRvid|2012|1|0.000|a|d", "main|MSRvid|2012|2|2.5|c|e|more|more"),
+        TextRows(["a", "c"], ["d", "e"], [0.0, 2.5]),
     ),
     "mnli": (
-        "train.tsv", "dev_matched.tsv",
+        "train.tsv",
+        "dev_matched.tsv",
         _table("index|sentence1|sentence2|label1|gold_label", "0|a|d|x|neutral", "1|c|e|x|entailment"),
         TextRows(["a", "c"], ["d", "e"], ["neutral", "entailment"]),
     ),
     "mnli-mismatched": (
-        "train.tsv", "dev_mismatched.tsv",
+        "train.tsv",
+        "dev_mismatched.tsv",
         _table("index|premise|hypothesis|gold_label", "0|a|d|neutral", "1|c|e|entailment"),
         TextRows(["a", "c"], ["d", "e"], ["neutral", "entailment"]),
     ),
     "qnli": (
-        "train.tsv", "dev.tsv",
+        "train.tsv",
+        "dev.tsv",
         _table("index|question|sentence|label", "0|a|d|entailment", "1|c|e|not_entailment"),
         TextRows(["a", "c"], ["d", "e"], ["entailment", "not_entailment"]),
     ),
     "rte": (
-        "train.tsv", "dev.tsv",
+        "train.tsv",
+        "dev.tsv",
         _table("index|sentence1|sentence2|label", "0|a|d|entailment", "1|c|e|not_entailment"),
         TextRows(["a", "c"], ["d", "e"], ["entailment", "not_entailment"]),
     ),
     "swag": (
-        "train.csv", "val.csv",
-        ",video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n0,v,\"A man, old.\",He,runs,sits,eats,sleeps,2\n",
+        "train.csv",
+        "val.csv",
+        ',video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n0,v,"A man, old.",He,runs,sits,eats,sleeps,2\n',
         ChoiceRows(["A man, old."], [["He runs", "He sits", "He eats", "He sleeps"]], ["2"]),
     ),
     "conll2003": (
-        "eng.train", "eng.testa",
+        "eng.train",
+        "eng.testa",
         "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nMark NNP I-NP I-PER\nfell VB I-VP O\n\nIn IN O O\nBonn NNP O I-LOC\nRom NNP O B-LOC\n",
-        TaggedRows([["EU", "Mark", "fell"], ["In", "Bonn", "Rom"]], [["B-ORG", "B-PER", "O"], ["O", "B-LOC", "B-LOC"]]),
+        TaggedRows(
+            [["EU", "Mark", "fell"], ["In", "Bonn", "Rom"]],
+            [["B-ORG", "B-PER", "O"], ["O", "B-LOC", "B-LOC"]],
+        ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -117,9 +153,7 @@ def _squad(answer: str, start: int) -> str:
     return json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": [paragraph]}]})
 
 
-def test_squad_is_read_and_a_wrong_start_is_mended_in_training(
-    write: Write, tmp_path: Path
-) -> None:
+def test_squad_is_read_and_a_wrong_start_is_mended_in_training(write: Write, tmp_path: Path) -> None:
     write("train-v2.0.json", _squad("two", 0))
     write("dev-v2.0.json", _squad("one", 8))
     data = load_task(DataSpec(task="squad2", folder=str(tmp_path)))
@@ -139,9 +173,7 @@ def test_an_answer_that_is_not_in_its_passage_is_an_error(write: Write, tmp_path
         load_task(DataSpec(task="squad2", folder=str(tmp_path)))
 
 
-def test_a_folder_without_a_training_file_says_what_was_looked_for(
-    write: Write, tmp_path: Path
-) -> None:
+def test_a_folder_without_a_training_file_says_what_was_looked_for(write: Write, tmp_path: Path) -> None:
     write("dev.tsv", LAYOUTS["qnli"][2])
     message = r"no training file of task qnli: looked for train\.tsv, found dev\.tsv"
     with pytest.raises(BermoError, match=message):

@@ -19,9 +19,7 @@ def test_answers_stand_where_they_say_and_equal_the_tagged_arguments() -> None:
         (text, start), role = spans.answers[row][0], spans.questions[row].split()[-1][:-1].upper()
         assert spans.contexts[row][start : start + len(text)] == text
         words = [
-            word
-            for word, tag in zip(tagged.words[row], tagged.tags[row], strict=True)
-            if tag.endswith(role)
+            word for word, tag in zip(tagged.words[row], tagged.tags[row], strict=True) if tag.endswith(role)
         ]
         assert " ".join(words).lower() == text.lower()
 

@@ -42,9 +42,7 @@ def _load(write: Write, train: str, valid: str | None = None, **options: Any) ->
         ("id\ttext_a\ttext_b\tclass", ("text_a", "text_b"), "class"),
     ],
 )
-def test_columns_are_found_by_name(
-    write: Write, header: str, text: tuple[str, ...], label: str
-) -> None:
+def test_columns_are_found_by_name(write: Write, header: str, text: tuple[str, ...], label: str) -> None:
     width = header.count("\t") + 1
     rows = ["\t".join(f"{word}{i}" for i in range(width)) for word in ("x", "y")]
     data = _load(write, "\n".join([header, *rows]))
@@ -92,7 +90,7 @@ def test_numbers_are_ordered_by_size(write: Write) -> None:
         ("text\tlabel\na\tx\nb\ty\n", None, {"task": "own/regression"}, r'row 1: the label "x" is not'),
         (GOOD, None, {"task": "sts"}, r'no task "sts".*"stsb"'),
     ],
-)  # fmt: skip
+)
 def test_what_would_spoil_a_training_is_refused(
     write: Write, train: str, valid: str | None, options: dict[str, Any], message: str
 ) -> None:

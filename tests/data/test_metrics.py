@@ -12,7 +12,7 @@ from bermo.data import metrics
 
 classes = st.integers(2, 4).flatmap(
     lambda k: st.lists(st.tuples(st.integers(0, k - 1), st.integers(0, k - 1)), min_size=1, max_size=30)
-)  # fmt: skip
+)
 pairs = st.lists(
     st.tuples(st.integers(-9, 9).map(float), st.integers(-9, 9).map(float)), min_size=2, max_size=30
 )
@@ -31,9 +31,7 @@ def test_f1_and_accuracy_equal_counting(rows: list[tuple[int, int]]) -> None:
     missed = sum(p != 1 and g == 1 for p, g in rows)
     expected = 2 * true / (2 * true + false + missed) if true + false + missed else 0.0
     assert metrics.f1(predicted, gold) == pytest.approx(expected)
-    assert metrics.accuracy(predicted, gold) == pytest.approx(
-        sum(p == g for p, g in rows) / len(rows)
-    )
+    assert metrics.accuracy(predicted, gold) == pytest.approx(sum(p == g for p, g in rows) / len(rows))
 
 
 @given(classes)
@@ -148,9 +146,7 @@ def test_answer_scores_of_cases_worked_by_hand() -> None:
 
 
 def test_the_best_gold_answer_counts_and_unanswerable_questions_want_nothing() -> None:
-    scores = metrics.answer_scores(
-        ["cat", "", "dog"], [["old cat", "cat"], [], []], has_no_answer=True
-    )
+    scores = metrics.answer_scores(["cat", "", "dog"], [["old cat", "cat"], [], []], has_no_answer=True)
     assert scores.exact_match.tolist() == [1.0, 1.0, 0.0]
     assert scores.f1.tolist() == [1.0, 1.0, 0.0]
     assert scores.is_answerable.tolist() == [True, False, False]

@@ -90,7 +90,7 @@ def test_fine_tuning_trains_on_train_and_scores_on_test(xprobe: Path) -> None:
     assert list(task.valid.first) == list(data.test.first)
     assert task.labels == ("Past", "Pres")
     generated = load_task(DataSpec(task="probe/tense", limit=60))
-    assert list(generated.train.first) == list(load_task(DataSpec(task="box/tense", limit=60)).train.first)  # fmt: skip
+    assert list(generated.train.first) == list(load_task(DataSpec(task="box/tense", limit=60)).train.first)
 
 
 def test_tasks_are_chosen_by_name_group_or_all(xprobe: Path) -> None:

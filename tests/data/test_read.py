@@ -84,9 +84,7 @@ def test_a_cell_longer_than_the_csv_modules_limit_is_read(write: Write) -> None:
         ("a.xls", "x", r'ends in ".xls".*Known: .tsv'),
     ],
 )
-def test_a_broken_file_is_named_with_its_line(
-    write: Write, name: str, text: str, message: str
-) -> None:
+def test_a_broken_file_is_named_with_its_line(write: Write, name: str, text: str, message: str) -> None:
     with pytest.raises(BermoError, match=message):
         read_table(write(name, text))
 
@@ -114,15 +112,11 @@ def test_a_missing_file_gets_the_nearest_name(write: Write, tmp_path: Path) -> N
 
 def test_a_missing_column_gets_the_nearest_name_and_all_that_are_there(write: Write) -> None:
     table = read_table(write("a.tsv", "sentence\tlabel\na\t1\n"))
-    with pytest.raises(
-        BermoError, match=r'no column "sentense".*"sentence".*Its columns: "sentence", "lab'
-    ):
+    with pytest.raises(BermoError, match=r'no column "sentense".*"sentence".*Its columns: "sentence", "lab'):
         table.column("sentense")
 
 
-def test_parquet_without_pyarrow_names_the_extra(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_without_pyarrow_names_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BermoError, match=r"bermo\[parquet\]"):
         read_table(write("a.parquet", "x"))

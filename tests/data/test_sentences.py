@@ -30,9 +30,7 @@ EVERY_TASK = pytest.mark.parametrize("task", sorted(TASKS))
 
 def parts(tree: Tree, label: str) -> list[Tree]:
     """The children of a node whose label starts with `label`."""
-    return [
-        item for item in tree.children if isinstance(item, Tree) and item.label.startswith(label)
-    ]
+    return [item for item in tree.children if isinstance(item, Tree) and item.label.startswith(label)]
 
 
 def read_tense(tree: Tree, text: str) -> str:
@@ -89,9 +87,7 @@ def in_range(count: int, name: str) -> bool:
 def read_content(tree: Tree, text: str) -> str:
     """The one word of the list that is in the text."""
     listed = set(TASKS["word-content"].labels)
-    (found,) = [
-        word for word in text.lower().replace(",", "").rstrip(".").split() if word in listed
-    ]
+    (found,) = [word for word in text.lower().replace(",", "").rstrip(".").split() if word in listed]
     return found
 
 

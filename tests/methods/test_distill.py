@@ -1,8 +1,6 @@
 """A teacher teaches: the terms add up, the cache and the live teacher agree, splitting changes nothing."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,94 +9,28 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import (
-    BertConfig,
     DistilBertConfig,
-    PretrainedConfig,
-    PreTrainedTokenizerBase,
 )
 
-from bermo import checkpoint
-from bermo import model as models
-from bermo.backbone import load_tokenizer
-from bermo.data.batches import BatchPlan, collate
-from bermo.data.features import Features, make_features
-from bermo.data.load import TaskData, load_task
-from bermo.devices import make_accelerator
+from bermo.data.batches import collate
+from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
-from bermo.job import Job, Quiet
 from bermo.methods.assemble import ModelLoss, TaskBatches
 from bermo.methods.distill import NAME, DistilledLoss, check_distill, set_aside
 from bermo.methods.evaluate import predict
-from bermo.methods.predict import write_trained
-from bermo.methods.teacher import (
-    LOGITS,
-    TaughtBatches,
-    Teacher,
-    check_teacher,
-    load_teacher,
-    teacher_logits,
-)
+from bermo.methods.teacher import LOGITS, TaughtBatches, Teacher, check_teacher, load_teacher, teacher_logits
+from bermo.models import tasks as models
 from bermo.nn.losses import hidden_distance, mean_over, relation_distance
-from bermo.spec import DataSpec, DistillSpec, TrainSpec
-from bermo.train import fit
+from bermo.progress import Quiet
+from bermo.spec import DistillSpec, TrainSpec
+from bermo.training import checkpoint
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Job
+from bermo.training.loop import fit
+from tests.methods.world import KINDS, World, build, make_world, save
 
-KINDS = {
-    "classification": "box/tense", "tagging": "box/arguments", "span": "box/answer",
-    "choice": "box/ending",
-}  # fmt: skip
-CLASSES: Mapping[str, type[models.BermoPreTrainedModel]] = {
-    "classification": models.BermoForSequenceClassification,
-    "regression": models.BermoForSequenceClassification,
-    "tagging": models.BermoForTokenClassification,
-    "span": models.BermoForQuestionAnswering,
-    "choice": models.BermoForMultipleChoice,
-}
 SETTINGS = TrainSpec(batch_size=8, lr=1e-3, device="cpu")
 ALL = DistillSpec(hidden=0.5, relations=0.7, embeddings=0.3)
-
-
-@dataclass(frozen=True)
-class World:
-    """A task, its features, and a teacher for it on disk."""
-
-    data: TaskData
-    tokenizer: PreTrainedTokenizerBase
-    train: Features
-    valid: Features
-    folder: Path
-
-    def student(self, **sizes: Any) -> models.BermoPreTrainedModel:
-        return build(self.data, small_bert(**sizes))
-
-    def rows(self, batch_size: int = 8) -> TaskBatches:
-        return TaskBatches(self.train, BatchPlan(self.train.lengths, batch_size, seed=1))
-
-
-def small_bert(**sizes: Any) -> PretrainedConfig:
-    defaults = {
-        "vocab_size": 2282, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "intermediate_size": 48, "initializer_range": 0.2, "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }  # fmt: skip
-    return BertConfig(**(defaults | sizes))
-
-
-def build(data: TaskData, config: PretrainedConfig, **more: Any) -> models.BermoPreTrainedModel:
-    torch.manual_seed(3)
-    labels: dict[str, Any] = {}
-    if data.task.kind in ("classification", "tagging"):
-        labels = {"num_labels": len(data.labels)}
-    elif data.task.kind == "regression":
-        labels = {"num_labels": 1}
-    kind = CLASSES[data.task.kind]
-    return kind.from_backbone(config, mix={"dropout": 0.0}, head_dropout=0.0, **labels, **more)
-
-
-def save(model: models.BermoPreTrainedModel, data: TaskData, folder: Path) -> Path:
-    model.save_pretrained(folder)
-    load_tokenizer("box").save_pretrained(folder)
-    write_trained(folder, data, DataSpec())
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -112,26 +44,7 @@ def world(home: Path, request: pytest.FixtureRequest) -> World:
     return make_world(home, getattr(request, "param", "classification"))
 
 
-@cache
-def make_world(home: Path, kind: str) -> World:
-    spec = DataSpec(task=KINDS.get(kind, "own"), limit=40, max_length=40, cache=str(home / "cache"))
-    if kind == "regression":
-        lines = [f"the dog {'sees ' * (k % 5)}a cat\t{k / 7:.2f}" for k in range(40)]
-        (home / "values.tsv").write_text("text\tscore\n" + "\n".join(lines) + "\n")
-        file = str(home / "values.tsv")
-        spec = replace(spec, train=file, valid=file, max_unknown=1.0)
-    data, tokenizer = load_task(spec), load_tokenizer("box")
-    train, valid = (
-        make_features(rows, data.task, data.labels, tokenizer, spec, has_segments=True)
-        for rows in (data.train, data.valid)
-    )
-    teacher = build(data, small_bert(hidden_size=48, num_hidden_layers=4, num_attention_heads=3))
-    return World(data, tokenizer, train, valid, save(teacher, data, home / kind))
-
-
-def objective(
-    world: World, student: models.BermoPreTrainedModel, spec: DistillSpec
-) -> DistilledLoss:
+def objective(world: World, student: models.BermoPreTrainedModel, spec: DistillSpec) -> DistilledLoss:
     torch.manual_seed(5)
     found = DistilledLoss(ModelLoss(), load_teacher(world.folder), student, spec)
     found.attach_(student)
@@ -222,10 +135,12 @@ def test_the_terms_are_the_losses_of_student_and_teacher(world: World) -> None:
     expected = expected + 0.3 * mean_over(embeddings, ones)
     # BERT's last layer projects its input as it comes.
     inner = [
-        [getattr(m.bermo.backbone.encoder.layer[-1].attention.self, n)(h[-2])
-         for n in ("query", "key", "value")]
+        [
+            getattr(m.bermo.backbone.encoder.layer[-1].attention.self, n)(h[-2])
+            for n in ("query", "key", "value")
+        ]
         for m, h in ((student, own), (teacher, theirs))
-    ]  # fmt: skip
+    ]
     expected = expected + 0.7 * mean_over(relation_distance(*inner, mask), ones)
     torch.testing.assert_close(loss(student, batch), expected)
 
@@ -253,8 +168,9 @@ def test_detaching_leaves_no_trace_and_setting_aside_saves_no_projection(
     names = set(student.state_dict())
     loss = objective(world, student, ALL)
     assert set(student.state_dict()) - names == {
-        f"{NAME}.hidden.weight", f"{NAME}.embeddings.weight",
-    }  # fmt: skip
+        f"{NAME}.hidden.weight",
+        f"{NAME}.embeddings.weight",
+    }
     with set_aside(student):
         student.save_pretrained(tmp_path)
     assert set(load_file(tmp_path / "model.safetensors")) == names
@@ -285,23 +201,24 @@ def distil(
     return student
 
 
-def train_(
-    model: models.BermoPreTrainedModel, world: World, loss: Any, folder: Path, **changes: Any
-) -> None:
+def train_(model: models.BermoPreTrainedModel, world: World, loss: Any, folder: Path, **changes: Any) -> None:
     settings = replace(SETTINGS, **changes)
     folder.mkdir(parents=True, exist_ok=True)
     job = Job(
-        model=model, batches=world.rows(), objective=loss,
+        model=model,
+        batches=world.rows(),
+        objective=loss,
         groups=[{"params": list(model.parameters()), "lr": 1e-3, "peak_lr": 1e-3}],
-        evaluate=lambda current: {"score": 0.0}, keep=lambda current: None,
-        folder=folder, seed=1, identity="test",
-    )  # fmt: skip
+        evaluate=lambda current: {"score": 0.0},
+        keep=lambda current: None,
+        folder=folder,
+        seed=1,
+        identity="test",
+    )
     fit(job, settings, make_accelerator(settings, folder))
 
 
-def test_a_student_follows_its_trained_teacher_and_not_the_labels(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_student_follows_its_trained_teacher_and_not_the_labels(world: World, tmp_path: Path) -> None:
     assert world.train.targets is not None
     liar = replace(world, train=replace(world.train, targets=1 - world.train.targets))
     teacher = load_teacher(world.folder).model.requires_grad_()
@@ -317,9 +234,7 @@ def test_a_student_follows_its_trained_teacher_and_not_the_labels(
     assert close < 0.5 * far
 
 
-def test_training_brings_the_student_closer_to_the_teachers_inside(
-    world: World, tmp_path: Path
-) -> None:
+def test_training_brings_the_student_closer_to_the_teachers_inside(world: World, tmp_path: Path) -> None:
     spec = DistillSpec(hard=0.0, soft=0.0, hidden=1.0, relations=1.0, embeddings=1.0)
     student, batch = world.student(), world.rows().collate(np.arange(40))
     loss = objective(world, student, spec)
@@ -328,9 +243,7 @@ def test_training_brings_the_student_closer_to_the_teachers_inside(
     assert loss(student.eval(), batch).item() < 0.8 * before
 
 
-def test_accumulation_ends_in_the_same_student_but_for_rounding(
-    world: World, tmp_path: Path
-) -> None:
+def test_accumulation_ends_in_the_same_student_but_for_rounding(world: World, tmp_path: Path) -> None:
     one, three = (
         distil(world, tmp_path / str(parts), ALL, accumulation=parts, epochs=2).state_dict()
         for parts in (1, 3)
@@ -354,9 +267,7 @@ def test_what_does_not_fit_the_task_is_refused(world: World, home: Path, tmp_pat
     with pytest.raises(BermoError, match=r"present, past.*same order"):
         check_teacher(teacher, task, labels[::-1], world.tokenizer)
     tags = make_world(home, "tagging").data
-    with pytest.raises(
-        BermoError, match=r"trained for classification, but box/arguments is tagging"
-    ):
+    with pytest.raises(BermoError, match=r"trained for classification, but box/arguments is tagging"):
         check_teacher(teacher, tags.task, tags.labels, world.tokenizer)
     other = load_tokenizer("box")
     other.add_tokens(["unheard"])

@@ -19,11 +19,12 @@ from transformers import AutoModelForSequenceClassification
 from bermo.cli import main
 from bermo.data.scoring import Scores
 from bermo.errors import BermoError
-from bermo.job import Fit, Quiet
 from bermo.methods.finetune import finetune
 from bermo.methods.measure import diagnose
 from bermo.methods.prepare import prepare
+from bermo.progress import Quiet
 from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
+from bermo.training.job import Fit
 
 TINY = RunSpec(
     data=DataSpec(task="box/tense", limit=48, max_length=64),
@@ -36,8 +37,10 @@ def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Pat
     names = {p.name for p in (tmp_path / "run").iterdir()}
     assert names == {"spec.json", "result.json", "model", "seed-1", ".lock"}
     assert {p.name for p in (tmp_path / "run" / "seed-1").iterdir()} == {
-        "metrics.jsonl", "result.json", "model",
-    }  # fmt: skip
+        "metrics.jsonl",
+        "result.json",
+        "model",
+    }
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
     assert model.config.id2label == {0: "past", 1: "present"}
     assert sum(result.seeds[0].mix_weights) == pytest.approx(1.0, abs=1e-5)
@@ -119,17 +122,13 @@ def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
     assert "guessing" in str(diagnose(prepared, scores, ended))
     assert diagnose(prepared, scores, replace(ended, last_loss=0.3)) is None
     good = replace(scores, values={"accuracy": 72.0})
-    assert diagnose(prepared, good, ended) is None, (
-        "good answers are no collapse, whatever the loss"
-    )
+    assert diagnose(prepared, good, ended) is None, "good answers are no collapse, whatever the loss"
     assert "not a number" in str(diagnose(prepared, scores, replace(ended, is_finite=False)))
     one_class = replace(scores, predicted=Counter({"past": 48}))
     assert 'every prediction is "past"' in str(diagnose(prepared, one_class, ended))
 
 
-@pytest.mark.parametrize(
-    "task", ["box/arguments", "box/answer", "box/ending", "box/coordination-inversion"]
-)
+@pytest.mark.parametrize("task", ["box/arguments", "box/answer", "box/ending", "box/coordination-inversion"])
 def test_every_kind_of_task_trains(tmp_path: Path, task: str) -> None:
     result = finetune(replace_in(TINY, data={"task": task}, train={"epochs": 1}), tmp_path)
     assert 0 <= result.seeds[0].score <= 100
@@ -154,9 +153,25 @@ def test_the_plain_encoder_is_the_same_network_without_a_mix(tmp_path: Path) -> 
 
 
 COMMAND = [
-    sys.executable, "-m", "bermo", "train", "--task", "box/tense", "--limit", "320", "--epochs", "3",
-    "--batch-size", "8", "--lr", "1e-3", "--max-length", "64", "--device", "cpu",
-]  # fmt: skip
+    sys.executable,
+    "-m",
+    "bermo",
+    "train",
+    "--task",
+    "box/tense",
+    "--limit",
+    "320",
+    "--epochs",
+    "3",
+    "--batch-size",
+    "8",
+    "--lr",
+    "1e-3",
+    "--max-length",
+    "64",
+    "--device",
+    "cpu",
+]
 
 
 def test_killed_and_interrupted_runs_end_in_the_bits_of_an_uninterrupted_one(
@@ -210,10 +225,28 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     tmp_path: Path, small_encoder: Path
 ) -> None:
     options = [
-        "train", "--model", str(small_encoder),
-        "--task", "box/tense", "--limit", "50", "--epochs", "2", "--batch-size", "16", "--lr", "1e-3",
-        "--mix-dropout", "0", "--head-dropout", "0", "--device", "cpu", "--max-length", "64",
-    ]  # fmt: skip
+        "train",
+        "--model",
+        str(small_encoder),
+        "--task",
+        "box/tense",
+        "--limit",
+        "50",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "16",
+        "--lr",
+        "1e-3",
+        "--mix-dropout",
+        "0",
+        "--head-dropout",
+        "0",
+        "--device",
+        "cpu",
+        "--max-length",
+        "64",
+    ]
     launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
     launch += ["--main_process_port", "0", "-m", "bermo"]
@@ -226,9 +259,7 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     one, two = (_metrics(tmp_path / name) for name in ("one", "two"))
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (one, two)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    scores = [
-        [row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)
-    ]
+    scores = [[row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)]
     assert scores[0] == pytest.approx(scores[1], abs=100 / 48 + 0.01)
 
 

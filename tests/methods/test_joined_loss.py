@@ -12,8 +12,8 @@ from bermo.methods.distill import DistilledLoss
 from bermo.methods.teacher import LOGITS, load_teacher
 from bermo.methods.together import JoinedLoss
 from bermo.spec import DistillSpec, TrainSpec
-from bermo.stack import stack
-from tests.methods.test_distill import CLASSES, make_world
+from bermo.training.stack import stack
+from tests.methods.world import CLASSES, make_world
 from tests.toy import toy_job
 
 COUNT = 3

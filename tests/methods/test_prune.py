@@ -10,23 +10,19 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
-from bermo.criteria import L0, Magnitude, Movement, SoftMovement
-from bermo.devices import make_accelerator
 from bermo.errors import BermoError
-from bermo.fold import count
-from bermo.job import Quiet, Stopped
 from bermo.methods.assemble import assemble, check_methods
 from bermo.methods.finetune import finetune
 from bermo.methods.prepare import prepare
 from bermo.methods.prune import PruneHook, make_method, make_schedule
-from bermo.spec import DataSpec, DistillSpec, PruneSpec, RunSpec, TrainSpec, override, replace_in
+from bermo.progress import Quiet
+from bermo.pruning.criteria import L0, Magnitude, Movement, SoftMovement
+from bermo.pruning.fold import count
+from bermo.spec import DistillSpec, PruneSpec, RunSpec, override, replace_in
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Stopped
+from tests.specs import TINY
 from tests.twice import run_twice
-
-TINY = RunSpec(
-    data=DataSpec(task="box/tense", limit=48, max_length=64),
-    train=TrainSpec(epochs=4, batch_size=16, lr=1e-3, device="cpu"),
-    prune=PruneSpec(method="movement", density=0.2),
-)
 
 
 def test_a_pruned_run_leaves_an_ordinary_model_of_the_asked_density(tmp_path: Path) -> None:
@@ -35,9 +31,7 @@ def test_a_pruned_run_leaves_an_ordinary_model_of_the_asked_density(tmp_path: Pa
     counted = count(model)
     assert result.seeds[0].encoder_density == pytest.approx(counted.encoder_density, abs=1e-6)
     assert result.seeds[0].encoder_kept == counted.encoder_kept
-    assert 0.2 < counted.encoder_density < 0.25, (
-        "biases and norms stay beside a fifth of the matrices"
-    )
+    assert 0.2 < counted.encoder_density < 0.25, "biases and norms stay beside a fifth of the matrices"
     names = load_file(tmp_path / "model" / "model.safetensors").keys()
     assert not any("scores" in name or "parametrizations" in name for name in names)
 
@@ -45,13 +39,11 @@ def test_a_pruned_run_leaves_an_ordinary_model_of_the_asked_density(tmp_path: Pa
 def test_scores_and_mix_have_their_own_rate_no_decay_and_embeddings_can_be_frozen(
     tmp_path: Path,
 ) -> None:
-    spec = replace_in(
-        TINY, model={"freeze_embeddings": True}, train={"lr": 3e-5, "weight_decay": 0.1}
-    )
+    spec = replace_in(TINY, model={"freeze_embeddings": True}, train={"lr": 3e-5, "weight_decay": 0.1})
     parts = assemble(prepare(spec, Quiet()), 9, Quiet(), make_accelerator(spec.train, tmp_path))
     settings = {
         id(p): (group["lr"], group["weight_decay"]) for group in parts.groups for p in group["params"]
-    }  # fmt: skip
+    }
     seen = set()
     for name, parameter in parts.model.named_parameters():
         if "embeddings" in name:
@@ -72,10 +64,7 @@ def test_looks_before_the_final_density_are_never_the_best(tmp_path: Path) -> No
 
 def test_a_pruned_run_records_density_kept_shares_scores_and_gradients(tmp_path: Path) -> None:
     finetune(TINY, tmp_path)
-    rows = [
-        json.loads(line)
-        for line in (tmp_path / "seed-1" / "metrics.jsonl").read_text().splitlines()
-    ]
+    rows = [json.loads(line) for line in (tmp_path / "seed-1" / "metrics.jsonl").read_text().splitlines()]
     rows = [row for row in rows if "loss" in row]
     densities = [row["density"] for row in rows]
     assert densities == sorted(densities, reverse=True)
@@ -117,9 +106,7 @@ def test_accumulation_prunes_the_same_weights(tmp_path: Path) -> None:
     for name, spec in specs.items():
         finetune(spec, tmp_path / name)
         tensors = load_file(tmp_path / name / "model" / "model.safetensors")
-        zeros[name] = torch.cat(
-            [t.flatten() == 0 for k, t in tensors.items() if "encoder.layer" in k]
-        )
+        zeros[name] = torch.cat([t.flatten() == 0 for k, t in tensors.items() if "encoder.layer" in k])
     same = (zeros["whole"] == zeros["split"]).double().mean().item()
     assert same > 0.99
 
@@ -128,8 +115,10 @@ TWO_PROCESSES = """
 import hashlib, sys, torch
 from pathlib import Path
 from accelerate.utils import gather_object
-from tests.methods import test_prune as t
 from bermo.methods import assemble
+from bermo.methods.finetune import finetune
+from bermo.spec import replace_in
+from tests.specs import TINY
 seen = []
 class Hook(assemble.PruneHook):
     def metrics(self):
@@ -137,16 +126,14 @@ class Hook(assemble.PruneHook):
         seen.append(hashlib.sha256(masks.numpy().tobytes()).hexdigest())
         return super().metrics()
 assemble.PruneHook = Hook
-t.finetune(t.replace_in(t.TINY, model={"backbone": sys.argv[2]}), Path(sys.argv[1]))
+finetune(replace_in(TINY, model={"backbone": sys.argv[2]}), Path(sys.argv[1]))
 both = gather_object([seen])
 assert len(both) == 2 and len(both[0]) == 12 and len({*both[0]}) > 6
 assert both[0] == both[1]
 """
 
 
-def test_masks_are_equal_on_two_processes_at_every_step(
-    tmp_path: Path, small_encoder: Path
-) -> None:
+def test_masks_are_equal_on_two_processes_at_every_step(tmp_path: Path, small_encoder: Path) -> None:
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
     run_twice(script, str(tmp_path / "run"), str(small_encoder))
@@ -163,9 +150,7 @@ def test_a_teacher_and_pruning_work_together(tmp_path: Path) -> None:
 def test_a_student_of_some_layers_is_that_much_smaller(tmp_path: Path) -> None:
     dense = replace_in(TINY, prune={"method": "none", "density": None})
     teacher = finetune(dense, tmp_path / "dense").seeds[0]
-    spec = replace_in(
-        dense, distill={"teacher": str(tmp_path / "dense"), "student_layers": (2, 4, 6)}
-    )
+    spec = replace_in(dense, distill={"teacher": str(tmp_path / "dense"), "student_layers": (2, 4, 6)})
     student = finetune(spec, tmp_path / "student").seeds[0]
     assert student.mix_layers == [0, 1, 2, 3]
     assert student.num_parameters < teacher.num_parameters
@@ -192,7 +177,7 @@ def test_another_teacher_is_another_run(tmp_path: Path) -> None:
         (PruneSpec(method="soft-movement", penalty=150.0), SoftMovement(penalty=150.0)),
         (PruneSpec(method="l0", density=0.1, block=(4, 4)), L0(density=0.1, block=(4, 4))),
     ],
-)  # fmt: skip
+)
 def test_a_spec_becomes_its_method(spec: PruneSpec, expected: object) -> None:
     assert make_method(spec) == expected
 
@@ -208,7 +193,7 @@ def test_a_spec_becomes_its_method(spec: PruneSpec, expected: object) -> None:
         (RunSpec(distill=DistillSpec(temperature=3.0)), "need a teacher"),
         (RunSpec(distill=DistillSpec(student_layers=(1, 2))), "--teacher"),
     ],
-)  # fmt: skip
+)
 def test_options_that_cannot_work_are_refused_before_any_work(spec: RunSpec, sentence: str) -> None:
     with pytest.raises(BermoError, match=sentence):
         check_methods(spec)

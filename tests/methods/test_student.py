@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from transformers import AlbertConfig, AutoModelForSequenceClassification, GPT2Config
 
-from bermo import model as models
+from bermo.encoders.families import family_of
 from bermo.errors import BermoError
-from bermo.families import family_of
 from bermo.methods.student import student_from_teacher
+from bermo.models import tasks as models
 from tests.tiny import FAMILIES, SIZES, make_batch, make_config
 
 PLAIN = [family for family in FAMILIES if family != "albert"]
@@ -110,8 +110,6 @@ def test_layers_that_cannot_move_are_refused() -> None:
     albert = AlbertConfig(**SIZES, embedding_size=8, num_hidden_groups=3, inner_group_num=1)
     with pytest.raises(BermoError, match="3 different layers in turn"):
         student_from_teacher(kind.from_backbone(albert), (1, 2))
-    gpt2 = GPT2Config(
-        vocab_size=60, n_embd=16, n_layer=3, n_head=2, scale_attn_by_inverse_layer_idx=True
-    )
+    gpt2 = GPT2Config(vocab_size=60, n_embd=16, n_layer=3, n_head=2, scale_attn_by_inverse_layer_idx=True)
     with pytest.raises(BermoError, match="layer's number"):
         student_from_teacher(kind.from_backbone(gpt2), (1, 2))

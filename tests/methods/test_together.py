@@ -13,15 +13,16 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.batches import BatchPlan
-from bermo.devices import make_accelerator
 from bermo.errors import BermoError
-from bermo.job import Batch, Batches, Job, Quiet, Stopped
 from bermo.methods.assemble import TaskBatches, assemble
 from bermo.methods.finetune import _groups, finetune
 from bermo.methods.prepare import Prepared, prepare
 from bermo.methods.together import JoinedBatches, check_together, join_jobs
+from bermo.progress import Quiet
 from bermo.spec import DataSpec, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
-from bermo.train import fit, fit_members
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Batch, Batches, Job, Stopped
+from bermo.training.loop import fit, fit_members
 from tests.toy import toy_job
 
 SEEDS = (1, 2, 3)
@@ -39,14 +40,16 @@ METHODS = {
 def _spec(small_encoder: Path, prune: PruneSpec, mix: str = "across", **train: object) -> RunSpec:
     spec = RunSpec(
         model=ModelSpec(
-            backbone=str(small_encoder), mix=MixSpec(kind=mix, dropout=0.0), head_dropout=0.0,
+            backbone=str(small_encoder),
+            mix=MixSpec(kind=mix, dropout=0.0),
+            head_dropout=0.0,
             freeze_embeddings=prune.method != "none",
         ),
         data=DataSpec(task="box/tense", limit=44),
         train=TrainSpec(epochs=1.0, batch_size=8, device="cpu", lr=1e-3),
         prune=prune,
         seeds=SEEDS,
-    )  # fmt: skip
+    )
     return replace_in(spec, train=dict(train))
 
 
@@ -79,19 +82,25 @@ def _jobs(prepared: Prepared, folder: Path, accelerator: Accelerator) -> list[Jo
         (folder / str(seed)).mkdir(parents=True)
         jobs.append(
             Job(
-                model=parts.model, batches=parts.batches, objective=parts.objective, groups=parts.groups,
-                hooks=parts.hooks, masked=parts.masked, best_from=parts.best_from,
+                model=parts.model,
+                batches=parts.batches,
+                objective=parts.objective,
+                groups=parts.groups,
+                hooks=parts.hooks,
+                masked=parts.masked,
+                best_from=parts.best_from,
                 evaluate=lambda model: {"accuracy": 50.0},
-                keep=lambda model: None, folder=folder / str(seed), seed=seed, identity=str(seed),
+                keep=lambda model: None,
+                folder=folder / str(seed),
+                seed=seed,
+                identity=str(seed),
             )
-        )  # fmt: skip
+        )
     return jobs
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_each_seed_learns_what_it_would_learn_alone(
-    name: str, small_encoder: Path, tmp_path: Path
-) -> None:
+def test_each_seed_learns_what_it_would_learn_alone(name: str, small_encoder: Path, tmp_path: Path) -> None:
     mix = "none" if name == "magnitude" else "across"
     spec = _spec(small_encoder, METHODS[name], mix)
     accelerator = make_accelerator(spec.train, tmp_path)
@@ -99,9 +108,7 @@ def test_each_seed_learns_what_it_would_learn_alone(
     together = _jobs(prepared, tmp_path / "together", accelerator)
     alone = _jobs(prepared, tmp_path / "alone", accelerator)
     joined = JoinedBatches([job.batches for job in alone], prepared.train.lengths)
-    fits = fit_members(
-        join_jobs(together, prepared.train.lengths, tmp_path), spec.train, accelerator
-    )
+    fits = fit_members(join_jobs(together, prepared.train.lengths, tmp_path), spec.train, accelerator)
     for place, job in enumerate(alone):
         one = fit(replace(job, batches=_Given(job.batches, place, joined)), spec.train, accelerator)
         assert fits[place].last_loss == pytest.approx(one.last_loss, rel=2e-4)
@@ -113,9 +120,7 @@ def test_each_seed_learns_what_it_would_learn_alone(
             assert gap < (3e-3 if mine.dtype == torch.bool else 1e-4), key
 
 
-def test_l0_through_copies_trains_all_seeds_as_without_them(
-    small_encoder: Path, tmp_path: Path
-) -> None:
+def test_l0_through_copies_trains_all_seeds_as_without_them(small_encoder: Path, tmp_path: Path) -> None:
     losses = []
     for fast in ("off", "auto"):
         spec = _spec(small_encoder, PruneSpec(method="l0", density=0.3), "across")
@@ -168,9 +173,7 @@ def test_the_command_leaves_a_folder_a_seed_and_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize("method", ["movement", "soft to a density"])
-def test_a_stopped_group_ends_in_the_same_bits(
-    small_encoder: Path, tmp_path: Path, method: str
-) -> None:
+def test_a_stopped_group_ends_in_the_same_bits(small_encoder: Path, tmp_path: Path, method: str) -> None:
     spec = _spec(small_encoder, METHODS[method], together=3)
     whole = finetune(spec, tmp_path / "whole")
 
@@ -184,9 +187,7 @@ def test_a_stopped_group_ends_in_the_same_bits(
     again = finetune(spec, tmp_path / "cut")
     assert [seed.loss for seed in again.seeds] == [seed.loss for seed in whole.seeds]
     for seed in SEEDS:
-        whole_rows, cut_rows = (
-            _rows(tmp_path / name / f"seed-{seed}") for name in ("whole", "cut")
-        )
+        whole_rows, cut_rows = (_rows(tmp_path / name / f"seed-{seed}") for name in ("whole", "cut"))
         assert whole_rows == cut_rows
 
 

@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional
 from transformers import AutoModel
 
-from bermo.backbone import hidden_states, load_encoder
-from bermo.encoder import BermoConfig, BermoModel
+from bermo.encoders.backbone import hidden_states, load_encoder
 from bermo.errors import BermoError
-from bermo.model import BermoForSequenceClassification
+from bermo.models.encoder import BermoConfig, BermoModel
+from bermo.models.tasks import BermoForSequenceClassification
 from bermo.nn.inner import InnerMix
 from tests import tiny
 
@@ -62,9 +62,7 @@ def test_streaming_sees_the_layers_that_stacking_sees() -> None:
 
 def test_gradients_reach_every_share() -> None:
     mixed = mixed_inside("within")
-    hidden_states(
-        mixed.backbone, tiny.make_batch("bert")
-    ).last_hidden_state.square().sum().backward()  # type: ignore[union-attr]
+    hidden_states(mixed.backbone, tiny.make_batch("bert")).last_hidden_state.square().sum().backward()  # type: ignore[union-attr]
     inner = mixed.backbone.inner_mix
     assert (inner.logits.grad != 0).sum() == 2 + 3
     assert (inner.scale.grad != 0).all()

@@ -38,9 +38,7 @@ def slow_divergence(student: list[float], teacher: list[float], temperature: flo
 
 def test_soft_targets_equal_the_sum_over_labels() -> None:
     student, teacher = random(3, 4, seed=1), random(3, 4, seed=2)
-    slow = [
-        slow_divergence(s.tolist(), t.tolist(), 2.0) for s, t in zip(student, teacher, strict=True)
-    ]
+    slow = [slow_divergence(s.tolist(), t.tolist(), 2.0) for s, t in zip(student, teacher, strict=True)]
     assert soft_targets(student, teacher, 2.0).tolist() == pytest.approx(slow, rel=1e-5)
 
 
@@ -62,8 +60,10 @@ def test_soft_tags_are_the_mean_over_labelled_tokens() -> None:
     student, teacher = random(3, 5, 4, seed=1), random(3, 5, 4, seed=2)
     tokens = [
         slow_divergence(student[b, t].tolist(), teacher[b, t].tolist(), 2.0)
-        for b in range(3) for t in range(5) if LABELS[b, t] != -100
-    ]  # fmt: skip
+        for b in range(3)
+        for t in range(5)
+        if LABELS[b, t] != -100
+    ]
     counts = (LABELS != -100).sum(1)
     found = mean_over(soft_tags(student, teacher, LABELS, 2.0), counts)
     assert found.item() == pytest.approx(sum(tokens) / len(tokens), rel=1e-5)
@@ -75,8 +75,7 @@ def test_soft_spans_are_the_mean_of_start_and_end_over_real_tokens() -> None:
     for b in range(3):
         real = [t for t in range(5) if MASK[b, t]]
         ends = [
-            slow_divergence(student[b, real, e].tolist(), teacher[b, real, e].tolist(), 2.0)
-            for e in range(2)
+            slow_divergence(student[b, real, e].tolist(), teacher[b, real, e].tolist(), 2.0) for e in range(2)
         ]
         slow.append(sum(ends) / 2)
     found = soft_spans(student, teacher, MASK, 2.0).tolist()
@@ -89,8 +88,10 @@ def test_hidden_distance_is_the_mean_square_over_real_tokens_and_units() -> None
     for b in range(3):
         squares = [
             (student[b, t, d].item() - teacher[b, t, d].item()) ** 2
-            for t in range(5) if MASK[b, t] for d in range(6)
-        ]  # fmt: skip
+            for t in range(5)
+            if MASK[b, t]
+            for d in range(6)
+        ]
         slow.append(sum(squares) / len(squares))
     assert hidden_distance(student, teacher, MASK).tolist() == pytest.approx(slow, rel=1e-5)
 
@@ -125,9 +126,7 @@ def test_relations_equal_the_loop_for_different_widths() -> None:
 @pytest.mark.parametrize(
     ("student", "teacher", "heads"), [(384, 768, 48), (1024, 1024, 64), (312, 768, 24), (7, 16, 1)]
 )
-def test_relation_heads_cut_both_widths_as_in_minilm(
-    student: int, teacher: int, heads: int
-) -> None:
+def test_relation_heads_cut_both_widths_as_in_minilm(student: int, teacher: int, heads: int) -> None:
     assert relation_heads(student, teacher) == heads
     assert student % heads == teacher % heads == 0
 
@@ -171,7 +170,5 @@ def test_the_mean_over_counts_survives_any_split_of_the_batch() -> None:
     ("student", "teacher", "expected"),
     [(6, 12, (2, 4, 6, 8, 10, 12)), (3, 3, (1, 2, 3)), (2, 5, (3, 5)), (4, 2, (1, 1, 2, 2))],
 )
-def test_an_even_map_ends_at_the_last_layer(
-    student: int, teacher: int, expected: tuple[int, ...]
-) -> None:
+def test_an_even_map_ends_at_the_last_layer(student: int, teacher: int, expected: tuple[int, ...]) -> None:
     assert even_map(student, teacher) == expected

@@ -18,7 +18,7 @@ from bermo.nn.masks import (
     soft_mask,
     top_mask,
     top_masks,
-)  # fmt: skip
+)
 
 
 def slow_top_mask(scores: Tensor, num_kept: int) -> Tensor:
@@ -35,9 +35,7 @@ def slow_top_mask(scores: Tensor, num_kept: int) -> Tensor:
     st.lists(st.integers(-3, 3), min_size=1, max_size=60),
     st.integers(-1, 70),
 )
-def test_the_top_mask_keeps_the_asked_number_whatever_the_ties(
-    values: list[int], kept: int
-) -> None:
+def test_the_top_mask_keeps_the_asked_number_whatever_the_ties(values: list[int], kept: int) -> None:
     scores = torch.tensor(values, dtype=torch.float32)
     mask = top_mask(scores, kept)
     assert torch.equal(mask, slow_top_mask(scores, max(kept, 0)))
@@ -128,12 +126,9 @@ def test_hard_concrete_equals_the_formula_entry_by_entry() -> None:
                 noise = math.log(u[i, j].item() / (1 - u[i, j].item()))
                 inner = (noise + s) / (2 / 3) if training else s
                 value = min(1.0, max(0.0, 1.2 / (1 + math.exp(-inner)) - 0.1))
-                assert mask(weight)[i, j].item() == pytest.approx(
-                    weight[i, j].item() * value, abs=1e-5
-                )
+                assert mask(weight)[i, j].item() == pytest.approx(weight[i, j].item() * value, abs=1e-5)
     expected = [
-        1 / (1 + math.exp(-(s - 2 / 3 * math.log(0.1 / 1.1))))
-        for s in mask.scores.flatten().tolist()
+        1 / (1 + math.exp(-(s - 2 / 3 * math.log(0.1 / 1.1)))) for s in mask.scores.flatten().tolist()
     ]
     assert mask.size_penalty().item() == pytest.approx(sum(expected) / 12, abs=1e-6)
 
@@ -165,7 +160,7 @@ def test_gradients_of_hard_concrete_equal_the_written_formula_entry_by_entry() -
     outer = gradient.T @ x
     for i in range(3):
         for j in range(4):
-            inner = (math.log(u[i, j].item() / (1 - u[i, j].item())) + mask.scores[i, j].item()) * 1.5  # fmt: skip
+            inner = (math.log(u[i, j].item() / (1 - u[i, j].item())) + mask.scores[i, j].item()) * 1.5
             share = 1 / (1 + math.exp(-inner))
             stretched = 1.2 * share - 0.1
             gate = min(1.0, max(0.0, stretched))
@@ -190,10 +185,12 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
 def test_many_scores_are_chosen_from_a_window_as_by_sorting_all(kind: str) -> None:
     torch.manual_seed(0)
     scores = {
-        "normal": torch.randn(130, 95), "ties": torch.randn(130, 95).round(decimals=1),
-        "equal": torch.zeros(130, 95), "sorted": torch.randn(130 * 95).sort().values.view(130, 95),
+        "normal": torch.randn(130, 95),
+        "ties": torch.randn(130, 95).round(decimals=1),
+        "equal": torch.zeros(130, 95),
+        "sorted": torch.randn(130 * 95).sort().values.view(130, 95),
         "periodic": (torch.arange(130 * 95) % 64).float().view(130, 95),  # a sample that misleads
-    }[kind]  # fmt: skip
+    }[kind]
     size = scores.numel()
     order = scores.flatten().sort(descending=True, stable=True).indices
     for kept in (1, 60, size // 10, size // 2, size - 40, size - 1):

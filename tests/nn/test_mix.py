@@ -17,8 +17,7 @@ NUM_LAYERS, B, T, D = 6, 3, 5, 8
 def make_layers(dtype: torch.dtype = torch.float32, offset: float = 0.0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(3)
     return [
-        (torch.randn(B, T, D, generator=generator) * (1 + j) + offset).to(dtype)
-        for j in range(NUM_LAYERS)
+        (torch.randn(B, T, D, generator=generator) * (1 + j) + offset).to(dtype) for j in range(NUM_LAYERS)
     ]
 
 
@@ -51,18 +50,14 @@ def slow_mix(mix: LayerMix, layers: list[Tensor], mask: Tensor) -> Tensor:
                         group = hidden[mask.bool()].flatten()
                     spread = ((group - group.mean()) ** 2).mean()
                     if mix.norm is not None:
-                        normal[j][b, t, d] = (hidden[b, t, d] - group.mean()) / (
-                            spread + mix.eps
-                        ).sqrt()
+                        normal[j][b, t, d] = (hidden[b, t, d] - group.mean()) / (spread + mix.eps).sqrt()
     shares = torch.exp(mix.logits[0].double()) / torch.exp(mix.logits[0].double()).sum()
     return mix.scale.double() * sum(s * h for s, h in zip(shares, normal, strict=True))
 
 
 @pytest.mark.parametrize("layers", [None, (0, -1, 3)])
 @pytest.mark.parametrize("norm", NORMS)
-def test_mix_equals_the_formula_written_out(
-    norm: str | None, layers: tuple[int, ...] | None
-) -> None:
+def test_mix_equals_the_formula_written_out(norm: str | None, layers: tuple[int, ...] | None) -> None:
     mix = LayerMix(NUM_LAYERS, norm, layers=layers).eval()
     torch.nn.init.constant_(mix.scale, 1.7)
     hidden = make_layers()
@@ -139,9 +134,7 @@ def test_mixes_over_whole_texts_say_so(kind: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("norm", NORMS)
-def test_low_precision_keeps_its_dtype_and_wide_statistics(
-    norm: str | None, dtype: torch.dtype
-) -> None:
+def test_low_precision_keeps_its_dtype_and_wide_statistics(norm: str | None, dtype: torch.dtype) -> None:
     mix, hidden = LayerMix(NUM_LAYERS, norm).eval(), make_layers(dtype)
     expected = mix([h.float() for h in hidden]).to(dtype)
     for seen in (mix(hidden), streamed(mix, hidden, None)):
@@ -256,9 +249,7 @@ def test_wrong_number_of_layers_is_named() -> None:
         ({"dropout": 1.0}, r"chance in \[0, 1\)"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: dict[str, typing.Any], sentence: str
-) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, typing.Any], sentence: str) -> None:
     with pytest.raises(BermoError, match=sentence):
         LayerMix(13, **options)
 

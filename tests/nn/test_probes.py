@@ -128,8 +128,12 @@ def test_starting_at_the_means_is_linear_discriminant_analysis() -> None:
             weight = torch.linalg.inv(within) @ means[c]
             bias = share[c].log() - means[c] @ weight / 2
             for penalty in range(2):
-                torch.testing.assert_close(probes.weight[layer, :, penalty, c].double(), weight, atol=1e-4, rtol=1e-3)  # fmt: skip
-                torch.testing.assert_close(probes.bias[layer, 0, penalty, c].double(), bias.double(), atol=1e-4, rtol=1e-3)  # fmt: skip
+                torch.testing.assert_close(
+                    probes.weight[layer, :, penalty, c].double(), weight, atol=1e-4, rtol=1e-3
+                )
+                torch.testing.assert_close(
+                    probes.bias[layer, 0, penalty, c].double(), bias.double(), atol=1e-4, rtol=1e-3
+                )
     mixed = MixProbes(layers, units, 2, classes)
     start_at_means_(mixed, train)
     alone = LinearProbes(1, units, 2, classes)

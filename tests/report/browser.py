@@ -12,10 +12,18 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
-)  # fmt: skip
+)
 SECONDS = 40.0  # a loaded machine starts a browser slowly
 
 
@@ -50,7 +58,7 @@ class Browser:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         os.close(self.commands)
         os.close(self.answers)
         self.process.terminate()
@@ -86,7 +94,13 @@ class Browser:
     def open(self, page: Path, *, width: int = 1400, scheme: str = "light") -> None:
         """Load a page from the disk at that width, on light or dark, and wait for it."""
         self.events.clear()
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
         self.call("Page.navigate", url=page.as_uri())
@@ -97,7 +111,7 @@ class Browser:
         """Return what an expression gives in the page."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
-        )  # fmt: skip
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -105,7 +119,9 @@ class Browser:
         """Press and let go of a key."""
         for kind in ("keyDown", "keyUp"):
             text = "\r" if key == "Enter" and kind == "keyDown" else ""
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text, windowsVirtualKeyCode=code)  # fmt: skip
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text, windowsVirtualKeyCode=code
+            )
 
     def complaints(self) -> list[str]:
         """Return what the browser found wrong: exceptions, errors on the console, refused or failed loads."""

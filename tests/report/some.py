@@ -4,34 +4,53 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from bermo.figures import Bars, Figure, Findings, Heat, Lines, Points, Section, Table
+from bermo.figures.data import Bars, Figure, Findings, Heat, Lines, Points, Section, Table
 from bermo.methods.finetune import finetune
 from bermo.recipes import find, tiny
 from bermo.spec import replace_in
 
 NASTY = "<b>&\"'</b>"
 LINES = Lines(
-    title=f"Curves {NASTY}", x_label="layer", y_label="similarity", x=(0, 1, 2, 3, 4),
+    title=f"Curves {NASTY}",
+    x_label="layer",
+    y_label="similarity",
+    x=(0, 1, 2, 3, 4),
     series={"a": (1.0, 2.0, None, 3.0, 2.5), NASTY: (0.5, 0.4, 0.3, 0.2, 0.1)},
     bands={"a": ((0.5, 1.5), (1.0, 3.0), (0.0, 0.0), (2.0, 4.0), (2.0, 3.0))},
     note="Bands are intervals.",
-)  # fmt: skip
+)
 HEAT = Heat(
-    title="Grid", x_label="head", y_label="layer", columns=("1", "2", NASTY), rows=("1", "2"),
-    values=((0.1, 0.9, None), (-0.4, 0.0, 0.2)), unit="points", center=0.0,
-)  # fmt: skip
+    title="Grid",
+    x_label="head",
+    y_label="layer",
+    columns=("1", "2", NASTY),
+    rows=("1", "2"),
+    values=((0.1, 0.9, None), (-0.4, 0.0, 0.2)),
+    unit="points",
+    center=0.0,
+)
 BARS = Bars(
-    title="Bars", x_label="arm", y_label="accuracy (%)", names=("plain", NASTY, "pruned"),
+    title="Bars",
+    x_label="arm",
+    y_label="accuracy (%)",
+    names=("plain", NASTY, "pruned"),
     series={"sst2": (10.0, None, 88.0), "rte": (60.0, 61.5, 58.0)},
     errors={"rte": ((58.0, 62.0), (60.0, 63.0), (math.nan, math.nan))},
-)  # fmt: skip
+)
 POINTS = Points(
-    title="Points", x_label="size (MB)", y_label="score", x=(400.0, 100.0, 20.0), y=(92.0, 90.5, 85.0),
-    names=("big", NASTY, "tiny"), groups=("fp32", "int8", "int8"), front=(0, 1, 2), is_log=True,
-)  # fmt: skip
+    title="Points",
+    x_label="size (MB)",
+    y_label="score",
+    x=(400.0, 100.0, 20.0),
+    y=(92.0, 90.5, 85.0),
+    names=("big", NASTY, "tiny"),
+    groups=("fp32", "int8", "int8"),
+    front=(0, 1, 2),
+    is_log=True,
+)
 TABLE = Table(
     title="Rows", columns=("text", "loss"), rows=((NASTY, 10.0), ("b", None), ("c", 9.0), ("d", 1.5))
-)  # fmt: skip
+)
 FIGURES: tuple[Figure, ...] = (LINES, HEAT, BARS, POINTS, TABLE)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bermo.figures import write_findings
+from bermo.figures.data import write_findings
 from bermo.report.page import write_page
 from tests.report.browser import CHROMIUM, Browser
 from tests.report.some import findings
@@ -93,17 +93,11 @@ def test_the_copy_button_gives_the_table_as_tabs_and_lines(browser: Browser, pag
     )
     browser.value(f"{LOSSES}.closest('figure').querySelector('.copy').click()")
     expected = "text\tloss\n<b>&\"'</b>\t10\nb\t\nc\t9\nd\t1.5"
-    assert (
-        browser.value("new Promise(done => setTimeout(() => done(window.copied), 50))") == expected
-    )
-    assert (
-        browser.value(f"{LOSSES}.closest('figure').querySelector('.copy').textContent") == "Copied"
-    )
+    assert browser.value("new Promise(done => setTimeout(() => done(window.copied), 50))") == expected
+    assert browser.value(f"{LOSSES}.closest('figure').querySelector('.copy').textContent") == "Copied"
 
 
-def test_without_a_clipboard_the_copy_button_takes_the_old_way(
-    browser: Browser, page: Path
-) -> None:
+def test_without_a_clipboard_the_copy_button_takes_the_old_way(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.value(
         "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
@@ -135,9 +129,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_sections_open_by_their_
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
-def test_the_page_follows_light_and_dark(
-    browser: Browser, page: Path, scheme: str, is_dark: bool
-) -> None:
+def test_the_page_follows_light_and_dark(browser: Browser, page: Path, scheme: str, is_dark: bool) -> None:
     browser.open(page, scheme=scheme)
     paper, ink = browser.value(
         "[getComputedStyle(document.body).backgroundColor,"

@@ -10,7 +10,7 @@ import pytest
 
 from bermo.cli import main
 from bermo.errors import BermoError
-from bermo.figures import Bars, Figure, Heat, Lines, Table, write_findings
+from bermo.figures.data import Bars, Figure, Heat, Lines, Table, write_findings
 from bermo.report.collect import collect
 from bermo.report.overview import runs_findings
 from bermo.report.page import GENERATOR, to_page, write_page
@@ -49,9 +49,7 @@ def test_the_summary_repeats_result_json(runs: Path, figures: dict[str, Figure])
         assert values["score"] == pytest.approx(mean, abs=0.006, nan_ok=True)
         assert values["seeds"] == len(result["seeds"])
         assert values["diverged"] == result["num_diverged"]
-        assert values["seconds"] == pytest.approx(
-            sum(s["seconds"] for s in result["seeds"]), abs=0.06
-        )
+        assert values["seconds"] == pytest.approx(sum(s["seconds"] for s in result["seeds"]), abs=0.06)
 
 
 def test_curves_are_the_mean_over_seeds_between_the_lowest_and_the_highest(
@@ -60,9 +58,13 @@ def test_curves_are_the_mean_over_seeds_between_the_lowest_and_the_highest(
     loss = figures["Training loss"]
     assert isinstance(loss, Lines)
     seeds = [
-        {row["step"]: row["loss"] for row in rows_of(runs / f"pruned/seed-{k}/metrics.jsonl") if "loss" in row}
+        {
+            row["step"]: row["loss"]
+            for row in rows_of(runs / f"pruned/seed-{k}/metrics.jsonl")
+            if "loss" in row
+        }
         for k in (1, 2)
-    ]  # fmt: skip
+    ]
     for index, step in enumerate(loss.x):
         values = [seed[step] for seed in seeds if step in seed]
         if values:
@@ -185,9 +187,7 @@ def test_a_path_that_is_neither_is_one_sentence_and_nothing_is_written(
     assert not (files / "out.html").exists()
 
 
-def test_the_verb_writes_a_page(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_writes_a_page(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "report.html"
     assert main(["report", str(runs), "--out", str(out)]) == 0
     assert GENERATOR in out.read_text(encoding="utf-8")

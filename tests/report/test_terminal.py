@@ -8,8 +8,8 @@ from rich.console import Console
 
 from bermo.report import terminal
 from bermo.report.terminal import TerminalDisplay, duration, results_table, seeds_table, weight_bars
-from bermo.runs import summarise
-from tests.test_runs import seed_result
+from bermo.runs.statistics import summarise
+from tests.results import seed_result
 
 
 def printed(thing: object) -> str:

@@ -5,15 +5,15 @@ from typing import Any
 
 import torch
 
-from bermo.encoder import BermoPreTrainedModel
+from bermo.encoders.sites import prunable_sites
 from bermo.files import write_json
-from bermo.model import (
+from bermo.models.encoder import BermoPreTrainedModel
+from bermo.models.tasks import (
     BermoForMultipleChoice,
     BermoForQuestionAnswering,
     BermoForSequenceClassification,
     BermoForTokenClassification,
 )
-from bermo.sites import prunable_sites
 from tests import tiny
 
 KINDS = {
@@ -53,10 +53,14 @@ def save(model: BermoPreTrainedModel, folder: Path, kind: str = "classification"
     write_json(
         folder / "task.json",
         {
-            "task": "own", "kind": kind, "labels": LABELS[kind], "text": text,
-            "max_length": 32, "stride": 8,
+            "task": "own",
+            "kind": kind,
+            "labels": LABELS[kind],
+            "text": text,
+            "max_length": 32,
+            "stride": 8,
         },
-    )  # fmt: skip
+    )
     return folder
 
 

@@ -18,9 +18,7 @@ from bermo.data.sentences.drawn import Drawn, said
 from bermo.data.sentences.grammar import NUMBERS, TENSES, Number, Tense, Tree, Wish, pick
 from bermo.data.sentences.lexicon import Frame
 
-KINDS: Mapping[str, str] = {
-    noun.singular: kind for kind, nouns in lexicon.NOUNS.items() for noun in nouns
-}
+KINDS: Mapping[str, str] = {noun.singular: kind for kind, nouns in lexicon.NOUNS.items() for noun in nouns}
 CONTENT = tuple(sorted(KINDS))[::2]
 """The words of which each WC sentence holds exactly one: every second noun, in the singular."""
 _CONTENT = frozenset(CONTENT)
@@ -114,9 +112,7 @@ def _sound_frames(kind: str) -> tuple[list[Frame], list[float]]:
 def _odd_pairs() -> tuple[list[tuple[Frame, str]], list[float]]:
     """Verbs with kinds of object that they do not take, weighted so that each stays as frequent as it was."""
     kinds = {kind: sum(1 / len(f.objects) for f in _CHOOSY if kind in f.objects) for kind in _KINDS}
-    table = [
-        [0.0 if kind in frame.objects else kinds[kind] for kind in _KINDS] for frame in _CHOOSY
-    ]
+    table = [[0.0 if kind in frame.objects else kinds[kind] for kind in _KINDS] for frame in _CHOOSY]
     for _ in range(_FIT_ROUNDS):
         for row in table:
             total = sum(row)
@@ -124,8 +120,7 @@ def _odd_pairs() -> tuple[list[tuple[Frame, str]], list[float]]:
         totals = [sum(column) for column in zip(*table, strict=True)]
         for row in table:
             row[:] = [
-                value * kinds[kind] / total
-                for value, kind, total in zip(row, _KINDS, totals, strict=True)
+                value * kinds[kind] / total for value, kind, total in zip(row, _KINDS, totals, strict=True)
             ]
     weights = {
         (frame, kind): table[i][j]

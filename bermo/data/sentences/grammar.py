@@ -77,9 +77,7 @@ _PHRASES = {
         "with person, beside person, behind person"
     ),
     "animal": _places("near plant, behind landmark, beside furniture, from place, near vehicle"),
-    "text": _places(
-        "about animal, about person, about place, about vehicle, from person, on furniture"
-    ),
+    "text": _places("about animal, about person, about place, about vehicle, from person, on furniture"),
     "place": _places("near landmark, behind landmark, beside place"),
     "landmark": _places("near place, behind place, beside landmark"),
 }
@@ -88,9 +86,7 @@ BY_SUBJECT = {
     kind: tuple(f for f in lexicon.TRANSITIVE + lexicon.INTRANSITIVE if kind in f.subjects)
     for kind in ("person", "animal")
 }
-BY_OBJECT = {
-    kind: tuple(f for f in lexicon.TRANSITIVE if kind in f.objects) for kind in lexicon.NOUNS
-}
+BY_OBJECT = {kind: tuple(f for f in lexicon.TRANSITIVE if kind in f.objects) for kind in lexicon.NOUNS}
 
 
 def pick(rng: Random, items: Sequence[T]) -> T:
@@ -151,9 +147,7 @@ def noun_phrase(
 ) -> Tree:
     """Draw a noun phrase of a kind and number; a free one may be a person's name instead."""
     if is_free and kind == "person" and rng.random() < wish.name:
-        return Tree(
-            label, (leaf("NNP", pick(rng, lexicon.OTHERS["female"] + lexicon.OTHERS["male"])),)
-        )
+        return Tree(label, (leaf("NNP", pick(rng, lexicon.OTHERS["female"] + lexicon.OTHERS["male"])),))
     noun = pick(rng, lexicon.NOUNS[kind])
     is_plural = number == "plural"
     parts = [leaf("DT", pick(rng, lexicon.OTHERS[number]))]

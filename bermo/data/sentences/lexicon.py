@@ -182,9 +182,7 @@ _OTHERS = {
     "singular": "the the the the my our your a a a a this that another one",
     "plural": "the the the the my our your some some some these those many several two",
 }
-OTHERS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(words.split()) for name, words in _OTHERS.items()
-}
+OTHERS: Mapping[str, tuple[str, ...]] = {name: tuple(words.split()) for name, words in _OTHERS.items()}
 SUBORDINATORS = ("because", "although", "though", "since")
 
 

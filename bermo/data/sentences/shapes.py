@@ -43,7 +43,7 @@ DEPTHS: Mapping[str, tuple[Wish, ...]] = {
         Wish(**_BARE | {"relative": 0.8}, adjective=0.2, name=0.3, place=0.6),
         Wish(**_BARE, clausal=0.9, adjective=0.3, name=0.3, place=0.7),
     ),
-}  # fmt: skip
+}
 DEPTH_LENGTHS = range(9, 15)
 
 
@@ -113,7 +113,11 @@ def _wish(rng: Random, order: str) -> Wish:
     """Wish for one clause of the given order; inside it, clauses and adverbs stand in other places too."""
     front = order.partition("_,_")[0] if "_,_" in order else None
     return Wish(
-        tense=pick(rng, TENSES), front=front, fronted=float(front is not None),  # type: ignore[arg-type]
-        adverb=float("NP_ADVP" in order), reason=float(order.endswith("VP_SBAR")),
-        clausal=0.2, relative=0.3,
-    )  # fmt: skip
+        tense=pick(rng, TENSES),
+        front=front,  # type: ignore[arg-type]
+        fronted=float(front is not None),
+        adverb=float("NP_ADVP" in order),
+        reason=float(order.endswith("VP_SBAR")),
+        clausal=0.2,
+        relative=0.3,
+    )

@@ -65,9 +65,7 @@ def _start(task: str, sizes: Sequence[int], seed: int) -> Random:
     return Random(f"{task}-{seed}")
 
 
-def _draw(
-    task: SentenceTask, count: int, rng: Random, seen: set[str]
-) -> Iterator[tuple[Sentence, Tree]]:
+def _draw(task: SentenceTask, count: int, rng: Random, seen: set[str]) -> Iterator[tuple[Sentence, Tree]]:
     labels = [task.labels[index % len(task.labels)] for index in range(count)]
     labels.sort(key=lambda _: rng.random())
     for label in labels:
@@ -100,10 +98,22 @@ def _object_number(rng: Random, label: str) -> Drawn:
 
 # Neighbours that never stand in the other order: "the old" but not "old the".
 _FIXED_ORDER = {
-    ("DT", "NN"), ("DT", "NNS"), ("DT", "JJ"), ("JJ", "NN"), ("JJ", "NNS"), ("IN", "DT"),
-    ("VBD", "DT"), ("VBZ", "DT"), ("VBP", "DT"), ("VBD", "IN"), ("VBZ", "IN"), ("VBP", "IN"),
-    ("WP", "VBD"), ("WP", "VBZ"), ("WP", "VBP"),
-}  # fmt: skip
+    ("DT", "NN"),
+    ("DT", "NNS"),
+    ("DT", "JJ"),
+    ("JJ", "NN"),
+    ("JJ", "NNS"),
+    ("IN", "DT"),
+    ("VBD", "DT"),
+    ("VBZ", "DT"),
+    ("VBP", "DT"),
+    ("VBD", "IN"),
+    ("VBZ", "IN"),
+    ("VBP", "IN"),
+    ("WP", "VBD"),
+    ("WP", "VBZ"),
+    ("WP", "VBP"),
+}
 
 
 def _bigram_shift(rng: Random, label: str) -> Drawn:
@@ -146,15 +156,11 @@ def _sequel(rng: Random, first: Tree, frame: Frame) -> Tree:
     if takes_subject:
         subject = _pronoun(rng, grammar.child(first, "NP-SBJ"), subject_kind, "NP-SBJ")
     else:
-        subject = grammar.noun_phrase(
-            rng, _PLAIN, pick(rng, new.subjects), pick(rng, NUMBERS), "NP-SBJ"
-        )
+        subject = grammar.noun_phrase(rng, _PLAIN, pick(rng, new.subjects), pick(rng, NUMBERS), "NP-SBJ")
     parts = [grammar.verb(new.verb, "past", "singular")]
     if takes_object:
         parts.append(
-            _pronoun(
-                rng, grammar.child(grammar.child(first, "VP"), "NP-OBJ"), object_kind, "NP-OBJ"
-            )
+            _pronoun(rng, grammar.child(grammar.child(first, "VP"), "NP-OBJ"), object_kind, "NP-OBJ")
         )
     elif new.objects:
         kind = pick(rng, new.objects)
@@ -185,7 +191,9 @@ TASKS: Mapping[str, SentenceTask] = {
     ),
     "word-content": SentenceTask(
         f"Which one of {len(contents.CONTENT)} nouns is in the sentence?",
-        contents.CONTENT, contents.draw_content, "surface",
+        contents.CONTENT,
+        contents.draw_content,
+        "surface",
     ),
     "tree-depth": SentenceTask(
         "How deep is the tree of the sentence?", tuple(shapes.DEPTHS), shapes.draw_depth, "syntactic"
@@ -195,7 +203,10 @@ TASKS: Mapping[str, SentenceTask] = {
     ),
     "bigram-shift": SentenceTask(
         "Are all words in their places, or were two neighbours swapped?",
-        ("original", "shifted"), _bigram_shift, "syntactic", has_capital=False,
+        ("original", "shifted"),
+        _bigram_shift,
+        "syntactic",
+        has_capital=False,
     ),
     "tense": SentenceTask(
         "Is the verb of the main clause in the past or in the present?", ("past", "present"), _tense
@@ -208,11 +219,14 @@ TASKS: Mapping[str, SentenceTask] = {
     ),
     "odd-man-out": SentenceTask(
         "Do verb and object go together, or was one of them replaced?",
-        ("original", "odd"), contents.draw_odd,
+        ("original", "odd"),
+        contents.draw_odd,
     ),
     "coordination-inversion": SentenceTask(
         "Do two joined clauses stand in their order, or were they turned round?",
-        ("original", "inverted"), _coordination_inversion, has_capital=False,
+        ("original", "inverted"),
+        _coordination_inversion,
+        has_capital=False,
     ),
-}  # fmt: skip
+}
 """SentEval's ten probing tasks in its own order: surface, syntactic, semantic."""

@@ -1,0 +1,227 @@
+"""Text as token ids on disk: made once, memory-mapped, documents apart by [SEP].
+
+    files -> documents -> counted words -> vocabulary -> tokenizer -> ids (uint16 or uint32) + where documents start
+
+Every k-th document, k = 1 / held-out share, is kept for scoring and trained on by nobody. What a folder of the cache
+holds is decided by the files' bytes and the settings, so the same text is never tokenised twice.
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from bermo.data.cache import Writer, cache_root, open_cache
+from bermo.data.pretrain.documents import digest_files, read_documents
+from bermo.data.pretrain.vocabulary import count_words, make_tokenizer, make_vocabulary
+from bermo.encoders.backbone import load_tokenizer
+from bermo.errors import BermoError
+from bermo.files import write_text
+from bermo.pretrain_spec import TextSpec
+
+FORMAT = 1  # of what a folder of this cache holds
+CHUNK = 4_000_000  # characters that are worked on at once
+SMALL = 4 * CHUNK  # less text than this is counted here, since starting processes takes seconds
+MAX_UNKNOWN = 0.05
+ENDS = (".", "!", "?")
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A stream of ids, each document followed by [SEP], and where the documents start (one more at the end)."""
+
+    ids: npt.NDArray[Any]
+    starts: npt.NDArray[np.int64]
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What packing and masking must know of a vocabulary: its special ids, and a fact for each id."""
+
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+    size: int
+    is_special: npt.NDArray[np.bool_]
+    is_inside: npt.NDArray[np.bool_]
+    """Goes on with the word of the token before it."""
+    is_end: npt.NDArray[np.bool_]
+    """Ends a sentence."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokenised text for training and for scoring, its tokenizer, and a short name of all this."""
+
+    train: Tokens
+    held: Tokens
+    pieces: Pieces
+    tokenizer: PreTrainedTokenizerBase
+    digest: str
+    unknown_share: float
+
+
+def load_corpus(spec: TextSpec, positions: int, tell: Tell) -> Corpus:
+    """Read the files of the spec, making vocabulary and token ids where the cache has none."""
+    digest = _digest(spec, positions)
+    folder = cache_root(spec.cache) / f"text-{digest}"
+    tokenizer = _tokenizer(spec, folder / "tokenizer", positions, tell)
+    pieces = read_pieces(tokenizer)
+    cached = open_cache(folder / "ids", lambda writer: _write_ids(writer, spec, tokenizer, pieces, tell))
+    tokens = {
+        part: Tokens(cached.arrays[part], np.asarray(cached.arrays[f"{part}_starts"]))
+        for part in ("train", "held")
+    }
+    unknown = float(cached.facts["unknown_share"])
+    if unknown > MAX_UNKNOWN:
+        raise BermoError(
+            f"{unknown:.1%} of the tokens are unknown to the tokenizer. Is it one for this language?"
+            " Leave --tokenizer out, and a vocabulary is made from the text."
+        )
+    return Corpus(tokens["train"], tokens["held"], pieces, tokenizer, digest, unknown)
+
+
+def _digest(spec: TextSpec, positions: int) -> str:
+    extra = [file for file in (spec.words,) if file]
+    if spec.tokenizer is not None and Path(spec.tokenizer).is_dir():
+        extra.append(str(Path(spec.tokenizer) / "tokenizer.json"))
+    facts = [
+        FORMAT,
+        digest_files([*spec.files, *extra]),
+        spec.vocabulary,
+        spec.tokenizer,
+        spec.held_out,
+        spec.limit,
+        positions,
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def _tokenizer(spec: TextSpec, folder: Path, positions: int, tell: Tell) -> PreTrainedTokenizerBase:
+    if spec.tokenizer is not None:
+        return load_tokenizer(spec.tokenizer)
+    path = folder / "vocabulary.txt"
+    if not path.exists():
+        tell("Counting words …")
+        counts = _count_all(read_documents(spec.files, spec.limit))
+        tell(
+            f"{sum(counts.values()):,} words, {len(counts):,} different; making a vocabulary of"
+            f" {spec.vocabulary:,} pieces …"
+        )
+        words = Path(spec.words).read_text(encoding="utf-8").split() if spec.words else ()
+        write_text(path, "\n".join(make_vocabulary(counts, spec.vocabulary, words)) + "\n")
+    pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)
+
+
+def num_processes() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def chunks(documents: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
+    """Gather documents into lists of about `size` characters."""
+    chunk, length = [], 0
+    for document in documents:
+        chunk.append(document)
+        length += len(document)
+        if length >= size:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
+def _count_all(documents: Iterator[str]) -> Counter[str]:
+    """Count words, in processes where there is much text; sums do not depend on their order."""
+    parts = chunks(documents)
+    first = list(islice(parts, SMALL // CHUNK))
+    processes = num_processes()
+    if len(first) < SMALL // CHUNK or processes == 1:
+        return count_words(document for part in (*first, *parts) for document in part)
+    counts: Counter[str] = Counter()
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(count_words, part) for part in first]
+        while waiting:
+            counts.update(waiting.pop(0).result())
+            # Two chunks a process are under way at any time, so that memory is bounded.
+            waiting += [
+                pool.submit(count_words, part) for part in islice(parts, max(0, 2 * processes - len(waiting)))
+            ]
+    return counts
+
+
+def read_pieces(tokenizer: PreTrainedTokenizerBase) -> Pieces:
+    """Look up what packing needs; a tokenizer without the five special tokens is refused."""
+    names = ("pad", "cls", "sep", "mask", "unk")
+    ids = {name: getattr(tokenizer, f"{name}_token_id") for name in names}
+    missing = [name for name, value in ids.items() if value is None]
+    if missing or not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise BermoError(
+            f"This tokenizer cannot be pretrained with: it lacks {', '.join(missing) or 'tokenizer.json'}."
+            " Name an encoder's tokenizer, or leave --tokenizer out."
+        )
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    special = np.zeros(len(words), dtype=bool)
+    special[[value for name, value in ids.items() if name != "unk"]] = True
+    # Byte-level and sentence-piece vocabularies mark what starts a word, WordPiece what goes on with it.
+    marks = next((mark for mark in ("Ġ", "▁") if any(w.startswith(mark) for w in words)), None)
+    inside = [not w.startswith(marks) if marks else w.startswith("##") for w in words]
+    return Pieces(
+        **{name: int(ids[name]) for name in names if name != "unk"},
+        size=len(words),
+        is_special=special,
+        is_inside=np.array(inside) & ~special,
+        is_end=np.array([w in ENDS for w in words]),
+    )
+
+
+def _write_ids(
+    writer: Writer,
+    spec: TextSpec,
+    tokenizer: PreTrainedTokenizerBase,
+    pieces: Pieces,
+    tell: Tell,
+) -> Mapping[str, Any]:
+    """Tokenise all documents chunk by chunk, on all processors, and append them to their part."""
+    dtype = np.uint16 if pieces.size <= 2**16 else np.uint32
+    every = max(2, round(1 / spec.held_out))
+    ends = {"train": 0, "held": 0}
+    number = num_tokens = num_unknown = 0
+    for part in ends:
+        writer.append({part: np.empty(0, dtype), f"{part}_starts": np.zeros(1, np.int64)})
+    backend = tokenizer._tokenizer
+    for chunk in chunks(read_documents(spec.files, spec.limit), 4 * CHUNK):
+        for encoding in backend.encode_batch_fast(chunk, add_special_tokens=False):
+            part = "held" if number % every == every - 1 else "train"
+            ids = np.array([*encoding.ids, pieces.sep], dtype=dtype)
+            ends[part] += len(ids)
+            writer.append({part: ids, f"{part}_starts": np.array([ends[part]], np.int64)})
+            num_unknown += int((ids == tokenizer.unk_token_id).sum())
+            num_tokens += len(ids)
+            number += 1
+        tell(f"{number:,} documents, {num_tokens:,} tokens …")
+    if not ends["held"] or not ends["train"]:
+        raise BermoError(
+            f"The text has {number} documents, too few to keep every {every}th for scoring. Put blank"
+            " lines between documents, add text, or raise --held-out."
+        )
+    return {"documents": number, "unknown_share": num_unknown / max(1, num_tokens)}

@@ -1,0 +1,94 @@
+"""Documents streamed from text files, plain or packed by xz or gzip; never a whole file in memory.
+
+A blank line ends a block. A block of one short line without a full stop is a title: it opens the document of the
+block after it, so that both "title, blank line, paragraphs" and plain blocks of text come out as documents.
+"""
+
+import gzip
+import hashlib
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from bermo.errors import BermoError
+
+SUFFIXES = (".txt", ".xz", ".gz")
+MAX_TITLE = 120
+BLOCK = 1 << 22
+
+
+def open_text(path: Path) -> IO[bytes]:
+    """Open a text file for reading bytes, unpacked by its ending."""
+    match path.suffix.lower():
+        case ".xz":
+            return lzma.open(path, "rb")
+        case ".gz":
+            return gzip.open(path, "rb")  # type: ignore[return-value]
+        case ".txt":
+            return path.open("rb")
+    raise BermoError(
+        f'{path} ends in "{path.suffix}", which is not a text we read. Known: {", ".join(SUFFIXES)}.'
+    )
+
+
+def read_documents(files: Iterable[str], limit: int | None = None) -> Iterator[str]:
+    """Yield each document as its lines joined by newlines, title first, in the order of the files."""
+    number = 0
+    for name in files:
+        for document in _documents(Path(name).expanduser()):
+            if number == limit:
+                return
+            number += 1
+            yield document
+
+
+def _documents(path: Path) -> Iterator[str]:
+    title = ""
+    for block in _blocks(path):
+        if _is_title(block):
+            title = block[0]
+            continue
+        yield "\n".join([title, *block] if title else block)
+        title = ""
+
+
+def _is_title(block: list[str]) -> bool:
+    return len(block) == 1 and len(block[0]) <= MAX_TITLE and block[0][-1] not in ".!?\"'”’:;"
+
+
+def _blocks(path: Path) -> Iterator[list[str]]:
+    """Yield the lines between blank ones, each with its white space made single."""
+    lines: list[str] = []
+    try:
+        with open_text(path) as file:
+            for number, raw in enumerate(file, start=1):
+                line = " ".join(_decoded(path, number, raw).split())
+                if line:
+                    lines.append(line)
+                elif lines:
+                    yield lines
+                    lines = []
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise BermoError(f"{path} is damaged or is not packed as its name says: {error}") from error
+    if lines:
+        yield lines
+
+
+def _decoded(path: Path, number: int, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise BermoError(f"{path}, line {number}: this is not UTF-8. Save the text as UTF-8.") from None
+
+
+def digest_files(files: Iterable[str]) -> str:
+    """Return a short name of the files' contents as they lie on the disk."""
+    found = hashlib.sha256()
+    for name in files:
+        with Path(name).expanduser().open("rb") as file:
+            while block := file.read(BLOCK):
+                found.update(block)
+        found.update(b"\0")
+    return found.hexdigest()[:16]

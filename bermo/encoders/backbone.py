@@ -1,0 +1,340 @@
+"""The encoders under the mix, and the only file that knows Hugging Face's internals.
+
+    resolve(name) -> load_encoder(name) -> hidden_states(encoder, …)   all layers at once, with gradients
+                                        -> visit(encoder, …)           layer by layer, at inference
+
+h_0 is what enters the first layer, h_j what enters layer j, and h_L the encoder's output after any final
+norm: exactly the `hidden_states` of transformers. `visit` reads them with hooks while the encoder runs.
+"""
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import logging
+
+from bermo.encoders.families import HeadParts, family_of, has_segments, num_layers
+from bermo.encoders.hub import check_hub
+from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
+from bermo.errors import BermoError
+
+BOX = Path(__file__).parents[1] / "box"
+Source = str | Path | PretrainedConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """An encoder without its pooler, and the pretrained weights that a head of ours can start from."""
+
+    encoder: PreTrainedModel
+    pooler: Mapping[str, Tensor] | None = None
+    head: Mapping[str, Tensor] | None = None
+
+
+def resolve(name: str | Path) -> str:
+    """Return the folder that `name` means, or the name itself if it can only be one on the hub."""
+    text = str(name)
+    path = BOX if text == "box" else Path(text).expanduser()
+    if text and path.is_dir():
+        return str(path)
+    is_path = isinstance(name, Path) or text.startswith((".", "/", "~")) or "\\" in text
+    if path.is_file():
+        raise BermoError(f'"{text}" is a file. Pass the folder that holds config.json.')
+    if is_path or text == "box" or text.count("/") > 1 or text.endswith("/") or not text:
+        raise BermoError(f'There is no folder "{text}". Pass a folder, a model on the hub, or box.')
+    check_hub(text)
+    return text
+
+
+def load_config(name: str | Path) -> PretrainedConfig:
+    """Read an encoder's config and check that its family is supported, before anything large moves."""
+    with _told_plainly(str(name), "config"):
+        config = AutoConfig.from_pretrained(resolve(name))
+    if is_mixed_inside(config):
+        config = config.backbone
+    family_of(config)
+    return config
+
+
+def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
+    """Build an encoder with random weights, in the default dtype, without a pooler."""
+    family = family_of(config)
+    if config._attn_implementation is None and family.attention is not None:
+        config._attn_implementation = family.attention
+    encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype())
+    _remove_pooler_(encoder)
+    if getattr(config, "inner_mix", "none") != "none":
+        mix_inside_(encoder, family)
+    return encoder
+
+
+def load_encoder(source: Source, with_head: bool = False) -> Loaded:
+    """Load an encoder by name, folder or config (then with random weights), in float32.
+
+    With `with_head`, also look for the checkpoint's masked-LM head. Weights that the checkpoint lacks are
+    an error, since an encoder that is random in part looks like one that trains badly.
+    """
+    if isinstance(source, PretrainedConfig):
+        return Loaded(encoder=create_encoder(copy.deepcopy(source)))
+    config = load_config(source)
+    folder = resolve(source)
+    if folder == str(BOX) and not list(BOX.glob("*.safetensors")):
+        config.name_or_path = "box"
+        return Loaded(encoder=create_encoder(config))
+    if getattr(config, "inner_mix", "none") != "none":
+        return Loaded(encoder=_load_mixed_inside(config, folder))
+    parts = _head_parts(config) if with_head else None
+    loader = AutoModelForMaskedLM if parts is not None else AutoModel
+    with _told_plainly(str(source), "weights"):
+        model, report = loader.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            attn_implementation=family_of(config).attention,
+            output_loading_info=True,
+        )
+    encoder = model.base_model
+    # A folder's last name says where the encoder came from; its path is this machine's own business.
+    encoder.config.name_or_path = Path(folder).name if Path(folder).is_dir() else folder
+    missing = _missing(model, report["missing_keys"])
+    _check_whole(str(source), missing)
+    head = None
+    if parts is not None and not any(key.startswith("head:") for key in missing):
+        head = _head_weights(model, parts)
+    has_pooler = not any(key.startswith("pooler") for key in missing)
+    pooler = _remove_pooler_(encoder)
+    return Loaded(encoder=encoder, pooler=pooler if has_pooler else None, head=head)
+
+
+def box() -> PreTrainedModel:
+    """Return the encoder in the package, ready to use; its tokenizer is `load_tokenizer("box")`."""
+    return load_encoder("box").encoder.eval()
+
+
+def _load_mixed_inside(config: PretrainedConfig, folder: str) -> PreTrainedModel:
+    """Load an encoder with an inner mix out of the bermo model that it was saved as."""
+    with _told_plainly(folder, "weights"):
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32)
+    encoder: PreTrainedModel = model.backbone
+    encoder.config.name_or_path = Path(folder).name
+    return encoder
+
+
+def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrainedTokenizerBase:
+    """Load the tokenizer beside the encoder, and refuse one that holds nothing but special tokens.
+
+    With lowercase "off" it keeps the case of letters, whatever case its vocabulary was made for.
+    """
+    folder = resolve(name)
+    with _told_plainly(str(name), "tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    special = set(tokenizer.all_special_ids)
+    if len(tokenizer) <= len(special) + 1:
+        raise BermoError(
+            f'There is no tokenizer in "{name}": what was found knows {len(tokenizer)} tokens, all'
+            " special, so every word would be unknown. Put the model's tokenizer.json beside its config."
+        )
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token is None:
+            raise BermoError(f'The tokenizer of "{name}" has no padding token. Set pad_token in it.')
+        tokenizer.pad_token = tokenizer.eos_token
+    if lowercase == "off":
+        _keep_case_(tokenizer)
+    return tokenizer
+
+
+def _keep_case_(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Take the lower-casing out of a fast tokenizer; accents, which go with it, stay too."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    parts = content["normalizer"] or {}
+    kept = [p for p in parts.get("normalizers", [parts]) if p and p["type"] != "Lowercase"]
+    for part in kept:
+        if part["type"] == "BertNormalizer":
+            part.update(lowercase=False, strip_accents=False)
+    content["normalizer"] = {"type": "Sequence", "normalizers": kept}
+    changed = Tokenizer.from_str(json.dumps(content)).normalizer
+    tokenizer.backend_tokenizer.normalizer = changed
+    # BertTokenizer builds its normaliser anew from these when it is loaded again.
+    for name in ("do_lower_case", "strip_accents"):
+        if hasattr(tokenizer, name):
+            setattr(tokenizer, name, False)
+
+
+def make_inputs(
+    encoder: PreTrainedModel,
+    input_ids: Tensor | None,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+    inputs_embeds: Tensor | None,
+) -> dict[str, Any]:
+    """Gather the arguments of a call; segment ids go only where the family has a use for them."""
+    family = family_of(encoder.config)
+    inputs: dict[str, Any] = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
+    inputs = {name: value for name, value in inputs.items() if value is not None}
+    if attention_mask is not None:
+        inputs["attention_mask"] = attention_mask = attention_mask.long()
+        if family.has_float_mask:
+            inputs["attention_mask"] = attention_mask.to(encoder.dtype)
+        if family.is_decoder:
+            # Positions count real tokens, so that padding on the left moves nothing.
+            inputs["position_ids"] = (attention_mask.cumsum(-1) - 1).clamp(min=0)
+        if family.reads_neighbours and input_ids is not None:
+            words = encoder.get_input_embeddings()(inputs.pop("input_ids"))
+            inputs["inputs_embeds"] = words * attention_mask[..., None]
+    if token_type_ids is not None and has_segments(encoder.config):
+        inputs["token_type_ids"] = token_type_ids
+    return {**inputs, **family.options}
+
+
+def hidden_states(
+    encoder: PreTrainedModel, inputs: Mapping[str, Any], output_attentions: bool = False
+) -> BaseModelOutput:
+    """Run the encoder and return all of h_0 … h_L, ready for gradients and for torch.compile."""
+    if output_attentions:
+        inputs = {**inputs, "output_attentions": True}
+    outputs = encoder(**inputs, output_hidden_states=True)
+    layers = (*outputs.hidden_states[:-1], outputs.last_hidden_state)
+    return BaseModelOutput(
+        last_hidden_state=outputs.last_hidden_state,
+        hidden_states=layers,
+        attentions=outputs.attentions if output_attentions else None,
+    )
+
+
+def visit(
+    encoder: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    wanted: Collection[int],
+    visitor: Callable[[int, Tensor], None],
+) -> None:
+    """Run the encoder and hand it each wanted h_j as `visitor(j, h_j)`; nothing is kept here."""
+    last = num_layers(encoder.config) - 1
+    handles: list[RemovableHandle] = []
+    try:
+        if set(wanted) - {last}:
+            handles = _watch(encoder, wanted, visitor)
+        output = encoder(**inputs, output_hidden_states=False).last_hidden_state
+    finally:
+        for handle in handles:
+            handle.remove()
+    if last in wanted:
+        visitor(last, output)
+
+
+def _watch(
+    encoder: PreTrainedModel, wanted: Collection[int], visitor: Callable[[int, Tensor], None]
+) -> list[RemovableHandle]:
+    """Hook what enters each layer. A shared layer is hooked once and counted at every call."""
+    family, calls, owner = family_of(encoder.config), count(), threading.get_ident()
+
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # Another thread may run the same encoder meanwhile; its layers are not ours to read.
+        if threading.get_ident() == owner and (index := next(calls)) in wanted:
+            hidden = args[0] if args else kwargs["hidden_states"]
+            visitor(index, hidden.transpose(0, 1) if family.is_time_first else hidden)
+
+    modules = layer_modules(encoder, family)
+    # First of all hooks, so that h_j is seen before an inner mix turns it into what the layer reads.
+    handles = [module.register_forward_pre_hook(before, with_kwargs=True, prepend=True) for module in modules]
+    if family.collector is not None:
+        collector = encoder.get_submodule(family.collector)
+        handles.append(collector.register_forward_pre_hook(_collect_nothing, with_kwargs=True))
+        handles.append(collector.register_forward_hook(_only_last))
+    return handles
+
+
+def _collect_nothing(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return args, {**kwargs, "output_hidden_states": False}
+
+
+def _only_last(module: nn.Module, args: tuple[Any, ...], output: BaseModelOutput) -> BaseModelOutput:
+    """Give DeBERTa, which reads its output from the collected layers, a collection of one."""
+    last = output.last_hidden_state
+    assert last is not None
+    return BaseModelOutput(last_hidden_state=last, hidden_states=(last,))
+
+
+def _remove_pooler_(encoder: PreTrainedModel) -> dict[str, Tensor] | None:
+    """Take the pooler out of the encoder, for it would never be trained, and return its weights."""
+    pooler = getattr(encoder, "pooler", None)
+    if pooler is None:
+        return None
+    encoder.register_module("pooler", None)
+    dense = pooler if isinstance(pooler, nn.Linear) else getattr(pooler, "dense", None)
+    return None if dense is None else {k: v.detach() for k, v in dense.state_dict().items()}
+
+
+def _head_parts(config: PretrainedConfig) -> HeadParts | None:
+    """Say where the family's masked-LM head is, if it is built like ours."""
+    is_like_ours = getattr(config, "tie_word_embeddings", True) and getattr(config, "legacy", True)
+    return family_of(config).head if is_like_ours else None
+
+
+def _head_weights(model: PreTrainedModel, parts: HeadParts) -> dict[str, Tensor]:
+    """Return a pretrained masked-LM head under the names of ours; a bias it lacks counts as zero."""
+    weights: dict[str, Tensor] = {}
+    for name, path in (("dense", parts.dense), ("norm", parts.norm)):
+        module = model.get_submodule(path)
+        assert isinstance(module, nn.Linear | nn.LayerNorm)
+        weights[f"{name}.weight"] = module.weight.detach()
+        zeros = torch.zeros(len(module.weight))
+        weights[f"{name}.bias"] = zeros if module.bias is None else module.bias.detach()
+    weights["decoder.bias"] = model.get_parameter(parts.bias).detach()
+    return weights
+
+
+def _missing(model: PreTrainedModel, keys: Collection[str]) -> list[str]:
+    """Return the weights that a checkpoint lacked: the encoder's by name, a head's behind "head:"."""
+    if model.base_model is model:
+        return sorted(keys)
+    prefix = f"{model.base_model_prefix}."
+    return sorted(k.removeprefix(prefix) if k.startswith(prefix) else f"head:{k}" for k in keys)
+
+
+def _check_whole(name: str, missing: Collection[str]) -> None:
+    lost = [key for key in missing if not key.startswith(("head:", "pooler", "embeddings.position_ids"))]
+    if lost:
+        raise BermoError(
+            f'"{name}" lacks {len(lost)} of the encoder\'s weights ({", ".join(lost[:3])} …), which would'
+            " start random. Pass a whole checkpoint of this architecture, or its config for random weights."
+        )
+
+
+@contextmanager
+def _told_plainly(name: str, what: str) -> Iterator[None]:
+    """Turn a failure to load into one sentence, and keep transformers' own report of it quiet."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BermoError(
+            f'Could not load the {what} of "{name}": {reason} Check the name, and that the folder is'
+            " whole or, for a model on the hub, that there is a network."
+        ) from error
+    finally:
+        logging.set_verbosity(level)

@@ -1,0 +1,59 @@
+"""Where an encoder's layers are, and an inner mix put between them: each layer reads a mix of all layers below it.
+
+The mix is a module of the encoder, `encoder.inner_mix`, and hooks on what enters each layer; no model code is copied.
+"""
+
+from functools import partial
+from typing import Any
+
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+
+from bermo.encoders.families import Family, num_layers
+from bermo.errors import BermoError
+from bermo.nn.inner import InnerMix
+
+
+def layer_modules(encoder: nn.Module, family: Family) -> list[nn.Module]:
+    """Return the distinct modules whose inputs are h_0 … h_{L−1}."""
+    found: list[nn.Module] = [encoder]
+    for part in family.layers.split("."):
+        found = [
+            inner
+            for module in found
+            for inner in (module.children() if part == "*" else [module.get_submodule(part)])
+        ]
+    return [layer for module in found for layer in module.children()]
+
+
+def is_mixed_inside(config: PretrainedConfig) -> bool:
+    """Tell a bare encoder with an inner mix, which must be saved as a bermo model, from one with a mix and a head."""
+    return (
+        config.model_type == "bermo"
+        and config.architectures == ["BermoModel"]
+        and config.mix["kind"] == "none"
+        and getattr(config.backbone, "inner_mix", "none") != "none"
+    )
+
+
+def mix_inside_(encoder: PreTrainedModel, family: Family) -> None:
+    """Let each layer read a mix of all layers below it: `encoder.inner_mix`, by hooks on what enters a layer."""
+    modules = layer_modules(encoder, family)
+    if len(modules) != num_layers(encoder.config) - 1 or family.is_time_first:
+        raise BermoError(
+            f"An inner mix needs a module for each layer, which {encoder.config.model_type} does not have."
+            " Choose another family, or no inner mix."
+        )
+    inner = InnerMix(len(modules), encoder.config.inner_mix)
+    encoder.add_module("inner_mix", inner)
+    for place, module in enumerate(modules):
+        # A partial of plain values is copied with the module by deepcopy; a closure would stay on the old one.
+        module.register_forward_pre_hook(partial(_read_inside, inner, place), with_kwargs=True)
+
+
+def _read_inside(
+    inner: InnerMix, place: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if args:
+        return (inner.read(place, args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": inner.read(place, kwargs["hidden_states"])}

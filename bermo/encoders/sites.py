@@ -1,0 +1,80 @@
+"""The prunable matrices of an encoder: every matrix of every layer, by name, whatever the family calls it."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from bermo.encoders import backbone
+from bermo.encoders.families import family_of
+from bermo.errors import BermoError
+
+
+@dataclass(frozen=True)
+class Site:
+    """One prunable matrix: a parameter of a module inside a layer, and where it stands."""
+
+    name: str
+    layer: int
+    module: nn.Module
+    parameter: str
+    is_transposed: bool = False
+    """Stored as (inputs, outputs), so that rows are its second axis."""
+
+    @property
+    def weight(self) -> Tensor:
+        """The matrix as the layer uses it: masked, if it has a mask."""
+        return cast(Tensor, getattr(self.module, self.parameter))
+
+    @property
+    def original(self) -> Tensor:
+        """The matrix without its mask."""
+        if parametrize.is_parametrized(self.module, self.parameter):
+            masks = cast(nn.ModuleDict, self.module.parametrizations)
+            return cast(Tensor, masks[self.parameter].original)
+        return self.weight
+
+
+def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the bare encoder inside a model of bermo's or of transformers'."""
+    inner = model.base_model
+    return cast(PreTrainedModel, getattr(inner, "backbone", inner))
+
+
+def layers_of(model: PreTrainedModel) -> list[nn.Module]:
+    """Return the distinct layers of the encoder inside a model, in order."""
+    encoder = encoder_of(model)
+    return backbone.layer_modules(encoder, family_of(encoder.config))
+
+
+def prunable_sites(model: PreTrainedModel) -> list[Site]:
+    """Return all matrices of all layers: attention and feed-forward; never embeddings, norms, biases or heads."""
+    sites = []
+    for index, layer in enumerate(layers_of(model), start=1):
+        for path, module in layer.named_modules():
+            for parameter in _matrices(module):
+                name = ".".join(part for part in (f"layer.{index}", path, parameter) if part)
+                sites.append(
+                    Site(
+                        name.removesuffix(".weight"),
+                        index,
+                        module,
+                        parameter,
+                        isinstance(module, Conv1D),
+                    )
+                )
+    if not sites:
+        raise BermoError(f"{type(model).__name__} has no matrix that can be pruned.")
+    return sites
+
+
+def _matrices(module: nn.Module) -> list[str]:
+    if isinstance(module, nn.Linear | Conv1D):
+        return ["weight"]
+    # XLNet keeps its attention as bare parameters of three axes; its file is not imported just to say so. A mask
+    # puts "Parametrized" before the name of the class.
+    is_xlnet = type(module).__name__.endswith("XLNetRelativeAttention")
+    return ["q", "k", "v", "o"] if is_xlnet else []

@@ -1,0 +1,328 @@
+"""Heads and neurons: which rows and columns belong to each, in every family, and how to take some out.
+
+    head h    = its rows of the query, key and value matrices + its columns of the output matrix
+    neuron n  = row n of the first feed-forward matrix + column n of the second (two rows where a unit is gated)
+
+A gate on a unit is a factor on its columns of the second matrix: where it is 0, nothing of the unit is heard. So a
+unit whose columns are all zero is dead, and `resize_` takes its rows and columns out without a changed number.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from bermo.encoders.anatomy import PLACES, Inner, Places
+from bermo.encoders.sites import Site, encoder_of, layers_of
+from bermo.errors import BermoError
+
+Kind = Literal["heads", "neurons"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerShape:
+    """What a layer has left: which of its first heads, and how many neurons in each feed-forward part."""
+
+    heads: tuple[int, ...]
+    neurons: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure:
+    """The shape of every distinct layer of an encoder, and whether its final norm is still there."""
+
+    layers: tuple[LayerShape, ...]
+    has_final_norm: bool = True
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Structure":
+        """Read what a config holds."""
+        shapes = (
+            LayerShape(heads=tuple(shape["heads"]), neurons=tuple(shape["neurons"]))
+            for shape in values["layers"]
+        )
+        return Structure(layers=tuple(shapes), has_final_norm=values["has_final_norm"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a config."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """All heads of one layer, or all neurons of one of its feed-forward parts."""
+
+    kind: Kind
+    layer: int
+    name: str
+    count: int
+    """Units in it now."""
+    size: int
+    """Columns of a unit: the size of a head, or 1."""
+    parts: int
+    is_woven: bool
+    inputs: tuple[Site, ...]
+    output: Site
+
+    @property
+    def cost(self) -> int:
+        """Weights of one unit in all its matrices."""
+        matrices = (*self.inputs, self.output)
+        return sum(site.original.numel() for site in matrices) // self.count
+
+    def units_of_output(self, weight: Tensor) -> Tensor:
+        """View the reading matrix as (units, its weights)."""
+        matrix = weight if self.output.is_transposed else weight.flatten(1).T
+        return matrix.reshape(self.count, -1)
+
+    def zero_units_(self, gone: Tensor) -> None:
+        """Write zeros over what is read from some units (a boolean for each), in place."""
+        weight = self.output.original
+        columns = gone.to(weight.device).repeat_interleave(self.size)
+        if self.output.is_transposed:
+            weight[columns] = 0
+        else:
+            weight.flatten(1)[:, columns] = 0
+
+    def input_units(self) -> int:
+        """Into how many pieces, one after the other, the rows of a feeding matrix fall."""
+        return self.count * (1 if self.is_woven else self.parts)
+
+
+class ClosedAttention(nn.Module):
+    """What is left of an attention without heads: the bias of its output, and the norm where it holds one."""
+
+    def __init__(self, core: nn.Module, output: str | None, norm: str | None) -> None:
+        super().__init__()
+        self.output, self.norm = output, norm
+        for name in (output, norm):
+            if name is not None:
+                self.add_module(name, core.get_submodule(name))
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+        found = hidden_states.new_zeros((*hidden_states.shape[:-1], 0))
+        if self.output is not None:
+            found = self.get_submodule(self.output)(found)
+        if self.norm is not None:
+            found = self.get_submodule(self.norm)(hidden_states + found)
+        return found, None
+
+
+def places_of(model: PreTrainedModel) -> Places:
+    """Return where the heads and neurons of a model's family are, or say which families have them."""
+    config = encoder_of(model).config
+    if config.model_type not in PLACES:
+        raise BermoError(
+            f'The heads and neurons of "{config.model_type}" are not known, so none can be taken out.'
+            f" Known: {', '.join(sorted(PLACES))}."
+        )
+    if getattr(config, "talking_head", False):
+        raise BermoError("The heads of this DeBERTa are mixed with each other, so none can go alone.")
+    return PLACES[config.model_type]
+
+
+def groups_of(model: PreTrainedModel) -> list[Group]:
+    """Return the heads and the neurons of every distinct layer, first to last; empty ones are left out."""
+    places = places_of(model)
+    return [
+        group
+        for number, layer in enumerate(layers_of(model), start=1)
+        for group in _groups_of_layer(layer, number, places)
+        if group.count
+    ]
+
+
+def structure_of(model: PreTrainedModel) -> Structure:
+    """Return the shape that the layers of a model have now."""
+    known = getattr(model.config, "structure", None)
+    if known is not None:
+        return Structure.from_dict(known)
+    places = places_of(model)
+    shapes = []
+    for number, layer in enumerate(layers_of(model), start=1):
+        heads, *neurons = _groups_of_layer(layer, number, places)
+        shapes.append(LayerShape(heads=tuple(range(heads.count)), neurons=tuple(g.count for g in neurons)))
+    return Structure(layers=tuple(shapes))
+
+
+@torch.no_grad()
+def resize_(encoder: PreTrainedModel, structure: Structure) -> None:
+    """Give a stock encoder the recorded shape, in place; its weights are expected to come later."""
+    places, layers = places_of(encoder), layers_of(encoder)
+    if len(layers) != len(structure.layers):
+        raise BermoError(
+            f"The config records {len(structure.layers)} layer shapes, but the encoder has {len(layers)}"
+            " layers. The config was changed by hand: take it from where the model was saved."
+        )
+    for number, (layer, shape) in enumerate(zip(layers, structure.layers, strict=True), start=1):
+        groups = _groups_of_layer(layer, number, places)
+        kept: list[Sequence[int]] = [shape.heads, *(range(n) for n in shape.neurons)]
+        for group, units in zip(groups, kept, strict=True):
+            keep_units_(layer, places, group, units, shape.heads)
+    if not structure.has_final_norm:
+        remove_final_norm_(encoder)
+
+
+def remove_final_norm_(encoder: PreTrainedModel) -> None:
+    """Take the final norm out of an encoder that has one: its last layer is read as it is."""
+    name = places_of(encoder).final_norm
+    if name is not None:
+        encoder.set_submodule(name, nn.Identity())
+
+
+@torch.no_grad()
+def keep_units_(
+    layer: nn.Module, places: Places, group: Group, units: Sequence[int], heads: Sequence[int]
+) -> None:
+    """Take all but `units` of a group out of a layer, in place; `heads` are their first numbers (heads only)."""
+    is_heads = group.kind == "heads"
+    if len(units) < group.count:
+        device = group.output.original.device
+        index = torch.as_tensor(list(units), dtype=torch.long, device=device)
+        pieces = index
+        if not group.is_woven:
+            pieces = torch.cat([index + part * group.count for part in range(group.parts)])
+        for site in group.inputs:
+            _select_(site.module, site.parameter, pieces, group.input_units(), is_output=True)
+        _select_(group.output.module, group.output.parameter, index, group.count, is_output=False)
+        if not units and group.output.is_transposed:
+            _replace_empty_(layer, group)
+        if is_heads:
+            _resize_core_(layer.get_submodule(places.core), places, group, index)
+    if is_heads and places.has_bias_of_heads and len(units):
+        _pick_bias_(layer.get_submodule(places.core), heads)
+    if is_heads and not units and group.output.parameter == "weight":
+        _close_(layer, places)
+
+
+def _groups_of_layer(layer: nn.Module, number: int, places: Places) -> list[Group]:
+    found = [_group(layer, number, "heads", places.heads, _head_size(layer, places), "heads")]
+    for inner in places.neurons:
+        for concrete in _unfold(layer, inner):
+            name = concrete.inputs[0].split(".")
+            suffix = f".{name[1]}" if name[0] == "ffn" and len(name) > 2 else ""
+            found.append(_group(layer, number, "neurons", concrete, 1, f"neurons{suffix}"))
+    return found
+
+
+def _unfold(layer: nn.Module, inner: Inner) -> Iterator[Inner]:
+    """Put a number for every * in a place: MobileBERT has several feed-forward parts a layer."""
+    if "*" not in inner.output:
+        yield inner
+        return
+    folder = inner.output.split(".*")[0]
+    children = dict(layer.named_children()).get(folder)
+    for place in range(len(list(children.children())) if children is not None else 0):
+        inputs = tuple(name.replace("*", str(place)) for name in inner.inputs)
+        yield Inner(inputs=inputs, output=inner.output.replace("*", str(place)), parts=inner.parts)
+
+
+def _group(layer: nn.Module, number: int, kind: Kind, inner: Inner, size: int, name: str) -> Group:
+    # A closed attention has none of them, and DeBERTa lacks some where its config says so.
+    inputs = tuple(_site(layer, number, path) for path in inner.inputs if _has(layer, path))
+    output = _site(layer, number, inner.output)
+    shape = output.original.shape
+    columns = shape[0] if output.is_transposed else output.original[0].numel()
+    return Group(
+        kind=kind,
+        layer=number,
+        name=f"layer.{number}.{name}",
+        count=columns // size,
+        size=size,
+        parts=inner.parts,
+        is_woven=inner.is_woven,
+        inputs=inputs,
+        output=output,
+    )
+
+
+def _has(layer: nn.Module, path: str) -> bool:
+    parent, _, name = path.rpartition(".")
+    try:
+        return hasattr(layer.get_submodule(parent), name)
+    except AttributeError:
+        return False
+
+
+def _site(layer: nn.Module, number: int, path: str) -> Site:
+    parent, _, name = path.rpartition(".")
+    found = getattr(layer.get_submodule(parent), name)
+    if isinstance(found, nn.Module):
+        return Site(f"layer.{number}.{path}", number, found, "weight", isinstance(found, Conv1D))
+    return Site(f"layer.{number}.{path}", number, layer.get_submodule(parent), name)
+
+
+def _head_size(layer: nn.Module, places: Places) -> int:
+    core = layer.get_submodule(places.core)
+    return 1 if isinstance(core, ClosedAttention) else int(getattr(core, places.head_size))
+
+
+def _select_(module: nn.Module, name: str, pieces: Tensor, count: int, is_output: bool) -> None:
+    """Keep some of the `count` even pieces of a matrix's outputs (with its bias) or inputs."""
+    weight = cast(Tensor, getattr(module, name))
+    if weight.ndim == 3:  # XLNet: (width, heads, size), whichever way the matrix is read
+        setattr(module, name, _kept(weight, 1, pieces, count))
+        return
+    is_transposed = isinstance(module, Conv1D)
+    setattr(module, name, _kept(weight, int(is_output == is_transposed), pieces, count))
+    if is_output and getattr(module, "bias", None) is not None:
+        module.bias = _kept(cast(Tensor, module.bias), 0, pieces, count)
+    size = weight.shape[int(is_output == is_transposed)] // count * len(pieces)
+    names = ("nf", "nx") if is_transposed else ("out_features", "in_features")
+    setattr(module, names[0] if is_output else names[1], size)
+
+
+def _kept(tensor: Tensor, axis: int, pieces: Tensor, count: int) -> nn.Parameter:
+    size = tensor.shape[axis] // count
+    places = (pieces[:, None] * size + torch.arange(size, device=pieces.device)).flatten()
+    kept = tensor.detach().index_select(axis, places).contiguous()
+    return nn.Parameter(kept, requires_grad=tensor.requires_grad)
+
+
+def _resize_core_(core: nn.Module, places: Places, group: Group, index: Tensor) -> None:
+    for name in places.counts:
+        setattr(core, name, len(index))
+    for name in places.widths:
+        setattr(core, name, len(index) * group.size)
+    for name in places.vectors:
+        found = cast(Tensor, getattr(core, name))
+        axis = max(found.ndim - 2, 0)  # XLNet's are (…, heads, size), DeBERTa's (heads × size)
+        setattr(core, name, _kept(found, axis, index, group.count))
+
+
+def _pick_bias_(core: nn.Module, heads: Sequence[int]) -> None:
+    """Let the core see only its own heads' part of the position bias that the encoder hands to all layers."""
+    if not hasattr(core, "first_heads"):
+        core.register_forward_pre_hook(_pick_own_bias)
+    cast(Any, core).first_heads = list(heads)
+
+
+def _pick_own_bias(core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    hidden, mask, bias, *rest = args
+    return hidden, mask, None if bias is None else bias[:, core.first_heads], *rest
+
+
+def _replace_empty_(layer: nn.Module, group: Group) -> None:
+    """Put a Linear for a Conv1D of no inputs, which cannot compute; what is left of both is the bias."""
+    old = cast(Conv1D, group.output.module)
+    with torch.device("meta"):  # no numbers are drawn for a matrix of none
+        new = nn.Linear(1, old.nf)
+    new.in_features, new.bias = 0, old.bias
+    new.weight = nn.Parameter(old.weight.detach().T.contiguous())
+    layer.set_submodule(group.output.name.removeprefix(f"layer.{group.layer}."), new)
+
+
+def _close_(layer: nn.Module, places: Places) -> None:
+    inside = f"{places.core}."
+    output = places.heads.output
+    norm = places.norm
+    closed = ClosedAttention(
+        layer.get_submodule(places.core),
+        output.removeprefix(inside) if output.startswith(inside) else None,
+        norm.removeprefix(inside) if norm is not None else None,
+    )
+    layer.set_submodule(places.core, closed)

@@ -1,0 +1,145 @@
+"""Named points in the plane: a shape and a colour for each group, names where they do not cover anything, the front as a line."""
+
+import math
+from html import escape
+from itertools import pairwise
+
+from bermo.figures.axes import linear_axis, log_axis
+from bermo.figures.colours import colours_of
+from bermo.figures.data import Points
+from bermo.figures.frame import (
+    PLOT_HEIGHT,
+    RIGHT,
+    WIDTH,
+    Frame,
+    empty_note,
+    is_shown,
+    label_height,
+    left_margin,
+    legend,
+    level_axis,
+    upright_axis,
+)
+from bermo.figures.svg import SMALL, Drawing, cut, element, path, short, text, width_of
+
+Box = tuple[float, float, float, float]
+HEIGHT = PLOT_HEIGHT + 60  # names need room
+RADIUS = 5.0
+MAX_NAME = 120.0
+
+
+def draw_points(figure: Points) -> Drawing:
+    """Draw points, their names where there is room, and the line of the front."""
+    y = linear_axis(figure.y)
+    x = log_axis(figure.x) if figure.is_log else linear_axis(figure.x, num_ticks=6)
+    groups = list(dict.fromkeys(figure.groups))
+    colours = dict(zip(groups, colours_of(groups), strict=True))
+
+    def swatch(index: int, x: float, y: float) -> str:
+        return element("path", d=_shape(index, x, y), fill=colours[groups[index]])
+
+    names, height = legend(groups if any(groups) else (), swatch, WIDTH)
+    left, top = left_margin(y), height + label_height(figure.y_label, WIDTH)
+    frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=HEIGHT, x=x, y=y)
+    places = {
+        index: (frame.across(px), frame.up(py))
+        for index, (px, py) in enumerate(zip(figure.x, figure.y, strict=True))
+        if is_shown(px, x) and is_shown(py, y)
+    }
+    shapes = [
+        element(
+            "path",
+            element("title", escape(figure.names[index])),
+            d=_shape(groups.index(figure.groups[index]), *place),
+            fill=colours[figure.groups[index]],
+        )
+        for index, place in places.items()
+    ]
+    level, below = level_axis(frame, figure.x_label)
+    marks = _front(figure, places) + "".join(shapes) + _labels(figure, places, frame)
+    body = names + upright_axis(frame, figure.y_label) + level + (marks or empty_note(frame))
+    return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
+
+
+def _front_line(figure: Points, places: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
+    return sorted(places[index] for index in figure.front if index in places)
+
+
+def _front_boxes(figure: Points, places: dict[int, tuple[float, float]]) -> list[Box]:
+    """Return small boxes along the front's line, for names to keep clear of."""
+    line = _front_line(figure, places)
+    boxes = []
+    for (x, y), (next_x, next_y) in pairwise(line):
+        count = max(1, round(math.hypot(next_x - x, next_y - y) / 4))
+        for k in range(count + 1):
+            at_x, at_y = x + (next_x - x) * k / count, y + (next_y - y) * k / count
+            boxes.append((at_x - 1, at_y - 1, at_x + 1, at_y + 1))
+    return boxes
+
+
+def _front(figure: Points, places: dict[int, tuple[float, float]]) -> str:
+    line = _front_line(figure, places)
+    return element("path", d=path(line), class_="front") if len(line) > 1 else ""
+
+
+def _shape(group: int, x: float, y: float) -> str:
+    """Return a circle, square, diamond or triangle around a place."""
+    r = RADIUS
+    match group % 4:
+        case 0:
+            arc = f"a{short(r)} {short(r)} 0 1 0"
+            return f"M{short(x - r)} {short(y)}{arc} {short(2 * r)} 0{arc} {short(-2 * r)} 0Z"
+        case 1:
+            corners = [(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]
+        case 2:
+            wide = r * 1.3
+            corners = [(x, y - wide), (x + wide, y), (x, y + wide), (x - wide, y)]
+        case _:
+            corners = [(x, y - 1.3 * r), (x + 1.2 * r, y + r), (x - 1.2 * r, y + r)]
+    return path(corners) + "Z"
+
+
+def _labels(figure: Points, places: dict[int, tuple[float, float]], frame: Frame) -> str:
+    """Write each name at the first free place around its point; the table and a touch tell those left out."""
+    taken: list[Box] = [
+        (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places.values()
+    ] + _front_boxes(figure, places)
+    marks = []
+    front_first = sorted(places, key=lambda index: (index not in figure.front, index))
+    for index in front_first:
+        words = cut(figure.names[index], MAX_NAME, SMALL)
+        for box in _boxes(*places[index], width_of(words, SMALL)):
+            if _is_inside(box, frame) and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                marks.append(text(words, box[0], box[3] - 3, class_="name"))
+                break
+    return "".join(marks)
+
+
+def _boxes(x: float, y: float, width: float) -> list[Box]:
+    """Return the places for a name around a point, the best first: right, left, above, below, corners."""
+    gap, height = RADIUS + 3, SMALL + 2
+    corners = [
+        (x + gap, y - height / 2),
+        (x - gap - width, y - height / 2),
+        (x - width / 2, y - gap - height),
+        (x - width / 2, y + gap),
+        (x + gap - 2, y - gap - height + 4),
+        (x - gap + 2 - width, y - gap - height + 4),
+        (x + gap - 2, y + gap - 4),
+        (x - gap + 2 - width, y + gap - 4),
+    ]
+    return [(left, top, left + width, top + height) for left, top in corners]
+
+
+def _is_inside(box: Box, frame: Frame) -> bool:
+    return (
+        box[0] >= frame.left
+        and box[2] <= frame.left + frame.width + RIGHT
+        and box[1] >= frame.top - 4
+        and box[3] <= frame.bottom
+    )
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,0 +1,116 @@
+"""A pretraining told to people: the model card beside the weights, and curves as figures."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bermo.figures.data import Figure, Findings, Heat, Lines, Section
+from bermo.pretrain_spec import PretrainSpec
+from bermo.spec import leaves
+
+
+def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
+    """Write what the encoder is, what it was made from, how well it guesses, and how to make it again."""
+    sizes, text = spec.shape.sizes, spec.text
+    scores = ", ".join(f"{name} {value:.2f}" for name, value in result["values"].items())
+    inner = "" if spec.shape.inner_mix == "none" else f", inner mix {spec.shape.inner_mix}"
+    files = " and ".join(Path(file).name for file in text.files)
+    lines = [
+        "---",
+        "library_name: transformers",
+        "tags:",
+        "- bermo",
+        "---",
+        "",
+        f"# {sizes.layers} layers of width {sizes.width}, pretrained from random weights",
+        "",
+        f"- Shape: {sizes.heads} heads, {sizes.intermediate} units inside a layer, {spec.shape.positions} positions"
+        f"{inner}; {result['num_parameters']:,} parameters, {result['model_bytes'] / 1e6:.1f} MB.",
+        f"- Text: {files}; {result['num_documents']:,} documents, {result['num_tokens']:,} tokens of a vocabulary of"
+        f" {result['vocabulary']:,} pieces. Rows had {text.length} tokens: positions after that were never trained.",
+        f"- Objective: {spec.objective.kind}, masking {spec.objective.masking}, {spec.objective.share:.0%} of the tokens.",
+        f"- Training: {result['steps']:,} steps of {spec.pace.batch_size} rows ({result['epochs']:.2f} passes over the"
+        f" text), peak rate {spec.pace.lr:g}, {spec.pace.precision}, seed {spec.seed}; {result['seconds']:.0f} s on"
+        f" {result['device']} at {result['tokens_per_second']:,.0f} tokens/s.",
+        f"- On held-out documents: {scores}. Knowing only how often each token comes gives a perplexity of"
+        f" {math.exp(result['unigram_entropy']):.0f}.",
+        f"- Made with torch {result['versions']['torch']}, transformers {result['versions']['transformers']}.",
+        "",
+        "Made by:",
+        "",
+        "```",
+        command(spec),
+        "```",
+        "",
+        "The text's licence holds for what you may do with it; name it here when you pass the model on.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def command(spec: PretrainSpec) -> str:
+    """Write the command that makes the same encoder: every option that is not the default."""
+    words = ["bermo pretrain --text", *(Path(file).name for file in spec.text.files)]
+    plain = {leaf.dotted: leaf.default for leaf in leaves(PretrainSpec())}
+    for leaf in leaves(spec):
+        hidden = ("text.files", "text.cache", "pace.checkpoint_minutes", "pace.tracker")
+        if leaf.default == plain[leaf.dotted] or leaf.dotted in hidden:
+            continue
+        # A folder's path is its owner's business.
+        is_path = leaf.dotted in ("text.words", "text.tokenizer")
+        value = Path(leaf.default).name if is_path else leaf.default
+        words.append(f"--{leaf.flag}" if leaf.is_switch else f"--{leaf.flag} {value}")
+    return " ".join(words)
+
+
+def findings(spec: PretrainSpec, result: Mapping[str, Any], metrics: Path) -> Findings:
+    """Return loss and held-out scores over the steps and, where there is one, the inner mix."""
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    figures: list[Figure] = [_curve(rows, "loss", "Training loss", "nats")]
+    for name in result["values"]:
+        figures.append(_curve(rows, f"valid/{name}", f"Held-out {name}", name))
+    if result["inner_weights"]:
+        figures.append(_inner(result["inner_weights"]))
+    facts = {
+        "objective": spec.objective.kind,
+        "parameters": f"{result['num_parameters']:,}",
+        "steps": f"{result['steps']:,}",
+        "seconds": f"{result['seconds']:.0f}",
+        "device": str(result["device"]),
+        **{f"held-out {name}": f"{value:.2f}" for name, value in result["values"].items()},
+    }
+    text = (
+        "Held-out documents were masked once, the same for every run. Knowing only how often each token comes"
+        f" gives {result['unigram_entropy']:.2f} nats."
+    )
+    section = Section(title="Pretraining", text=text, figures=tuple(figures))
+    return Findings(title="Pretraining", facts=facts, sections=(section,))
+
+
+def _curve(rows: list[dict[str, Any]], key: str, title: str, unit: str) -> Lines:
+    found = [row for row in rows if key in row]
+    return Lines(
+        title=title,
+        x_label="step",
+        y_label=unit,
+        x=tuple(float(row["step"]) for row in found),
+        series={key.removeprefix("valid/"): tuple(row[key] for row in found)},
+    )
+
+
+def _inner(weights: list[list[float]]) -> Heat:
+    """Row: the reading layer; column: the layer it reads."""
+    count = len(weights) + 1
+    values = tuple(
+        tuple(value if column <= row + 1 else None for column, value in enumerate(shares))
+        for row, shares in enumerate(weights)
+    )
+    return Heat(
+        title="Inner mix: what each layer reads",
+        x_label="layer that is read",
+        y_label="layer",
+        columns=tuple(f"h{j}" for j in range(count)),
+        rows=tuple(str(k) for k in range(2, count + 1)),
+        values=values,
+    )

@@ -1,0 +1,345 @@
+"""What each frozen layer knows: probes on the vectors of every layer, with the controls that make their scores mean something.
+
+    test accuracy of each layer and of a learned mix of all    SentEval's protocol (Conneau et al. 2018)
+    centre of gravity  Σ_j j·s_j of that mix                   Tenney et al. 2019
+    selectivity = accuracy − accuracy on the control task      Hewitt and Liang 2019
+    the same encoder untrained; a bag of words; the largest class
+
+The control task gives every word type a class at random, once and for all, and asks of a sentence the class of its longest word:
+a probe that does as well there only memorises words.
+"""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bermo.data.probing import ProbeData
+from bermo.data.rows import TextRows, digest
+from bermo.data.unknown import check_unknown, count_unknown
+from bermo.errors import BermoError
+from bermo.files import write_json
+from bermo.methods.probing.bag import bag_accuracy, words_of
+from bermo.nn.probes import (
+    HiddenProbes,
+    LinearProbes,
+    MixProbes,
+    Part,
+    ProbeFit,
+    Settings,
+    fit_probes,
+    standardise_,
+    start_at_means_,
+)
+from bermo.progress import Display
+from bermo.spec import Pooling, Precision
+from bermo.vectors import Encoder, TextVectors, text_vectors
+
+FORMAT = 1
+MANY_CLASSES = 100
+MANY_ROWS = 25_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSpec:
+    """How layers are read and probed."""
+
+    probe: Literal["linear", "hidden"] = "linear"
+    pooling: Pooling | None = None
+    layers: tuple[int, ...] | None = None
+    """None: all."""
+    controls: bool = True
+    max_length: int = 128
+    batch_size: int = 64
+    precision: Precision = "fp32"
+    max_unknown: float = 0.05
+    seed: int = 0
+    cache: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """What was found for one task; accuracies in percent, one for each of `layers`."""
+
+    task: str
+    group: str
+    num_classes: int
+    rows: tuple[int, int, int]
+    layers: tuple[str, ...]
+    accuracy: tuple[float, ...]
+    dev: tuple[float, ...]
+    penalty: tuple[float, ...]
+    mix_accuracy: float
+    mix_weights: tuple[float, ...]
+    """Of the layers proper; a trained model's own mix is no part of it."""
+    centre: float
+    largest_class: float
+    bag_of_words: float
+    control: tuple[float, ...] = ()
+    untrained: tuple[float, ...] = ()
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    doubt: str = ""
+    """Why the labels are not to be believed, if they are not."""
+    digest: str = ""
+    """Of the rows, so that what was found for other rows is not taken for theirs."""
+
+    @property
+    def selectivity(self) -> tuple[float, ...]:
+        """Accuracy less that on the control task, for each layer."""
+        return tuple(a - b for a, b in zip(self.accuracy, self.control, strict=True))
+
+    @property
+    def best(self) -> str:
+        """The layer with the best dev accuracy."""
+        return self.layers[max(range(len(self.layers)), key=lambda at: self.dev[at])]
+
+
+def probe_task(
+    encoder: Encoder,
+    untrained: Encoder | None,
+    data: ProbeData,
+    spec: ProbeSpec,
+    display: Display,
+) -> Probed:
+    """Probe every layer for one task, with its controls."""
+    start = time.monotonic()
+    parts = (data.train, data.valid, data.test)
+    names = layer_names(encoder, spec)
+    _check_text(encoder, data.train, spec)
+    vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
+    labels = [_label_ids(rows, data.labels) for rows in parts]
+    found = _stacked(vectors, names)
+    fit = _fit(f"probing {data.task}", found, labels, len(data.labels), spec, display)
+    proper = [at for at, name in enumerate(names) if name.isdigit()]
+    mix, shares = _fit_mix([x[proper] for x in found], labels, len(data.labels), spec, display)
+    control: Sequence[float] = ()
+    blank: Sequence[float] = ()
+    if spec.controls:
+        random = _control_labels(data, spec.seed)
+        control = _percent(_fit("the control task", found, random, len(data.labels), spec, display).test_L)
+    if untrained is not None:
+        del found
+        blank = _untrained(untrained, parts, names, labels, len(data.labels), spec, display)
+    counts = labels[2].bincount(minlength=len(data.labels))
+    depths = [int(names[at]) for at in proper]
+    return Probed(
+        task=data.task,
+        group=data.group,
+        num_classes=len(data.labels),
+        rows=(len(parts[0]), len(parts[1]), len(parts[2])),
+        layers=tuple(names),
+        accuracy=_percent(fit.test_L),
+        dev=_percent(fit.dev_L),
+        penalty=tuple(
+            _settings(len(data.labels), len(data.train), spec).penalties[at] for at in fit.penalty_L.tolist()
+        ),
+        mix_accuracy=_percent(mix.test_L)[0],
+        mix_weights=tuple(shares),
+        centre=sum(depth * share for depth, share in zip(depths, shares, strict=True)),
+        largest_class=100 * float(counts.max() / counts.sum()),
+        bag_of_words=100 * bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels)),
+        control=tuple(control),
+        untrained=tuple(blank),
+        seconds=time.monotonic() - start,
+        notes=data.notes,
+        doubt=data.doubt,
+        digest=data_digest(data),
+    )
+
+
+def claim_folder(out: Path, settings: dict[str, Any]) -> None:
+    """Write what is asked into a new folder; refuse one that holds another question."""
+    path, content = out / "probe.json", {"format": FORMAT, **settings}
+    # Looked at before probe.json is: another process may claim the folder in between, for the same question.
+    is_free = not out.exists() or (out.is_dir() and not any(out.glob("[!.]*")))
+    if path.exists():
+        old = json.loads(path.read_text(encoding="utf-8"))
+        changed = [name for name in content if old.get(name) != content[name]]
+        if changed:
+            raise BermoError(
+                f"{out} holds another probing; nothing there is overwritten. What differs:"
+                f" {', '.join(changed)}. Give another folder with --out."
+            )
+        return
+    if not is_free:
+        raise BermoError(
+            f"{out} is not empty and holds no probing; nothing there is overwritten. Give another"
+            " folder with --out."
+        )
+    write_json(path, content)
+
+
+def data_digest(data: ProbeData) -> str:
+    """Name the rows of a task by their content."""
+    parts = [digest(rows) for rows in (data.train, data.valid, data.test)]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def read_probed(path: Path, expected: str | None = None) -> Probed | None:
+    """Return what was found before, or None; what was found for other rows than the expected ones is an error."""
+    if not path.exists():
+        return None
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
+    if expected is not None and values["digest"] != expected:
+        raise BermoError(f"The data of {path} has changed since. Give another folder with --out.")
+    return Probed(**(values | lists))
+
+
+def write_probed(path: Path, probed: Probed) -> None:
+    """Write what was found for a task."""
+    write_json(path, asdict(probed))
+
+
+def _check_text(encoder: Encoder, rows: TextRows, spec: ProbeSpec) -> None:
+    """Refuse text that the tokenizer does not know, as training would."""
+    sample = TextRows(list(rows.first[:2000]))
+    batch = encoder.tokenizer(list(sample.first), add_special_tokens=False, verbose=False)
+    ids = torch.tensor([token for row in batch["input_ids"] for token in row]).numpy()
+    share = count_unknown(ids, encoder.tokenizer).share
+    check_unknown(share, spec.max_unknown, sample, encoder.tokenizer)
+
+
+def _vectors(encoder: Encoder, rows: TextRows, spec: ProbeSpec, display: Display) -> TextVectors:
+    return text_vectors(
+        encoder,
+        list(rows.first),
+        pooling=spec.pooling,
+        max_length=spec.max_length,
+        batch_size=spec.batch_size,
+        precision=spec.precision,
+        cache=spec.cache,
+        display=display,
+    )
+
+
+def layer_names(encoder: Encoder, spec: ProbeSpec) -> list[str]:
+    """The layers that were asked for, and the mix where it has the width of a layer."""
+    count = encoder.num_layers
+    wanted = range(count) if spec.layers is None else spec.layers
+    for layer in wanted:
+        if not -count <= layer < count:
+            raise BermoError(f"Layer {layer} was asked for, but there are 0 to {count - 1}.")
+    names = [str(layer % count) for layer in wanted]
+    is_alike = encoder.mix is not None and encoder.mix.output_size(encoder.hidden_size) == encoder.hidden_size
+    return [*names, *(["mix"] if is_alike and spec.layers is None else [])]
+
+
+def _stacked(vectors: Sequence[TextVectors], names: Sequence[str]) -> list[Tensor]:
+    """Return (L, N, D) for each part, standardised, in half precision, on the device that probes train on."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parts = [
+        torch.stack([torch.from_numpy(part.read(name)) for name in names]).to(device) for part in vectors
+    ]
+    standardise_(parts)
+    return parts
+
+
+def _label_ids(rows: TextRows, labels: Sequence[str]) -> Tensor:
+    index = {label: at for at, label in enumerate(labels)}
+    return torch.tensor([index[str(label)] for label in rows.labels or ()])
+
+
+def _parts(found: Sequence[Tensor], labels: Sequence[Tensor]) -> tuple[Part, Part, Part]:
+    train, dev, test = (Part(x_LND=x, labels_N=y.to(x.device)) for x, y in zip(found, labels, strict=True))
+    return train, dev, test
+
+
+def _settings(classes: int, rows: int, spec: ProbeSpec) -> Settings:
+    """Where classes or rows are many, steps are few and large; with hundreds of classes one penalty must do."""
+    if classes > MANY_CLASSES:
+        return Settings(penalties=(1e-4,), batch_size=1024, seed=spec.seed)
+    if rows > MANY_ROWS:
+        return Settings(batch_size=1024, rate=4e-3, seed=spec.seed)
+    return Settings(seed=spec.seed)
+
+
+def _fit(
+    what: str,
+    found: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    classes: int,
+    spec: ProbeSpec,
+    display: Display,
+) -> ProbeFit:
+    layers, rows, units = found[0].shape
+    settings = _settings(classes, rows, spec)
+    shape = (layers, units, len(settings.penalties), classes)
+    probes = LinearProbes(*shape) if spec.probe == "linear" else HiddenProbes(*shape, seed=spec.seed)
+    parts = _parts(found, labels)
+    if classes > MANY_CLASSES and isinstance(probes, LinearProbes):
+        start_at_means_(probes.to(found[0].device), parts[0])
+    display.start(what, settings.looks, 0)
+    try:
+        return fit_probes(probes, parts, settings, lambda n: display.step(n, None))
+    finally:
+        display.close()
+
+
+def _fit_mix(
+    found: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    classes: int,
+    spec: ProbeSpec,
+    display: Display,
+) -> tuple[ProbeFit, list[float]]:
+    layers, rows, units = found[0].shape
+    settings = _settings(classes, rows, spec)
+    probes = MixProbes(layers, units, len(settings.penalties), classes)
+    parts = _parts(found, labels)
+    if classes > MANY_CLASSES:
+        start_at_means_(probes.to(found[0].device), parts[0])
+    display.start("the learned mix", settings.looks, 0)
+    try:
+        fit = fit_probes(probes, parts, settings, lambda n: display.step(n, None))
+    finally:
+        display.close()
+    return fit, probes.weights[:, fit.penalty_L[0]].tolist()
+
+
+def _untrained(
+    encoder: Encoder,
+    parts: Sequence[TextRows],
+    names: Sequence[str],
+    labels: Sequence[Tensor],
+    classes: int,
+    spec: ProbeSpec,
+    display: Display,
+) -> tuple[float, ...]:
+    """Probe the same layers with random weights; where the encoder has a mix, its place stays empty."""
+    vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
+    proper = [name for name in names if name.isdigit()]
+    fit = _fit("the untrained encoder", _stacked(vectors, proper), labels, classes, spec, display)
+    found = _percent(fit.test_L)
+    return found + tuple(math.nan for _ in range(len(names) - len(proper)))
+
+
+def _control_labels(data: ProbeData, seed: int) -> list[Tensor]:
+    """Give each word type a class, drawn as often as the task's classes are, and each sentence its longest word's."""
+    rng = Random(f"control-{data.task}-{seed}")
+    pool = [data.labels.index(str(label)) for label in data.train.labels or ()]
+    classes: dict[str, int] = {}
+    found = []
+    for rows in (data.train, data.valid, data.test):
+        ids = []
+        for text in rows.first:
+            word = max(words_of(text), key=len)
+            if word not in classes:
+                classes[word] = pool[int(rng.random() * len(pool))]
+            ids.append(classes[word])
+        found.append(torch.tensor(ids))
+    return found
+
+
+def _percent(values: Tensor) -> tuple[float, ...]:
+    return tuple(round(100 * value, 4) for value in values.tolist())

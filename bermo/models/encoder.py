@@ -1,0 +1,329 @@
+"""An encoder with its layers mixed, as a transformers model: backbone -> mix, its config, save and load.
+
+    BermoModel(input_ids, attention_mask).last_hidden_state = mix(h_0 … h_L)
+
+At inference the mix streams while the backbone runs. A head that reads one token of each text says so
+(`rows`), and then only these rows are mixed.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from bermo.encoders.backbone import (
+    Loaded,
+    Source,
+    create_encoder,
+    hidden_states,
+    load_encoder,
+    make_inputs,
+    visit,
+)
+from bermo.encoders.families import family_of, num_layers
+from bermo.encoders.structure import Structure, resize_
+from bermo.errors import BermoError, nearest
+from bermo.files import write_text
+from bermo.nn.heads import take_rows
+from bermo.nn.inner import InnerMix
+from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
+from bermo.spec import MixSpec, from_dict, to_dict
+
+POOLINGS = ("first", "last", "mean")
+MixChoice = str | MixSpec | Mapping[str, Any] | None
+
+
+def mix_options(mix: MixChoice) -> dict[str, Any]:
+    """Return the arguments of `build_mix` for a kind's name, a MixSpec, its fields, or None (no mix)."""
+    if mix is None or isinstance(mix, str):
+        mix = {"kind": mix or "none"}
+    options: dict[str, Any] = to_dict(mix if isinstance(mix, MixSpec) else from_dict(MixSpec, mix))
+    return options
+
+
+class BermoConfig(PretrainedConfig):
+    """The backbone's own config, how its layers mix, and how a text becomes one vector."""
+
+    model_type = "bermo"
+    sub_configs: ClassVar[dict[str, Any]] = {"backbone": AutoConfig}
+
+    def __init__(
+        self,
+        backbone: PretrainedConfig | dict[str, Any] | None = None,
+        mix: MixChoice = "across",
+        pooling: str | None = None,
+        head_dropout: float = 0.1,
+        inner_mix: str | None = None,
+        structure: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(backbone, PretrainedConfig):
+            backbone = AutoConfig.for_model(**(backbone or {"model_type": "bert"}))
+        if inner_mix is not None:
+            # Kept with the backbone, whose layers read it: "within", "raw" or "none".
+            backbone.inner_mix = inner_mix
+        self.backbone = backbone
+        self.mix = mix_options(mix)
+        self.pooling = pooling or family_of(backbone).pooling
+        if self.pooling not in POOLINGS:
+            raise BermoError(f'There is no pooling "{pooling}".{nearest(self.pooling, POOLINGS)}')
+        self.head_dropout = head_dropout
+        # The shape of each layer, where some heads or neurons were taken out (bermo.encoders.structure).
+        self.structure = structure
+        # The base class hands its attention on to the backbone, so it must start from the backbone's.
+        attention = kwargs.pop("attn_implementation", None) or backbone._attn_implementation
+        super().__init__(**{"tie_word_embeddings": True, **kwargs, "attn_implementation": attention})
+        self.pad_token_id = getattr(backbone, "pad_token_id", None)
+
+    @property
+    def hidden_size(self) -> int:
+        return int(self.backbone.hidden_size)
+
+    @property
+    def num_hidden_layers(self) -> int:
+        return num_layers(self.backbone) - 1
+
+    @property
+    def initializer_range(self) -> float:
+        return float(getattr(self.backbone, "initializer_range", 0.02))
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.backbone.vocab_size)
+
+    @vocab_size.setter
+    def vocab_size(self, value: int) -> None:
+        self.backbone.vocab_size = value
+
+
+class BermoPreTrainedModel(PreTrainedModel):
+    """What all bermo models share: made from a backbone, saved with a card, loaded by the Auto classes."""
+
+    config_class = BermoConfig
+    base_model_prefix = "bermo"
+    reads_masked_head = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    @classmethod
+    def from_backbone(
+        cls,
+        source: Source,
+        mix: MixChoice = "across",
+        pooling: str | None = None,
+        head_dropout: float = 0.1,
+        **labels: Any,
+    ) -> Self:
+        """Put a mix and a head on an encoder given by name, folder or config (then with random weights).
+
+        The folder of a model that `bermo shrink` wrote gives its small encoder, since no other checkpoint has it.
+
+        `labels` are num_labels, id2label, label2id and problem_type, as everywhere in transformers. What
+        starts at random is drawn from torch's generator: call torch.manual_seed first.
+        """
+        options = mix_options(mix)
+        structure = _structure_in(source)
+        if structure is None:
+            loaded = load_encoder(source, with_head=cls.reads_masked_head)
+        else:
+            loaded = Loaded(encoder=BermoModel.from_pretrained(str(source)).backbone)
+        config = BermoConfig(
+            loaded.encoder.config, options, pooling, head_dropout, structure=structure, **labels
+        )
+        model = cls(config, loaded.encoder)
+        with torch.no_grad():
+            model._adopt_(loaded)
+        return model.eval()
+
+    @property
+    def core(self) -> "BermoModel":
+        """The encoder with its mix, under any head."""
+        return cast(BermoModel, self.base_model)
+
+    @property
+    def mix(self) -> Mix:
+        """What mixes the layers: `mix.weights` are the shares of `mix.layers`."""
+        return self.core.layer_mix
+
+    @property
+    def supports_gradient_checkpointing(self) -> bool:  # type: ignore[override]
+        return bool(self.core.backbone.supports_gradient_checkpointing)
+
+    def freeze_embeddings_(self) -> None:
+        """Stop training what turns ids into the input of the first layer."""
+        backbone = self.core.backbone
+        for name in family_of(backbone.config).embeddings:
+            backbone.get_submodule(name).requires_grad_(False)
+
+    def gradient_checkpointing_enable(  # type: ignore[override]
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Trade time for memory in training, where the family can."""
+        if (gradient_checkpointing_kwargs or {}).get("use_reentrant"):
+            raise BermoError(
+                "Reentrant checkpointing hides the layers' gradients from the mix."
+                ' Leave use_reentrant out, or pass {"use_reentrant": False}.'
+            )
+        super().gradient_checkpointing_enable(gradient_checkpointing_kwargs, **kwargs)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.core.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.core.backbone.set_input_embeddings(value)
+
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | Path, is_main_process: bool = True, **kwargs: Any
+    ) -> None:
+        """Write config, safetensors and, where there is none yet, a model card."""
+        card = Path(save_directory) / "README.md"
+        if is_main_process and not Path(save_directory).is_file() and not card.exists():
+            write_text(card, model_card(self))
+        super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, LayerMix | GateMix | InnerMix):
+            module.reset_parameters()
+
+    def _adopt_(self, loaded: Loaded) -> None:
+        """Take over pretrained weights that the head can start from; a model without a head has none."""
+
+
+class BermoModel(BermoPreTrainedModel):
+    """mix(h_0 … h_L): any supported encoder whose output is made of all its layers."""
+
+    def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        if backbone is None:
+            backbone = create_encoder(config.backbone)
+            if config.structure is not None:
+                resize_(backbone, Structure.from_dict(config.structure))
+        self.backbone = backbone
+        # One object, so that a change of attention or vocabulary is seen from both sides.
+        config.backbone = self.backbone.config
+        self.layer_mix = build_mix(num_layers=num_layers(config.backbone), **config.mix)
+        self.output_size = self.layer_mix.output_size(config.hidden_size)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        rows: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutput | tuple[Any, ...]:
+        """Return the mixed sequence; with `rows` (B, K), only the tokens at these places.
+
+        Segment ids are dropped where the family has no use for them.
+        """
+        inputs = make_inputs(self.backbone, input_ids, attention_mask, token_type_ids, inputs_embeds)
+        wants_layers = _given(output_hidden_states, self.config.output_hidden_states)
+        wants_attentions = _given(output_attentions, self.config.output_attentions)
+        if wants_layers or wants_attentions or not self._can_stream():
+            outputs = hidden_states(self.backbone, inputs, wants_attentions)
+            layers = cast(tuple[Tensor, ...], outputs.hidden_states)
+            mixed = self._mix_stacked(layers, attention_mask, rows)
+        else:
+            outputs, layers = BaseModelOutput(), ()
+            mixed = self._mix_streaming(inputs, attention_mask, rows)
+        result = BaseModelOutput(
+            last_hidden_state=cast(Any, mixed),
+            hidden_states=cast(Any, layers) if wants_layers else None,
+            attentions=outputs.attentions,
+        )
+        return result if _given(return_dict, self.config.return_dict) else result.to_tuple()
+
+    def _can_stream(self) -> bool:
+        # A graph that is written out for another runtime keeps running sums, not a stack of layers.
+        is_compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+        is_traced = is_compiled or torch.jit.is_tracing()
+        return not (self.training or torch.is_grad_enabled() or is_traced)
+
+    def _mix_stacked(
+        self, layers: tuple[Tensor, ...], attention_mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        if rows is not None and self.layer_mix.is_per_token:
+            return self.layer_mix([take_rows(hidden, rows) for hidden in layers])
+        mixed = self.layer_mix(layers, attention_mask)
+        return mixed if rows is None else take_rows(mixed, rows)
+
+    def _mix_streaming(
+        self, inputs: Mapping[str, Any], attention_mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        if rows is not None and self.layer_mix.is_per_token:
+            return self.mix_rows(inputs, rows)
+        stream = self.layer_mix.stream(attention_mask)
+        visit(self.backbone, inputs, self.layer_mix.layers, stream.add)
+        mixed = stream.result()
+        return mixed if rows is None else take_rows(mixed, rows)
+
+    def mix_rows(self, inputs: Mapping[str, Any], rows: Tensor, has_top_rows: bool = False) -> Tensor:
+        """Keep only the read tokens of each layer; these are few, so one stacked mix of them is fastest.
+
+        With `has_top_rows` the top layer gives these tokens alone already (bermo.ship.export.top).
+        """
+        kept: dict[int, Tensor] = {}
+        top = self.layer_mix.num_layers - 1
+
+        def keep(index: int, hidden: Tensor) -> None:
+            kept[index] = hidden if has_top_rows and index == top else take_rows(hidden, rows)
+
+        visit(self.backbone, inputs, self.layer_mix.layers, keep)
+        # Layers that the mix does not read were not kept, and any of the kept ones may stand for them.
+        some = next(iter(kept.values()))
+        return self.layer_mix([kept.get(index, some) for index in range(self.layer_mix.num_layers)])
+
+
+def model_card(model: BermoPreTrainedModel) -> str:
+    """Write what a reader of the saved folder needs: what it is made of, and how to load it."""
+    config, name = cast(BermoConfig, model.config), type(model).__name__
+    auto = name.replace("Bermo", "Auto") if name == "BermoModel" else name.replace("BermoFor", "AutoModelFor")
+    origin = config.backbone.name_or_path or "from random weights"
+    lines = [
+        "---",
+        "library_name: transformers",
+        "tags:",
+        "- bermo",
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"A {config.backbone.model_type} encoder ({origin}) whose {config.num_hidden_layers + 1} layers,"
+        f' the embeddings included, are combined by the mix "{config.mix["kind"]}".',
+        "",
+        "```python",
+        "import bermo  # registers the model with the Auto classes",
+        f"from transformers import {auto}",
+        f'model = {auto}.from_pretrained("this folder or repository")',
+        "```",
+    ]
+    shares = model.mix.weights.tolist()
+    if len(shares) > 1:
+        lines += ["", "Share of each layer in the mix:", "", "| layer | share |", "|---|---|"]
+        names = ["embeddings" if layer == 0 else str(layer) for layer in model.mix.layers]
+        lines += [f"| {n} | {share:.4f} |" for n, share in zip(names, shares, strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def _structure_in(source: Source) -> dict[str, Any] | None:
+    """Return the recorded shape of a shrunk model's folder, or None for any other source."""
+    if isinstance(source, PretrainedConfig) or not (Path(source) / "config.json").is_file():
+        return None
+    values = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
+    return values.get("structure") if values.get("model_type") == "bermo" else None
+
+
+def _given(value: bool | None, default: bool | None) -> bool:
+    return bool(default if value is None else value)

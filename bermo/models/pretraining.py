@@ -1,0 +1,206 @@
+"""What is trained on bare text: an encoder with a masked-LM head, sentence pairs beside it, or ELECTRA's two encoders.
+
+    masked LM      which word stood at each of the K places        BERT (Devlin et al. 2018)
+    pairs          does B follow A, from the first token           BERT's NSP, ALBERT's SOP
+    replaced       which tokens did a small generator replace      ELECTRA (Clark et al. 2020)
+
+Only the K chosen places of a row reach the vocabulary's projection. Shapes are fixed and nothing here waits for the
+device. Axes: B rows, T tokens, K places, V pieces of the vocabulary.
+"""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    ElectraConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+
+from bermo.encoders.families import family_of
+from bermo.models.encoder import BermoConfig, BermoModel
+from bermo.models.tasks import BermoForMaskedLM
+from bermo.nn.heads import PooledHead, take_rows
+
+GENERATOR_PART = 4  # ELECTRA's generator is a quarter as wide as the encoder that learns from it
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What the model says of a batch: a score a word at each place, and what else its objective asks for."""
+
+    words_BKV: Tensor
+    pairs_B2: Tensor | None = None
+    replaced_BT: Tensor | None = None
+    is_replaced_BT: Tensor | None = None
+
+
+class MaskedPretraining(nn.Module):
+    """An encoder, its masked-LM head at the chosen places, and a head for sentence pairs if asked for."""
+
+    def __init__(self, words: BermoForMaskedLM, has_pairs: bool) -> None:
+        super().__init__()
+        self.words = words
+        size = words.config.hidden_size
+        self.pairs = PooledHead(size, size, 2, dropout=0.0) if has_pairs else None
+
+    @property
+    def encoder(self) -> BermoModel:
+        """What is kept in the end."""
+        return self.words.core
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        places: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Guesses:
+        """Return the scores of the words at the places (B, K), and of the pair."""
+        hidden = self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
+        words_BKV = self.words.head(take_rows(hidden, places))
+        return Guesses(words_BKV, None if self.pairs is None else self.pairs(hidden[:, 0]))
+
+
+class ReplacedPretraining(nn.Module):
+    """ELECTRA: a small generator fills the places, and the encoder says which tokens are not the text's own."""
+
+    def __init__(self, generator: BermoForMaskedLM, encoder: BermoModel) -> None:
+        super().__init__()
+        self.generator, self.encoder = generator, encoder
+        # Both read the same word vectors, and so does the generator's last layer.
+        shared = cast(nn.Embedding, encoder.get_input_embeddings())
+        generator.set_input_embeddings(shared)
+        generator.head.decoder.weight = shared.weight
+        size = encoder.config.hidden_size
+        self.dense, self.out = nn.Linear(size, size), nn.Linear(size, 1)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        places: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Guesses:
+        """Return the generator's scores at the places, and for each token whether it looks replaced."""
+        hidden = self.generator.core(input_ids, attention_mask, token_type_ids).last_hidden_state
+        words_BKV = self.generator.head(take_rows(hidden, places))
+        drawn_BK = torch.where(weights > 0, _sample(words_BKV.detach().float()), targets)
+        read_BT = input_ids.scatter(1, places, drawn_BK)
+        is_replaced_BT = torch.zeros_like(input_ids).scatter(1, places, (drawn_BK != targets).long())
+        hidden = self.encoder(read_BT, attention_mask, token_type_ids).last_hidden_state
+        replaced_BT = self.out(nn.functional.gelu(self.dense(hidden))).squeeze(-1)
+        return Guesses(words_BKV, None, replaced_BT, is_replaced_BT)
+
+
+Pretraining = MaskedPretraining | ReplacedPretraining
+
+
+def _sample(scores_BKV: Tensor) -> Tensor:
+    """Draw a word at each place by Gumbel's trick: the largest of score + noise."""
+    noise = torch.rand_like(scores_BKV).clamp(min=1e-20).log().neg().clamp(min=1e-20).log().neg()
+    return (scores_BKV + noise).argmax(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """An encoder's numbers, for whichever family the objective needs."""
+
+    vocabulary: int
+    layers: int
+    width: int
+    heads: int
+    intermediate: int
+    positions: int
+    dropout: float
+    pad: int
+    inner_mix: str
+
+    def config(self, is_electra: bool = False) -> PretrainedConfig:
+        """Write the shape as a config of BERT, or of ELECTRA with word vectors as wide as its layers."""
+        kind: Any = ElectraConfig if is_electra else BertConfig
+        extra: dict[str, Any] = {"embedding_size": self.width} if is_electra else {}
+        config: PretrainedConfig = kind(
+            vocab_size=self.vocabulary,
+            hidden_size=self.width,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            intermediate_size=self.intermediate,
+            max_position_embeddings=self.positions,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            pad_token_id=self.pad,
+            **extra,
+        )
+        if self.inner_mix != "none":
+            config.inner_mix = self.inner_mix
+        return config
+
+
+def build_masked(shape: Shape, has_pairs: bool) -> MaskedPretraining:
+    """Build an encoder with random weights for masked LM, drawn from torch's generator."""
+    return MaskedPretraining(BermoForMaskedLM.from_backbone(shape.config(), mix=None), has_pairs)
+
+
+def build_replaced(shape: Shape) -> ReplacedPretraining:
+    """Build ELECTRA's two encoders with random weights; the generator is a quarter as wide."""
+    config = shape.config(is_electra=True)
+    encoder = BermoModel(BermoConfig(config, mix=None))
+    small = copy.deepcopy(config)
+    small.num_attention_heads = max(1, shape.heads // GENERATOR_PART)
+    small.hidden_size = max(
+        small.num_attention_heads,
+        shape.width // GENERATOR_PART // small.num_attention_heads * small.num_attention_heads,
+    )
+    small.intermediate_size = max(1, shape.intermediate // GENERATOR_PART)
+    small.inner_mix = "none"
+    return ReplacedPretraining(BermoForMaskedLM.from_backbone(small, mix=None), encoder)
+
+
+def save_encoder(model: Pretraining, folder: Path, later_dropout: float, is_half: bool) -> None:
+    """Save the encoder as Hugging Face's own model, with its masked-LM head where the family's is like ours.
+
+    One with an inner mix is saved as a BermoModel: the family's own class would load it and leave the mix out.
+    """
+    found = _ordinary(model)
+    config = found.config.backbone if isinstance(found, BermoModel) else found.config
+    before = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    made: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
+    for weight in found.state_dict().values():
+        if weight.data_ptr() not in made:
+            kept = weight.detach().cpu().contiguous()
+            made[weight.data_ptr()] = kept.half() if is_half and kept.is_floating_point() else kept
+    state = {name: made[weight.data_ptr()] for name, weight in found.state_dict().items()}
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = later_dropout
+    try:
+        found.save_pretrained(folder, state_dict=state)
+    finally:
+        config.hidden_dropout_prob, config.attention_probs_dropout_prob = before
+
+
+def _ordinary(model: Pretraining) -> PreTrainedModel:
+    encoder = model.encoder
+    backbone = encoder.backbone
+    parts = family_of(backbone.config).head
+    if getattr(backbone.config, "inner_mix", "none") != "none":
+        return encoder
+    if isinstance(model, ReplacedPretraining) or parts is None:
+        return backbone
+    whole = AutoModelForMaskedLM.from_config(copy.deepcopy(backbone.config), dtype=torch.float32)
+    head = model.words.head
+    with torch.no_grad():
+        whole.base_model.load_state_dict(backbone.state_dict())
+        for path, module in ((parts.dense, head.dense), (parts.norm, head.norm)):
+            whole.get_submodule(path).load_state_dict(module.state_dict())
+        whole.get_parameter(parts.bias).copy_(head.decoder.bias)
+    return whole

@@ -1,0 +1,331 @@
+"""Backbone -> layer mix -> head, for each kind of task; registered with the Auto classes on import.
+
+    sequence classification and regression, one text or a pair    token classification
+    span question answering    multiple choice    masked LM
+
+All take what their transformers namesakes take, return the same typed outputs, and are built with
+`from_backbone` or loaded with `from_pretrained`.
+"""
+
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
+from transformers.activations import ACT2FN
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    MultipleChoiceModelOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.utils import ModelOutput
+
+from bermo.encoders import families
+from bermo.encoders.backbone import Loaded, resolve
+from bermo.errors import BermoError
+from bermo.models.encoder import BermoConfig, BermoModel, BermoPreTrainedModel
+from bermo.nn.heads import (
+    MaskedHead,
+    PooledHead,
+    TokenHead,
+    masked_mean,
+    pooled_rows,
+    span_loss,
+    text_loss,
+    token_loss,
+)
+
+
+class BermoForSequenceClassification(BermoPreTrainedModel):
+    """One label, one value, or several labels for a text or a pair of texts."""
+
+    def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.bermo = BermoModel(config, backbone)
+        self.head = _pooled_head(self.bermo, cast(int, config.num_labels))
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+        """Return (B, C) logits, and the loss where labels are given."""
+        inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        pooled, outputs = _pool(self.bermo, inputs, output_hidden_states, output_attentions)
+        logits = self.head(pooled)
+        loss = None if labels is None else text_loss(logits, labels, self.config.problem_type)
+        result = SequenceClassifierOutput(logits=logits, **_rest(outputs, loss))
+        return _returned(self, result, return_dict)
+
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        return text_loss(outputs.logits, labels, self.config.problem_type)
+
+    def _adopt_(self, loaded: Loaded) -> None:
+        _adopt_pooler_(self.head, loaded)
+
+
+class BermoForMultipleChoice(BermoPreTrainedModel):
+    """Which of several endings: each is read with the question, and their scores compete."""
+
+    def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.bermo = BermoModel(config, backbone)
+        self.head = _pooled_head(self.bermo, num_labels=1)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> MultipleChoiceModelOutput | tuple[Any, ...]:
+        """Take (B, C, T) inputs; return (B, C) logits, and the loss where labels are given."""
+        given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        shape = cast(Tensor, inputs_embeds if input_ids is None else input_ids).shape
+        inputs = tuple(None if value is None else value.flatten(0, 1) for value in given)
+        pooled, outputs = _pool(self.bermo, inputs, output_hidden_states, output_attentions)
+        logits = self.head(pooled).view(shape[:2])
+        loss = None if labels is None else text_loss(logits, labels, "single_label_classification")
+        result = MultipleChoiceModelOutput(logits=logits, **_rest(outputs, loss))
+        return _returned(self, result, return_dict)
+
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        return text_loss(outputs.logits, labels, "single_label_classification")
+
+    def _adopt_(self, loaded: Loaded) -> None:
+        _adopt_pooler_(self.head, loaded)
+
+
+class BermoForTokenClassification(BermoPreTrainedModel):
+    """One label for each token; labels of −100 are not learned."""
+
+    def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.bermo = BermoModel(config, backbone)
+        self.head = TokenHead(self.bermo.output_size, cast(int, config.num_labels), config.head_dropout)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> TokenClassifierOutput | tuple[Any, ...]:
+        """Return (B, T, C) logits, and the loss where labels are given."""
+        inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
+        logits = self.head(outputs.last_hidden_state)
+        loss = None if labels is None else token_loss(logits, labels)
+        result = TokenClassifierOutput(logits=logits, **_rest(outputs, loss))
+        return _returned(self, result, return_dict)
+
+    def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        return token_loss(outputs.logits, labels)
+
+
+class BermoForQuestionAnswering(BermoPreTrainedModel):
+    """Where an answer starts and ends in the passage."""
+
+    def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.bermo = BermoModel(config, backbone)
+        self.head = TokenHead(self.bermo.output_size, 2, dropout=0.0)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> QuestionAnsweringModelOutput | tuple[Any, ...]:
+        """Return (B, T) start and end logits, and the loss where both places are given."""
+        inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
+        logits = self.head(outputs.last_hidden_state)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = span_loss(logits, start_positions.view(-1), end_positions.view(-1))
+        start, end = logits.unbind(-1)
+        result = QuestionAnsweringModelOutput(
+            start_logits=start.contiguous(),
+            end_logits=end.contiguous(),
+            **_rest(outputs, loss),
+        )
+        return _returned(self, result, return_dict)
+
+    def loss_of(self, outputs: Any, start_positions: Tensor, end_positions: Tensor) -> Tensor:
+        """The loss of outputs that were made without labels."""
+        logits = torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
+        return span_loss(logits, start_positions.view(-1), end_positions.view(-1))
+
+
+class BermoForMaskedLM(BermoPreTrainedModel):
+    """Which word stood under the mask; the decoder is tied to the input embeddings."""
+
+    reads_masked_head = True
+
+    def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        inner = config.backbone
+        if families.family_of(inner).is_decoder:
+            raise BermoError(
+                f"{inner.model_type} reads from left to right only and cannot look at both sides of a"
+                " mask. Choose an encoder for masked LM."
+            )
+        self.bermo = BermoModel(config, backbone)
+        embeddings = cast(nn.Embedding, self.bermo.get_input_embeddings())
+        act = getattr(inner, "hidden_act", getattr(inner, "activation", "gelu"))
+        eps = getattr(inner, "layer_norm_eps", getattr(inner, "norm_eps", 1e-12))
+        words, size = embeddings.weight.shape
+        self.head = MaskedHead(self.bermo.output_size, size, words, ACT2FN[act], eps)
+        self._tied_weights_keys = {"head.decoder.weight": _name_of(self, embeddings.weight)}
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.head.decoder
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        self.head.decoder = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> MaskedLMOutput | tuple[Any, ...]:
+        """Return (B, T, vocabulary) logits, and the loss where labels are given."""
+        inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
+        logits = self.head(outputs.last_hidden_state)
+        loss = None if labels is None else token_loss(logits, labels)
+        result = MaskedLMOutput(logits=logits, **_rest(outputs, loss))
+        return _returned(self, result, return_dict)
+
+    def _adopt_(self, loaded: Loaded) -> None:
+        if loaded.head is not None and loaded.head["dense.weight"].shape == self.head.dense.weight.shape:
+            for name, weight in loaded.head.items():
+                self.head.get_parameter(name).copy_(weight)
+
+
+Inputs = tuple[Tensor | None, ...]
+TARGETS = ("labels", "start_positions", "end_positions")
+"""What a batch holds beside the models' inputs: their answers."""
+
+
+def has_segments(name: str | Path) -> bool:
+    """Tell whether a saved model, or a bare encoder, reads the segment ids of sentence pairs."""
+    config = AutoConfig.from_pretrained(resolve(name))
+    return families.has_segments(config.backbone if isinstance(config, BermoConfig) else config)
+
+
+def _encode(
+    model: BermoModel,
+    inputs: Inputs,
+    output_hidden_states: bool | None,
+    output_attentions: bool | None,
+    rows: Tensor | None = None,
+) -> BaseModelOutput:
+    outputs = model(
+        *inputs,
+        rows=rows,
+        output_hidden_states=output_hidden_states,
+        output_attentions=output_attentions,
+        return_dict=True,
+    )
+    return cast(BaseModelOutput, outputs)
+
+
+def _pool(
+    model: BermoModel,
+    inputs: Inputs,
+    output_hidden_states: bool | None,
+    output_attentions: bool | None,
+) -> tuple[Tensor, BaseModelOutput]:
+    """Return one vector per text, by the config's pooling, and the outputs it was taken from."""
+    input_ids, mask, _, inputs_embeds = inputs
+    if mask is None:
+        given = cast(Tensor, inputs_embeds if input_ids is None else input_ids)
+        mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
+    pooling = model.config.pooling
+    rows = None if pooling == "mean" else pooled_rows(pooling, mask)
+    outputs = _encode(model, inputs, output_hidden_states, output_attentions, rows)
+    mixed = cast(Tensor, outputs.last_hidden_state)
+    return (masked_mean(mixed, mask) if rows is None else mixed[:, 0]), outputs
+
+
+def _pooled_head(model: BermoModel, num_labels: int) -> PooledHead:
+    config = model.config
+    return PooledHead(model.output_size, config.hidden_size, num_labels, config.head_dropout)
+
+
+def _adopt_pooler_(head: PooledHead, loaded: Loaded) -> None:
+    """Start the dense layer from the checkpoint's pooler, where it has one and its shape fits."""
+    if loaded.pooler is not None and loaded.pooler["weight"].shape == head.dense.weight.shape:
+        head.dense.weight.copy_(loaded.pooler["weight"])
+        head.dense.bias.copy_(loaded.pooler["bias"])
+
+
+def _name_of(model: nn.Module, weight: Tensor) -> str:
+    return next(name for name, parameter in model.named_parameters() if parameter is weight)
+
+
+def _rest(outputs: BaseModelOutput, loss: Tensor | None) -> dict[str, Any]:
+    return {"loss": loss, "hidden_states": outputs.hidden_states, "attentions": outputs.attentions}
+
+
+def _returned(model: BermoPreTrainedModel, result: ModelOutput, return_dict: bool | None) -> Any:
+    wants_dict = model.config.return_dict if return_dict is None else return_dict
+    return result if wants_dict else result.to_tuple()
+
+
+AutoConfig.register("bermo", BermoConfig, exist_ok=True)
+AutoModel.register(BermoConfig, BermoModel, exist_ok=True)
+AutoModelForSequenceClassification.register(BermoConfig, BermoForSequenceClassification, exist_ok=True)
+AutoModelForTokenClassification.register(BermoConfig, BermoForTokenClassification, exist_ok=True)
+AutoModelForQuestionAnswering.register(BermoConfig, BermoForQuestionAnswering, exist_ok=True)
+AutoModelForMultipleChoice.register(BermoConfig, BermoForMultipleChoice, exist_ok=True)
+AutoModelForMaskedLM.register(BermoConfig, BermoForMaskedLM, exist_ok=True)

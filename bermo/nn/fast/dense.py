@@ -1,0 +1,289 @@
+"""Linear layers whose gradients take few launches, for graphics cards; the weights are the step's bfloat16 copies.
+
+    linear   y = x Wᵀ + b            dW may go straight to its place in the optimiser's buffer; b's gradient is given by what follows
+    joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers that read one input, as one product where their copies lie side by side
+    gelu     a = h Φ(h)              dh and Σ dh, which is the bias' gradient, in one pass
+
+The twins are torch's own linear and gelu. A bias' gradient is summed in float32, in parts and in a fixed order.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn import functional
+
+from bermo.nn.fast.residual import sum_parts
+
+HEIGHT, WIDTH = 32, 128  # a tile of rows and columns, one program each
+
+
+@triton.jit
+def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """A tile of a group's (rows, D): its columns, places in the whole, and which exist."""
+    row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    exists = (row < rows)[:, None] & (column < D)[None, :]
+    whole = (tl.program_id(2) * rows + row).to(tl.int64)
+    return column, whole[:, None] * D + column[None, :], exists
+
+
+@triton.jit
+def _gelu_forward(h, bias, out, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """gelu(h + b), with a bias for each group of rows."""
+    column, place, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + place, mask=exists, other=0.0).to(tl.float32)
+    value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
+    found = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    tl.store(out + place, found.to(out.dtype.element_ty), mask=exists)
+
+
+@triton.jit
+def _gelu_backward(
+    grad,
+    h,
+    bias,
+    dh,
+    parts,
+    rows,
+    D: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ADD: tl.constexpr,
+):
+    """dh = g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
+    group = tl.program_id(2)
+    column, place, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + place, mask=exists, other=0.0).to(tl.float32)
+    if ADD:
+        value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
+    g = tl.load(grad + place, mask=exists, other=0.0).to(tl.float32)
+    cumulated = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
+    density = 0.3989422804014327 * tl.exp(-0.5 * value * value)
+    found = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
+    tl.store(dh + place, found, mask=exists)
+    # What is summed is what the products read, as torch does.
+    total = tl.sum(found.to(tl.float32), 0)
+    part = (group * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
+    tl.store(parts + part * D + column, total, mask=column < D)
+
+
+@triton.jit
+def _join(
+    first,
+    second,
+    third,
+    joined,
+    parts,
+    rows,
+    D: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Write three (rows, D) side by side, and the sums over the rows of a tile."""
+    row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
+    source = tl.program_id(1) // BLOCKS
+    column = (tl.program_id(1) % BLOCKS) * WIDTH + tl.arange(0, WIDTH)
+    exists = (row < rows)[:, None] & (column < D)[None, :]
+    place = row[:, None] * D + column[None, :]
+    if source == 0:
+        value = tl.load(first + place, mask=exists, other=0.0)
+    elif source == 1:
+        value = tl.load(second + place, mask=exists, other=0.0)
+    else:
+        value = tl.load(third + place, mask=exists, other=0.0)
+    across = source * D + column
+    tl.store(joined + row[:, None] * (3 * D) + across[None, :], value, mask=exists)
+    total = tl.sum(value.to(tl.float32), 0)
+    tl.store(parts + tl.program_id(0).to(tl.int64) * (3 * D) + across, total, mask=column < D)
+
+
+def gelu_forward(h: Tensor, bias: Tensor) -> Tensor:
+    """gelu(h + b) in one pass; b is (G, D), and the rows of h fall into G equal groups."""
+    size, num_groups = h.shape[-1], len(bias)
+    rows = h.numel() // size // num_groups
+    out = torch.empty_like(h)
+    _gelu_forward[(triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH), num_groups)](
+        h, bias, out, rows, D=size, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
+    )
+    return out
+
+
+def gelu_backward(grad: Tensor, h: Tensor, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return dh and its sums over tiles of rows, (groups, tiles, 1, D); `added` is a bias (G, D) that h lacks."""
+    size, num_groups = h.shape[-1], 1 if added is None else len(added)
+    rows = h.numel() // size // num_groups
+    dh = torch.empty_like(h)
+    tiles = triton.cdiv(rows, HEIGHT)
+    parts = h.new_empty((num_groups, tiles, 1, size), dtype=torch.float32)
+    _gelu_backward[(tiles, triton.cdiv(size, WIDTH), num_groups)](
+        grad,
+        h,
+        h if added is None else added,
+        dh,
+        parts,
+        rows,
+        D=size,
+        HEIGHT=HEIGHT,
+        WIDTH=WIDTH,
+        ADD=added is not None,
+        num_warps=8,
+    )
+    return dh, parts
+
+
+def join(grads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return three (rows, D) as one (rows, 3 D), and its sums over tiles of rows, (1, tiles, 1, 3 D)."""
+    rows, size = grads[0].shape
+    joined = grads[0].new_empty((rows, 3 * size))
+    tiles, blocks = triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH)
+    parts = joined.new_empty((1, tiles, 1, 3 * size), dtype=torch.float32)
+    _join[(tiles, 3 * blocks)](
+        *grads, joined, parts, rows, D=size, BLOCKS=blocks, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
+    )
+    return joined, parts
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _weight_grad(grad: Tensor, x: Tensor, place: Tensor | None) -> Tensor:
+    """dYᵀ X, written to its place where there is one."""
+    return torch.mm(grad.t(), x) if place is None else torch.mm(grad.t(), x, out=place.view_as(place))
+
+
+class Linear(torch.autograd.Function):
+    """x Wᵀ + b; b gets no gradient here. `place` takes dW."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, place: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.place = place
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, weight = ctx.saved_tensors
+        flat = _flat(grad)
+        dx = torch.mm(flat, weight).view_as(x) if ctx.needs_input_grad[0] else None
+        dw = _weight_grad(flat, _flat(x), ctx.place) if ctx.needs_input_grad[1] else None
+        return dx, dw, None, None
+
+
+class Stacked(torch.autograd.Function):
+    """y_n = x_n W_nᵀ (+ b_n) of N models, rows of model 0 first; `place` takes dW. Without b, what follows adds it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, place: Tensor | None) -> Tensor:
+        rows = x.reshape(len(weight), -1, x.shape[-1])
+        ctx.save_for_backward(rows, weight)
+        ctx.place, ctx.has_bias, ctx.shape = place, bias is not None, x.shape
+        return _stacked(rows, weight, bias).view(*x.shape[:-1], weight.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        rows, weight = ctx.saved_tensors
+        flat = grad.reshape(len(weight), -1, grad.shape[-1])
+        dx = torch.bmm(flat, weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
+        dw = _stacked_grad(flat, rows, ctx.place)
+        return dx, dw, flat.sum(1) if ctx.has_bias else None, None
+
+
+class StackedThree(torch.autograd.Function):
+    """Three such layers that read one input, whose weights lie side by side, and so do their biases: one product each way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, place: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
+        weights, biases = given[:3], given[3:]
+        rows = x.reshape(len(weights[0]), -1, x.shape[-1])
+        ctx.save_for_backward(rows, *weights)
+        ctx.place, ctx.shape = place, x.shape
+        out = _stacked(_thrice(rows), _side_by_side(weights), _side_by_side(biases))
+        return tuple(part.view(*x.shape[:-1], -1) for part in out.chunk(3))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        rows, *weights = ctx.saved_tensors
+        flat = torch.cat([grad.reshape(len(rows), -1, grad.shape[-1]) for grad in grads])
+        dx = None
+        if ctx.needs_input_grad[0]:
+            parts = torch.bmm(flat, _side_by_side(weights))
+            dx = parts.view(3, *rows.shape).sum(0).view(ctx.shape)
+        dw = _stacked_grad(flat, _thrice(rows), ctx.place)
+        return dx, None, *dw.chunk(3), *flat.sum(1).chunk(3)
+
+
+def _stacked(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    turned = weight.transpose(1, 2)
+    if bias is None:
+        return torch.bmm(rows, turned)
+    return torch.baddbmm(bias[:, None], rows, turned)
+
+
+def _stacked_grad(flat: Tensor, rows: Tensor, place: Tensor | None) -> Tensor:
+    """dY_nᵀ X_n, written to its place where there is one."""
+    turned = flat.transpose(1, 2)
+    if place is None:
+        return torch.bmm(turned, rows)
+    return torch.bmm(turned, rows, out=place.view_as(place))
+
+
+def _thrice(rows: Tensor) -> Tensor:
+    return rows.expand(3, *rows.shape).reshape(-1, *rows.shape[1:])
+
+
+class Joined(torch.autograd.Function):
+    """Three linear layers of one input and one shape, whose weights lie side by side, and so do their biases."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, place: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
+        weights, biases = given[:3], given[3:]
+        ctx.save_for_backward(x, *weights)
+        ctx.place, ctx.bias = place, biases[0]
+        out = functional.linear(x, _side_by_side(weights), _side_by_side(biases))
+        return out.chunk(3, dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        x, *weights = ctx.saved_tensors
+        joined, parts = join([_flat(grad).contiguous() for grad in grads])
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = torch.mm(joined, _side_by_side(weights)).view_as(x)
+        of_bias = ctx.bias.new_empty(joined.shape[1])
+        sum_parts(parts, [of_bias])
+        of_weight = _weight_grad(joined, _flat(x), ctx.place)
+        return dx, None, *of_weight.chunk(3), *of_bias.chunk(3)
+
+
+class Gelu(torch.autograd.Function):
+    """h Φ(h); the bias that h was made with, or that is added here, (G, D), gets its gradient here."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, bias: Tensor | None, adds: bool) -> Tensor:
+        h = h.contiguous()
+        ctx.save_for_backward(h)
+        ctx.bias, ctx.adds = bias, adds
+        return gelu_forward(h, bias) if bias is not None and adds else functional.gelu(h)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (h,) = ctx.saved_tensors
+        dh, parts = gelu_backward(grad.contiguous(), h, ctx.bias.detach() if ctx.adds else None)
+        if ctx.bias is None:
+            return dh, None, None
+        of_bias = torch.empty_like(ctx.bias)
+        sum_parts(parts, [of_bias])
+        return dh, of_bias, None
+
+
+def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:
+    """One view over tensors that follow each other, along the first axis."""
+    first = tensors[0].detach()
+    shape = (len(tensors) * first.shape[0], *first.shape[1:])
+    return first.as_strided(shape, first.stride())

@@ -1,0 +1,51 @@
+"""How a density falls over the steps of a training: the cubic schedule of gradual pruning (Zhu & Gupta 2017)."""
+
+from dataclasses import dataclass
+
+from bermo.errors import BermoError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CubicSchedule:
+    """From an initial to a final value along a cubic, between two phases of standing still (Zhu & Gupta 2017).
+
+    v(step) = initial                            until a·w, w = warmup_steps
+              final + (initial − final)·m³       m = 1 − (step − a·w)/(T − (a + c)·w), T = total_steps
+              final                              after T − c·w
+    """
+
+    total_steps: int
+    warmup_steps: int
+    initial_warmup: int = 1
+    final_warmup: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("warmup_steps", "initial_warmup", "final_warmup"):
+            if (value := getattr(self, name)) < 0:
+                raise BermoError(f"{name} must be 0 or more, but got {value}.")
+        needed = (self.initial_warmup + self.final_warmup) * self.warmup_steps
+        if self.total_steps <= needed:
+            raise BermoError(
+                f"The pruning schedule has no room: its {self.initial_warmup} + {self.final_warmup} warm-ups"
+                f" of {self.warmup_steps} steps fill {needed} steps, but the training has {self.total_steps}."
+                f" Train for more than {needed} steps, or make the warm-up shorter."
+            )
+
+    @property
+    def first_step(self) -> int:
+        """The last step before anything is pruned."""
+        return self.initial_warmup * self.warmup_steps
+
+    @property
+    def last_step(self) -> int:
+        """The step from which on the final value holds."""
+        return self.total_steps - self.final_warmup * self.warmup_steps
+
+    def value(self, step: int, initial: float, final: float) -> float:
+        """Return the value at a step."""
+        if step < self.first_step:
+            return initial
+        if step > self.last_step:
+            return final
+        left = 1 - (step - self.first_step) / (self.last_step - self.first_step)
+        return final + (initial - final) * left**3

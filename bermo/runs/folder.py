@@ -1,0 +1,132 @@
+"""The folder of a run: who may write there, what it holds, and the numbers over its seeds.
+
+    runs/mine/ = spec.json, result.json (over all seeds), model/ (the best seed's)
+      seed-1/  = metrics.jsonl, result.json, model/, and checkpoints/ while it is under way
+
+A folder belongs to one spec and one content of the data. The same command goes on where it stopped or, when
+all is done, does nothing; another command on the same folder is refused, and nothing is overwritten.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bermo.errors import BermoError
+from bermo.files import write_json
+from bermo.pretrain_spec import PretrainSpec
+from bermo.spec import RunSpec, to_dict
+
+Spec = RunSpec | PretrainSpec
+
+# These do not change what is computed, so a run may go on with others; more seeds may be asked for later.
+FREE_FIELDS = (
+    "seeds",
+    "data.cache",
+    "train.checkpoint_minutes",
+    "train.tracker",
+    "text.cache",
+    "pace.checkpoint_minutes",
+    "pace.tracker",
+)
+
+LOCK = ".lock"
+
+
+def fixed_part(spec: Spec) -> dict[str, Any]:
+    """The spec as plain values without the fields that do not change what is computed."""
+    values: dict[str, Any] = to_dict(spec)
+    for dotted in FREE_FIELDS:
+        *groups, name = dotted.split(".")
+        inner = values
+        for group in groups:
+            inner = inner.get(group, {})
+        inner.pop(name, None)
+    return values
+
+
+def identity(spec: Spec, digest: str, seed: int) -> str:
+    """A short name of everything that decides a training's numbers."""
+    text = json.dumps([fixed_part(spec), digest, seed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_free(out: Path, spec: Spec) -> None:
+    """Refuse a folder that holds something else, before any work starts."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    if not {item.name for item in out.iterdir()} - {LOCK}:
+        return
+    if not (out / "spec.json").exists():
+        raise BermoError(
+            f"{out} is not empty and holds no run of bermo; nothing there is overwritten. "
+            "Give another folder with --out."
+        )
+    old = _read_spec(out)["spec"]
+    changes = _differences(old, fixed_part(spec))
+    if changes:
+        raise BermoError(
+            f"{out} holds another run; nothing there is overwritten. What differs: "
+            f"{'; '.join(changes)}. Give another folder with --out, or the command of that run."
+        )
+
+
+def claim(out: Path, spec: Spec, digest: str) -> bool:
+    """Write spec.json into a new folder; in the folder of the same run, check that the data is the same. Returns whether it is new."""
+    if (out / "spec.json").exists():
+        if _read_spec(out)["data"] != digest:
+            raise BermoError(
+                f"The data or the teacher of {out} has changed since it was started. Give another folder with --out."
+            )
+        return False
+    write_json(out / "spec.json", {"spec": fixed_part(spec), "data": digest})
+    return True
+
+
+def release(out: Path) -> None:
+    """Let a claimed folder go in which nothing was made."""
+    for folder in filter(Path.is_dir, out.iterdir()):
+        if any(folder.iterdir()):
+            return
+        folder.rmdir()
+    (out / "spec.json").unlink()
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Hold the folder for this process alone; the system lets go of it even after kill -9."""
+    out.mkdir(parents=True, exist_ok=True)
+    handle = os.open(out / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BermoError(f"Another bermo is at work in {out}. Wait for it, or stop it.") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _read_spec(out: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads((out / "spec.json").read_text(encoding="utf-8"))
+        return {"spec": values["spec"], "data": values["data"]}
+    except (ValueError, KeyError, TypeError):
+        raise BermoError(f"{out / 'spec.json'} cannot be read. Give another folder with --out.") from None
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    changes = []
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            changes += _differences(before, after, f"{prefix}{name}.")
+        elif before != after:
+            changes.append(f"{prefix}{name} was {before}, now {after}")
+    return changes

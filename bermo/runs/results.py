@@ -1,0 +1,70 @@
+"""What a training gave: the result of one seed and of all seeds together, as files."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bermo.files import write_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """What one training gave: its scores in percent, whether it collapsed, and what it cost."""
+
+    seed: int
+    metric: str
+    score: float
+    values: dict[str, float]
+    last_score: float
+    diverged: str | None
+    best_step: int
+    steps: int
+    loss: float
+    seconds: float
+    rows_per_second: float
+    peak_memory_mib: float
+    mix_layers: list[int]
+    mix_weights: list[float]
+    num_parameters: int
+    encoder_density: float
+    """Share of the encoder's weights that is not pruned; embeddings do not count, biases and norms do."""
+    unknown_share: float
+    truncated_share: float
+    device: str
+    versions: dict[str, str]
+    together: int = 1
+    """Seeds that were trained at once; `seconds` and `rows_per_second` are then those of all of them, and batches are padded to
+    the longest of all, a little more than `padding_share` says."""
+    padding_share: float = math.nan
+    """Share of the first epoch's tokens that were padding; unknown in results written before it was measured."""
+    encoder_kept: int = 0
+    """The encoder's weights that are not pruned, as a number; 0 in results written before they were counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """The seeds together: mean, deviation and 95 % interval of the score over those that did not diverge."""
+
+    metric: str
+    mean: float
+    deviation: float
+    interval: tuple[float, float] | None
+    num_diverged: int
+    seeds: list[SeedResult]
+
+
+def read_seed(folder: Path) -> SeedResult | None:
+    """Return the result of a finished seed, or None."""
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    missing = {name: math.nan for name, value in values.items() if value is None}
+    return SeedResult(**(values | missing | {"diverged": values["diverged"]}))
+
+
+def write_result(path: Path, result: SeedResult | RunResult) -> None:
+    """Write a result as JSON."""
+    write_json(path, asdict(result))

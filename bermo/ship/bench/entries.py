@@ -1,0 +1,76 @@
+"""Folders -> the candidates of a bench, every mistake found before a process starts."""
+
+import os
+from collections.abc import Sequence
+from typing import cast
+
+from transformers import AutoConfig
+
+from bermo.errors import BermoError
+from bermo.ship.bench.run import BenchSpec
+from bermo.ship.bench.worker import Entry
+from bermo.ship.runtimes.candidate import Half
+from bermo.ship.runtimes.folder import Source, find_source
+from bermo.ship.runtimes.texts import labelled
+
+
+def line_up(
+    folders: Sequence[str],
+    spec: BenchSpec,
+    threads: int | None = None,
+    device: str = "cpu",
+    precisions: Sequence[str] = ("fp32",),
+) -> list[Entry]:
+    """Return an entry for every folder, and for a torch folder in every precision asked for."""
+    if threads is not None and threads < 1:
+        raise BermoError(f"--threads must be at least 1, but got {threads}.")
+    sources = {folder: find_source(folder) for folder in folders}
+    _check(sources, spec, device)
+    entries = []
+    for folder, source in sources.items():
+        is_torch = source.form in ("torch", "sparse")
+        for precision in precisions if is_torch else ("fp32",):
+            suffix = f" {precision}" if is_torch and len(precisions) > 1 else ""
+            entries.append(
+                Entry(
+                    name=folder.rstrip("/") + suffix,
+                    folder=source.folder,
+                    threads=threads or os.cpu_count() or 1,
+                    device=device,
+                    precision=cast(Half, precision),
+                )
+            )
+    return entries
+
+
+def _check(sources: dict[str, Source], spec: BenchSpec, device: str) -> None:
+    first_name, first = next(iter(sources.items()))
+    for name, source in sources.items():
+        if device != "cpu" and source.form in ("onnx", "openvino"):
+            raise BermoError(
+                f"{name} is {source.form}, which runs on the CPU here. Leave it out, or leave --device out."
+            )
+        known, wanted = source.trained, first.trained
+        if (known.task.kind, known.labels) != (wanted.task.kind, wanted.labels):
+            raise BermoError(
+                f"{name} answers another question than {first_name}: {known.task.kind} with"
+                f" {len(known.labels)} labels, not {wanted.task.kind} with {len(wanted.labels)}. Compare models of one task."
+            )
+        _check_lengths(name, source, spec)
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise BermoError("There is no GPU that torch can see. Leave --device out.")
+    if spec.data is not None:
+        labelled(first, spec.data)  # a wrong file is an error before any process starts
+
+
+def _check_lengths(name: str, source: Source, spec: BenchSpec) -> None:
+    config = AutoConfig.from_pretrained(source.folder)
+    inner = getattr(config, "backbone", config)
+    longest = getattr(inner, "max_position_embeddings", None)
+    if longest is not None and max(spec.lengths) > longest:
+        raise BermoError(
+            f"{name} reads {longest} tokens at most, but {max(spec.lengths)} were asked for. Pass smaller --lengths."
+        )

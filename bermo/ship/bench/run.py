@@ -1,0 +1,254 @@
+"""Size, latency, throughput, memory and score of several models, side by side and fair.
+
+    latency      p50, p95, p99 of the seconds of one call at batch 1
+    throughput   rows a second at the largest batch, from the median call
+
+Each candidate lives in its own process. Rounds go round all of them, shape by shape, so that a noisy machine hurts all
+alike; the ratios are against one of them, the baseline, in the same minutes.
+"""
+
+import math
+import os
+import platform
+import statistics
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from bermo.errors import BermoError
+from bermo.files import write_json
+from bermo.methods.measure import versions
+from bermo.progress import Display, Quiet
+from bermo.ship.bench.worker import Entry, Worker
+
+SECONDS_A_TURN = 0.5
+"""A turn lasts about so long, and one call at least."""
+MOST_CALLS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSpec:
+    """What is measured, and how long."""
+
+    data: Path | None = None
+    batches: tuple[int, ...] = (1, 32)
+    lengths: tuple[int, ...] = (32, 128)
+    rounds: int = 5
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Every batch size with every length."""
+        return [(rows, length) for rows in self.batches for length in self.lengths]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Calls at one shape: quantiles in milliseconds, rows a second."""
+
+    batch: int
+    length: int
+    calls: int
+    p50: float
+    p95: float
+    p99: float
+    rows_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One candidate."""
+
+    name: str
+    form: str
+    precision: str
+    device: str
+    megabytes: float
+    peak_memory_mb: float
+    score: float | None
+    timings: tuple[Timing, ...]
+
+    def at(self, batch: int, length: int) -> Timing:
+        """Return the timing at a shape."""
+        return next(t for t in self.timings if (t.batch, t.length) == (batch, length))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """All candidates, the first of them the baseline of every ratio."""
+
+    spec: BenchSpec
+    metric: str | None
+    threads: int
+    machine: str
+    versions: dict[str, str]
+    rows: tuple[Measured, ...]
+
+    @property
+    def latency_shape(self) -> tuple[int, int]:
+        return min(self.spec.batches), min(self.spec.lengths)
+
+    @property
+    def throughput_shape(self) -> tuple[int, int]:
+        return max(self.spec.batches), max(self.spec.lengths)
+
+    def speedup(self, row: Measured) -> float:
+        """Throughput over the baseline's."""
+        shape = self.throughput_shape
+        return row.at(*shape).rows_per_second / self.rows[0].at(*shape).rows_per_second
+
+    def latency_gain(self, row: Measured) -> float:
+        """How many times shorter the median call is than the baseline's."""
+        shape = self.latency_shape
+        return self.rows[0].at(*shape).p50 / row.at(*shape).p50
+
+    def size_gain(self, row: Measured) -> float:
+        """How many times smaller the files are than the baseline's."""
+        return self.rows[0].megabytes / row.megabytes
+
+
+def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = None) -> Bench:
+    """Measure the candidates, the baseline first; each works in its own process, one at a time."""
+    display = display or Quiet()
+    _check(entries, spec)
+    with ExitStack() as stack:
+        workers = [Worker(entry) for entry in entries]
+        for worker in workers:
+            stack.callback(worker.close)
+        facts = [worker.ask("facts") for worker in workers]
+        scores = _scores(workers, spec, display)
+        seconds = _rounds(workers, spec, display)
+        peaks = [worker.ask("peak_memory") for worker in workers]
+    rows = tuple(
+        Measured(
+            name=entry.name,
+            form=fact.form,
+            precision=fact.precision,
+            device=entry.device,
+            megabytes=fact.num_bytes / 1e6,
+            peak_memory_mb=peak,
+            score=found,
+            timings=tuple(_timing(shape, seconds[place, shape]) for shape in spec.shapes),
+        )
+        for place, (entry, fact, peak, (_, found)) in enumerate(
+            zip(entries, facts, peaks, scores, strict=True)
+        )
+    )
+    return Bench(
+        spec=spec,
+        metric=scores[0][0],
+        threads=entries[0].threads,
+        machine=machine({entry.device for entry in entries}),
+        versions=versions(),
+        rows=rows,
+    )
+
+
+def write_bench(path: Path, found: Bench) -> None:
+    """Write a bench as JSON, with its ratios."""
+    values = asdict(found)
+    for row, item in zip(values["rows"], found.rows, strict=True):
+        row["speedup"], row["latency_gain"] = found.speedup(item), found.latency_gain(item)
+        row["size_gain"] = found.size_gain(item)
+    values["spec"]["data"] = None if found.spec.data is None else found.spec.data.name
+    write_json(path, values)
+
+
+def front(found: Bench) -> tuple[int, ...]:
+    """Return the candidates that no other beats in both latency and score, the fastest first."""
+    points = [
+        (row.at(*found.latency_shape).p50, -math.inf if row.score is None else row.score, place)
+        for place, row in enumerate(found.rows)
+    ]
+    kept, best = [], -math.inf
+    for _, score, place in sorted(points, key=lambda point: (point[0], -point[1])):
+        if score > best:
+            kept.append(place)
+            best = score
+    return tuple(kept)
+
+
+def machine(devices: Collection[str]) -> str:
+    """Name the processor as far as the system tells, and the graphics card if one was used."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), name)
+    except OSError:
+        pass
+    cards = [torch.cuda.get_device_name(device) for device in devices if device != "cpu"]
+    return ", ".join([*cards, name, f"{os.cpu_count()} cores", platform.system()])
+
+
+def _check(entries: Sequence[Entry], spec: BenchSpec) -> None:
+    if not entries:
+        raise BermoError("There is nothing to measure. Give at least one run, model or export.")
+    for name, values in (("--batch", spec.batches), ("--lengths", spec.lengths)):
+        if not values or min(values) < 1:
+            raise BermoError(f"{name} must be whole numbers of at least 1, as in 1,32.")
+    if spec.rounds < 1:
+        raise BermoError(f"--rounds must be at least 1, but got {spec.rounds}.")
+
+
+def _scores(
+    workers: list[Worker], spec: BenchSpec, display: Display
+) -> list[tuple[str | None, float | None]]:
+    if spec.data is None:
+        return [(None, None)] * len(workers)
+    display.start("scoring", len(workers), 0)
+    found: list[tuple[str | None, float | None]] = []
+    try:
+        for worker in workers:
+            found.append(worker.ask("score", spec.data))
+            display.step(len(found), None)
+    finally:
+        display.close()
+    return found
+
+
+Shape = tuple[int, int]
+
+
+def _rounds(workers: list[Worker], spec: BenchSpec, display: Display) -> dict[tuple[int, Shape], list[float]]:
+    """Warm up, then let all candidates take turns, shape by shape, round after round."""
+    turns = [(place, shape) for shape in spec.shapes for place in range(len(workers))]
+    display.start("timing", len(turns) * (spec.rounds + 1), 0)
+    seconds: dict[tuple[int, Shape], list[float]] = {turn: [] for turn in turns}
+    calls: dict[tuple[int, Shape], int] = {}
+    done = 0
+    try:
+        for number in range(spec.rounds + 1):
+            for place, shape in turns:
+                # Round 0 warms up: its second call says how many fill a turn.
+                found = workers[place].ask("time", *shape, calls.get((place, shape), 2))
+                if number:
+                    seconds[place, shape] += found
+                else:
+                    wanted = math.ceil(SECONDS_A_TURN / max(found[-1], 1e-6))
+                    calls[place, shape] = max(1, min(MOST_CALLS, wanted))
+                done += 1
+                display.step(done, None)
+    finally:
+        display.close()
+    return seconds
+
+
+def _timing(shape: Shape, seconds: list[float]) -> Timing:
+    ordered = sorted(1000 * value for value in seconds)
+    middle = statistics.median(ordered)
+    return Timing(
+        batch=shape[0],
+        length=shape[1],
+        calls=len(ordered),
+        p50=middle,
+        p95=_quantile(ordered, 0.95),
+        p99=_quantile(ordered, 0.99),
+        rows_per_second=1000 * shape[0] / middle,
+    )
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    """The smallest value that `share` of all do not exceed."""
+    return ordered[math.ceil(share * len(ordered)) - 1]

@@ -1,0 +1,101 @@
+"""What a user wants of the small model: so short a call, so many times the throughput, or so few bytes.
+
+5ms    4 (× the rows a second of the dense model in torch, fp32)    10MB
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from bermo.errors import BermoError
+from bermo.ship.bench.run import Bench, Measured
+
+What = Literal["latency", "speedup", "size"]
+_LATENCY = re.compile(r"([\d.]+)\s*(ms|s|us|µs)")
+_SIZE = re.compile(r"([\d.]+)\s*(kB|KB|MB|GB)")
+_MILLISECONDS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
+_MEGABYTES = {"kb": 1e-3, "mb": 1.0, "gb": 1e3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """A bound on one measure: milliseconds, times, or megabytes."""
+
+    what: What
+    value: float
+
+    def of(self, found: Bench, row: Measured) -> float:
+        """Return the measure of a candidate."""
+        match self.what:
+            case "latency":
+                return row.at(*found.latency_shape).p50
+            case "speedup":
+                return found.speedup(row)
+            case "size":
+                return row.megabytes
+
+    def excess(self, found: Bench, row: Measured) -> float:
+        """How many times a candidate misses the wish; 1 or less means that it is met."""
+        value = self.of(found, row)
+        return self.value / value if self.what == "speedup" else value / self.value
+
+    def told(self, value: float | None = None) -> str:
+        """Say a value as the user would."""
+        number = self.value if value is None else value
+        match self.what:
+            case "latency":
+                return f"{number:.3g} ms a call"
+            case "speedup":
+                return f"{number:.3g} times the throughput"
+            case "size":
+                return f"{number:.3g} MB"
+
+
+def read_wish(latency: str | None, speedup: str | None, size: str | None) -> Wish:
+    """Read the one wish that was given: 5ms, 4 or 10MB."""
+    given = {"latency": latency, "speedup": speedup, "size": size}
+    found = [(name, text) for name, text in given.items() if text is not None]
+    if len(found) != 1:
+        raise BermoError(
+            f"{len(found) or 'No'} wishes were given. Say one: --latency 5ms, --speedup 4 or --size 10MB."
+        )
+    name, text = found[0]
+    value = _READERS[name](text)
+    if value is None or value <= 0:
+        example = {"latency": "5ms", "speedup": "4", "size": "10MB"}[name]
+        raise BermoError(f'--{name} "{text}" cannot be read. Write it like this: --{name} {example}.')
+    what: What = "latency" if name == "latency" else "speedup" if name == "speedup" else "size"
+    return Wish(what=what, value=value)
+
+
+def pick(wish: Wish, found: Bench) -> tuple[Measured, bool]:
+    """Return the best score among those that meet the wish, or else the nearest; and whether it is met."""
+    rows = found.rows[1:] or found.rows  # the first is what is to be made small
+    meeting = [row for row in rows if wish.excess(found, row) <= 1]
+    if meeting:
+        return max(meeting, key=lambda row: (row.score or 0, -wish.excess(found, row))), True
+    return min(rows, key=lambda row: wish.excess(found, row)), False
+
+
+def _latency(text: str) -> float | None:
+    match = _LATENCY.fullmatch(text.strip())
+    return None if match is None else _number(match[1], _MILLISECONDS[match[2]])
+
+
+def _size(text: str) -> float | None:
+    match = _SIZE.fullmatch(text.strip())
+    return None if match is None else _number(match[1], _MEGABYTES[match[2].lower()])
+
+
+def _speedup(text: str) -> float | None:
+    return _number(text.strip().rstrip("x×"), 1.0)
+
+
+def _number(text: str, unit: float) -> float | None:
+    try:
+        return float(text) * unit
+    except ValueError:
+        return None
+
+
+_READERS = {"latency": _latency, "speedup": _speedup, "size": _size}

@@ -1,0 +1,107 @@
+"""Which smaller models to try for a wish: how many of the first layers, and which share of their heads and neurons.
+
+    budget = s · (L − c) + c       s: the share of the dense int8 model's work that the wish leaves, L its layers
+                                   c: what is saved of the top layer, where only one token of it is read (top.py)
+
+For a budget of so many whole layers: these layers as they are, and 1.6 times as many with the rest of their units, at three
+budgets around it. Of gte-small's cost on SST-2, the first layers are worth the most, and thinner layers let more of them in.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bermo.encoders.sites import layers_of
+from bermo.ship.bench.run import Bench
+from bermo.ship.compress.goal import Wish
+from bermo.ship.export.top import can_cut_top
+from bermo.spec import DistillSpec, PruneSpec, RunSpec
+
+AROUND = (0.75, 1.0, 1.3)
+"""Budgets tried, as multiples of what the wish asks for: speed is not quite proportional to weights."""
+DEEPER = 1.6
+SMALLEST_DENSITY = 0.05
+SAVED_OF_TOP = 0.75
+"""Of a layer's twelve parts (of width × width), queries, output and feed-forward (ten) go, keys and values stay; measured: 0.75."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One way to a smaller model: the first so many layers, and the share of their heads and neurons that stays."""
+
+    layers: int
+    density: float = 1.0
+
+    @property
+    def name(self) -> str:
+        layers = f"{self.layers} layer{'s' * (self.layers > 1)}"
+        return layers if self.density == 1 else f"{layers} at {self.density:g}"
+
+    @property
+    def folder(self) -> str:
+        return self.name.replace(" ", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What was worked out from the first bench, kept in plan.json."""
+
+    share: float
+    layers: int
+    saved: float
+
+    @property
+    def budget(self) -> float:
+        """How many whole layers the wish leaves room for."""
+        return self.share * (self.layers - self.saved) + self.saved
+
+
+def make_plan(wish: Wish, found: Bench, model: Any) -> Plan:
+    """Work out the share that may stay from how far the dense int8 model (the second row) is from the wish."""
+    layers = model.config.num_hidden_layers
+    saved = SAVED_OF_TOP if can_cut_top(model) and wish.what != "size" else 0.0
+    return Plan(share=needed_share(wish, found, model), layers=layers, saved=saved)
+
+
+def needed_share(wish: Wish, found: Bench, model: Any) -> float:
+    """Estimate the share of the encoder that may stay, from what int8 alone reaches."""
+    if wish.what != "size":
+        return 1 / wish.excess(found, found.rows[1])
+    encoder = sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
+    return (wish.value - beside_layers(found, model)) / encoder  # a byte a weight
+
+
+def beside_layers(found: Bench, model: Any) -> float:
+    """Return the megabytes of the int8 model outside its layers: words above all."""
+    encoder = sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
+    return max(0.0, found.rows[1].megabytes - encoder)
+
+
+def quick_arms(plan: Plan) -> list[Arm]:
+    """Return what to try without training: all layers, at densities around the wish."""
+    tried = {min(0.95, max(SMALLEST_DENSITY, round(plan.share * x, 2))) for x in AROUND}
+    return [Arm(layers=plan.layers, density=density) for density in sorted(tried)]
+
+
+def trained_arms(plan: Plan) -> list[Arm]:
+    """Return what to try with training: the first layers whole, and more of them thinner, around the budget."""
+    whole = min(plan.layers, max(1, round(plan.budget)))
+    arms = [Arm(layers=whole)] if whole < plan.layers else []
+    for times in AROUND:
+        budget = plan.budget * times
+        depth = min(plan.layers, max(1, round(budget * DEEPER)))
+        density = round(budget / depth, 2)
+        if density < 1:
+            arms.append(Arm(layers=depth, density=max(SMALLEST_DENSITY, density)))
+    return list(dict.fromkeys(arms))
+
+
+def arm_spec(arm: Arm, run: RunSpec, teacher: str, hard: float | None) -> RunSpec:
+    """Return the training of an arm: it starts from the run's own layers and learns from its answers."""
+    distill = DistillSpec(teacher=teacher, student_layers=tuple(range(1, arm.layers + 1)))
+    if hard is not None:
+        distill = replace(distill, hard=hard, soft=1 - hard)
+    prune = PruneSpec()
+    if arm.density < 1:
+        # Ranked by size, since movement alone can kill a plain encoder; over early, to leave time for repair.
+        prune = PruneSpec(method="heads-and-neurons", density=arm.density, rank="size", final_warmup=3)
+    return replace(run, distill=distill, prune=prune, seeds=(1,))

@@ -1,0 +1,99 @@
+"""A torch model -> an ONNX graph with free batch and length, the mix in its streaming form.
+
+torch.export reads the model as it runs, hooks included, so the graph holds the running sums of the mix and
+no stack of layers. Where a head reads one token, the top layer is computed for it alone (top.py). From opset 23 on, attention and GELU are one node each, which onnxruntime runs faster.
+"""
+
+import contextlib
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bermo.encoders.sites import encoder_of
+from bermo.errors import BermoError
+from bermo.ship.export.top import ReadAnswers, can_cut_top
+from bermo.ship.runtimes.candidate import logits_of
+
+OPSET = 23
+OPSETS: Mapping[str, int] = {"modernbert": 18}
+"""Families with another opset: ModernBERT's rotary node of 23 wants its angles in another shape than torch gives."""
+
+
+class Answers(nn.Module):
+    """A model whose inputs are named tensors and whose outputs are its logits alone."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        return logits_of(self.model(input_ids=input_ids, attention_mask=attention_mask, **segments))
+
+
+def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path) -> None:
+    """Write a model as ONNX; `example` is a batch of at least two rows, two tokens and different sizes."""
+    check_onnx()
+    any_size: Any = torch.export.Dim.DYNAMIC
+    shapes = {name: dict.fromkeys(range(value.ndim), any_size) for name, value in example.items()}
+    kind = encoder_of(model).config.model_type
+    outputs = logits_of(model(**example))
+    names = ["logits"] if len(outputs) == 1 else ["start_logits", "end_logits"]
+    with torch.no_grad(), quiet():
+        try:
+            answers = ReadAnswers(model) if can_cut_top(model) else Answers(model)
+            program = torch.export.export(answers, (), dict(example), dynamic_shapes=shapes, strict=False)
+            exported = torch.onnx.export(
+                program,
+                kwargs=dict(example),
+                dynamo=True,
+                opset_version=OPSETS.get(kind, OPSET),
+                output_names=names,
+                verbose=False,
+            )
+        except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise BermoError(f"torch could not write this {kind} model as ONNX: {reason}") from error
+    _write_lean(cast(Any, exported), path)
+
+
+def _write_lean(exported: Any, path: Path) -> None:
+    """Write a graph without the notes on where in torch each node came from, half a megabyte of a small model."""
+    for node in exported.model.graph.all_nodes():
+        node.metadata_props.clear()
+        node.doc_string = None
+        for value in node.outputs:
+            value.metadata_props.clear()
+    exported.model.metadata_props.clear()
+    exported.save(str(path))
+
+
+def check_onnx() -> None:
+    """Refuse before any work if a package is missing."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise BermoError(f'ONNX needs {name}. Install the extra: pip install "bermo[onnx]".') from None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the exporter's notes on its own inner life off the screen."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

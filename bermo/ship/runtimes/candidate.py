@@ -1,0 +1,150 @@
+"""Anything that can answer: a torch model, an ONNX graph, an OpenVINO model, a sparse container.
+
+    open_candidate(source, threads) -> Candidate;   candidate(batch of numpy arrays) -> logits
+
+Each runtime's thread pool is its own; the bench opens every candidate in a process of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from bermo.data.batches import collate, in_order, trim
+from bermo.data.features import Features
+from bermo.errors import BermoError
+from bermo.methods.evaluate import TARGETS
+from bermo.methods.predict import Advance, Ask, Trained
+from bermo.ship.runtimes.folder import Source, find_source, load_torch
+from bermo.ship.runtimes.openvino import load_openvino
+
+Batch = Mapping[str, np.ndarray]
+Half = Literal["fp32", "fp16", "bf16"]
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Candidate(Protocol):
+    """A batch in, logits out: one array, or two for the start and the end of a span."""
+
+    def __call__(self, batch: Batch) -> list[np.ndarray]: ...
+
+
+class TorchCandidate:
+    """A torch model on a device, in the precision asked for."""
+
+    def __init__(self, model: PreTrainedModel, device: str = "cpu", precision: Half = "fp32") -> None:
+        self.device = device
+        self.model = model.eval().to(device, DTYPES[precision])
+
+    def __call__(self, batch: Batch) -> list[np.ndarray]:
+        with torch.inference_mode():
+            inputs = {name: torch.from_numpy(v).to(self.device) for name, v in batch.items()}
+            return [part.float().cpu().numpy() for part in logits_of(self.model(**inputs))]
+
+
+class OnnxCandidate:
+    """A graph run by onnxruntime on the CPU."""
+
+    def __init__(self, path: Path, threads: int | None) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        # Threads spin within a call, which makes a short one an eighth faster; after it they would steal time from whoever is next.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.names = [item.name for item in self.session.get_inputs()]
+
+    def __call__(self, batch: Batch) -> list[np.ndarray]:
+        found: list[np.ndarray] = self.session.run(None, {name: batch[name] for name in self.names})
+        return found
+
+
+class OpenVinoCandidate:
+    """A model run by OpenVINO on the CPU, tuned for latency."""
+
+    def __init__(self, path: Path, threads: int | None) -> None:
+        openvino = load_openvino()
+        # On ARM it would compute in half precision unasked, 0.4 % off on tiny models.
+        wishes: dict[str, Any] = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        if threads is not None:
+            wishes["INFERENCE_NUM_THREADS"] = threads
+        core = openvino.Core()
+        self.model = core.compile_model(core.read_model(str(path)), "CPU", wishes)
+        self.names = [item.get_any_name() for item in self.model.inputs]
+
+    def __call__(self, batch: Batch) -> list[np.ndarray]:
+        found = self.model({name: batch[name] for name in self.names})
+        return [found[place] for place in range(len(self.model.outputs))]
+
+
+def open_candidate(
+    source: Source, threads: int | None = None, device: str = "cpu", precision: Half = "fp32"
+) -> Candidate:
+    """Load what a folder holds, ready to answer; only torch goes to a GPU or into half precision."""
+    if source.form in ("onnx", "openvino") and (device != "cpu" or precision != "fp32"):
+        raise BermoError(
+            f"{source.folder} is {source.form} and runs on the CPU as it is. Leave --device and"
+            " --precision out, or give the torch model."
+        )
+    _check_installed(source.form)
+    match source.form:
+        case "onnx":
+            return OnnxCandidate(source.folder / "model.onnx", threads)
+        case "openvino":
+            return OpenVinoCandidate(source.folder / "model.xml", threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if source.form == "sparse":
+        from bermo.ship.runtimes.sparse import load_sparse
+
+        return TorchCandidate(load_sparse(source.folder), device, precision)
+    return TorchCandidate(load_torch(source), device, precision)
+
+
+def answer(
+    candidate: Candidate,
+    features: Features,
+    batch_size: int,
+    advance: Callable[[int], None] = lambda num_rows: None,
+) -> list[np.ndarray]:
+    """Return one prediction a feature, in their order, padding cut off."""
+    found: list[tuple[int, np.ndarray]] = []
+    for rows in in_order(features, batch_size):
+        batch = {k: v.numpy() for k, v in collate(features, rows).items() if k not in TARGETS}
+        found += zip(rows.tolist(), trim(features, rows, candidate(batch)), strict=True)
+        advance(len(rows))
+    return [array for _, array in sorted(found, key=lambda pair: pair[0])]
+
+
+def open_for_prediction(folder: Path, trained: Trained) -> Ask:
+    """Open an export the way `bermo predict` asks a model."""
+    candidate = open_candidate(find_source(folder))
+
+    def ask(features: Features, batch_size: int, advance: Advance) -> list[np.ndarray]:
+        return answer(candidate, features, batch_size, advance)
+
+    return ask
+
+
+def logits_of(outputs: Any) -> tuple[torch.Tensor, ...]:
+    """Return the answers among a model's outputs."""
+    if getattr(outputs, "start_logits", None) is not None:
+        return outputs.start_logits, outputs.end_logits
+    return (outputs.logits,)
+
+
+def _check_installed(form: str) -> None:
+    from importlib.util import find_spec
+
+    package = {"onnx": "onnxruntime", "openvino": "openvino"}.get(form)
+    if package is not None and find_spec(package) is None:
+        raise BermoError(f'This needs {package}. Install the extra: pip install "bermo[{form}]".')

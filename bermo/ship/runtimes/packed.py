@@ -1,0 +1,129 @@
+"""A matrix with many zeros in few bytes: which places are kept, and their values.
+
+    places   a bit each, or the gaps between kept places, a byte each; the shorter, after entropy coding
+    values   fp32 or fp16 as they are, or int8 with a scale a row; bytes of equal rank side by side, then coded
+
+At density d the places cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form comes
+within 2 % of that on gaps, which follow a geometric law.
+"""
+
+import zlib
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bermo.errors import BermoError
+
+Values = Literal["fp32", "fp16", "int8"]
+Bytes = npt.NDArray[np.uint8]
+LARGEST_GAP = 255
+"""A gap byte of this value adds so much and says that more follows."""
+LEVEL = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """A matrix in parts; `places` and `codes` are streams of bytes, `scales` belong to int8."""
+
+    rows: int
+    columns: int
+    places_form: Literal["bits", "gaps"]
+    places: Bytes
+    values: Values
+    codes: Bytes
+    scales: npt.NDArray[np.float32] | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        scales = 0 if self.scales is None else self.scales.nbytes
+        return self.places.nbytes + self.codes.nbytes + scales
+
+
+def pack(weights: npt.NDArray[np.float32], values: Values) -> Packed:
+    """Pack a matrix; what is zero, or becomes zero in the asked precision, is left out."""
+    rows, columns = weights.shape
+    scales = None
+    if values == "int8":
+        scales = (np.abs(weights).max(axis=1) / 127).astype(np.float32)
+        coded = np.rint(weights / np.where(scales, scales, 1)[:, None]).astype(np.int8)
+    else:
+        coded = weights.astype({"fp32": np.float32, "fp16": np.float16}[values])
+    if not np.isfinite(coded).all():
+        raise BermoError(
+            f"A weight of {np.abs(weights).max():.3g} does not fit {values}. Choose --values fp32."
+        )
+    kept = np.flatnonzero(coded)
+    form, places = _shorter(kept, weights.size)
+    stream = _coded(coded.reshape(-1)[kept])
+    return Packed(
+        rows=rows,
+        columns=columns,
+        places_form=form,
+        places=places,
+        values=values,
+        codes=stream,
+        scales=scales,
+    )
+
+
+def unpack(packed: Packed) -> npt.NDArray[np.float32]:
+    """Return the matrix that `pack` was given, in the precision it was asked for."""
+    size = packed.rows * packed.columns
+    kept = _places(packed, size)
+    dtype = {"fp32": np.float32, "fp16": np.float16, "int8": np.int8}[packed.values]
+    flat = np.zeros(size, dtype=np.float32)
+    flat[kept] = _decoded(packed.codes, np.dtype(dtype), len(kept)).astype(np.float32)
+    weights = flat.reshape(packed.rows, packed.columns)
+    return weights if packed.scales is None else weights * packed.scales[:, None]
+
+
+def _shorter(kept: npt.NDArray[np.intp], size: int) -> tuple[Literal["bits", "gaps"], Bytes]:
+    bits = np.zeros(size, dtype=bool)
+    bits[kept] = True
+    as_bits, as_gaps = _deflated(np.packbits(bits)), _deflated(_gaps(kept))
+    return ("bits", as_bits) if as_bits.nbytes <= as_gaps.nbytes else ("gaps", as_gaps)
+
+
+def _gaps(kept: npt.NDArray[np.intp]) -> Bytes:
+    """Write the steps from one kept place to the next, each as 255 · n and a rest below 255."""
+    steps = np.diff(kept, prepend=-1) - 1
+    whole, rest = steps // LARGEST_GAP, steps % LARGEST_GAP
+    ends = np.cumsum(whole + 1) - 1
+    stream = np.full(int(ends[-1]) + 1 if len(ends) else 0, LARGEST_GAP, dtype=np.uint8)
+    stream[ends] = rest
+    return stream
+
+
+def _places(packed: Packed, size: int) -> npt.NDArray[np.intp]:
+    stream = _inflated(packed.places)
+    if packed.places_form == "bits":
+        return np.flatnonzero(np.unpackbits(stream, count=size))
+    moved = np.cumsum(stream.astype(np.int64) + (stream < LARGEST_GAP))
+    places: npt.NDArray[np.intp] = moved[stream < LARGEST_GAP] - 1
+    return places
+
+
+def _coded(values: npt.NDArray[np.generic]) -> Bytes:
+    """Put the first bytes of all values side by side, then the second, and so on: signs and exponents repeat."""
+    return _deflated(values.view(np.uint8).reshape(-1, values.itemsize).T.reshape(-1))
+
+
+def _decoded(stream: Bytes, dtype: np.dtype[np.generic], count: int) -> npt.NDArray[np.generic]:
+    ranks = _inflated(stream).reshape(dtype.itemsize, count)
+    return np.ascontiguousarray(ranks.T).reshape(-1).view(dtype)
+
+
+def _deflated(values: Bytes) -> Bytes:
+    """Return the shorter of two codings: Huffman alone (random places), or with repeats (blocks, whole rows)."""
+    raw = np.ascontiguousarray(values).tobytes()
+    streams = []
+    for strategy in (zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY):
+        coder = zlib.compressobj(LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, 9, strategy)
+        streams.append(coder.compress(raw) + coder.flush())
+    return np.frombuffer(min(streams, key=len), dtype=np.uint8)
+
+
+def _inflated(stream: Bytes) -> Bytes:
+    return np.frombuffer(zlib.decompress(stream.tobytes()), dtype=np.uint8)

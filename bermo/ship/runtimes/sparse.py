@@ -1,0 +1,165 @@
+"""The sparse container of a pruned model: sparse.safetensors, config, tokenizer, and an exact way back.
+
+A prunable matrix becomes `NAME.places`, `NAME.codes` and, for int8, `NAME.scales` (see `packed.py`); every other
+tensor is stored as it is, in fp32 or, with fp16 and int8 values, in fp16. The file's header says how each
+matrix was packed. What is loaded is an ordinary model in float32, equal to what was stored to the bit.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel
+
+from bermo.encoders.sites import layers_of, prunable_sites
+from bermo.errors import BermoError
+from bermo.methods.predict import LOADERS, read_trained
+from bermo.pruning.fold import count
+from bermo.ship.runtimes.packed import Packed, Values, pack, unpack
+
+FORMAT = "1"
+LARGEST_DENSITY = 0.95
+"""A model that keeps more than this was never pruned, and a container would save nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseSize:
+    """Bytes of a container beside the dense model in fp32: its encoder's layers, and the whole of it."""
+
+    encoder: int
+    encoder_dense: int
+    model: int
+    model_dense: int
+    density: float
+
+    @property
+    def encoder_ratio(self) -> float:
+        """How many times smaller the encoder's layers are, embeddings and head left out."""
+        return self.encoder_dense / self.encoder
+
+    @property
+    def model_ratio(self) -> float:
+        """How many times smaller the whole model is, embeddings included."""
+        return self.model_dense / self.model
+
+
+def check_pruned(model: PreTrainedModel, folder: Path) -> float:
+    """Return the density of a model's matrices, or refuse one that was never pruned."""
+    sites = prunable_sites(model)
+    kept = sum(int(torch.count_nonzero(site.weight)) for site in sites)
+    density = kept / sum(site.weight.numel() for site in sites)
+    if density > LARGEST_DENSITY:
+        raise BermoError(
+            f"{folder} was never pruned: {density:.1%} of its weights are kept, so a sparse container"
+            " would save nothing. Train with --prune movement --density 0.1, or export --to onnx-int8."
+        )
+    return density
+
+
+def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSize:
+    """Write a model's weights as one file, and return what it came to."""
+    sites = {id(site.weight): site for site in prunable_sites(model)}
+    layers = {id(p) for layer in layers_of(model) for p in layer.parameters()}
+    arrays: dict[str, np.ndarray] = {}
+    packed_as: dict[str, dict[str, Any]] = {}
+    encoder = encoder_dense = model_dense = 0
+    for name, tensor in distinct_state(model).items():
+        if id(tensor) in sites:
+            matrix = tensor.detach().float().cpu().numpy()
+            packed = pack(matrix.reshape(len(matrix), -1), values)
+            packed_as[name] = {
+                "shape": list(matrix.shape),
+                "places": packed.places_form,
+                "values": values,
+            }
+            parts: dict[str, np.ndarray] = {"places": packed.places, "codes": packed.codes}
+            parts |= {} if packed.scales is None else {"scales": packed.scales}
+        else:
+            parts = {"": _stored(tensor, values)}
+        arrays |= {f"{name}.{part}" if part else name: array for part, array in parts.items()}
+        model_dense += 4 * tensor.numel()
+        if id(tensor) in layers:
+            encoder_dense += 4 * tensor.numel()
+            encoder += sum(array.nbytes for array in parts.values())
+    save_file(arrays, path, {"format": FORMAT, "packed": json.dumps(packed_as)})
+    return SparseSize(
+        encoder=encoder,
+        encoder_dense=encoder_dense,
+        model=path.stat().st_size,
+        model_dense=model_dense,
+        density=count(model).encoder_density,
+    )
+
+
+def load_sparse(folder: str | Path) -> PreTrainedModel:
+    """Load the model of a sparse container: an ordinary one, in float32, ready to be asked."""
+    folder = Path(folder)
+    path = folder / "sparse.safetensors"
+    if not path.is_file():
+        raise BermoError(f"{folder} holds no sparse container (there is no {path.name}).")
+    state = read_sparse(path)
+    config = AutoConfig.from_pretrained(folder)
+    model: PreTrainedModel = LOADERS[read_trained(folder).task.kind].from_config(config)
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    model.tie_weights()
+    lost = [name for name in missing if name not in _tied(model, state)]
+    if lost or unexpected:
+        raise BermoError(
+            f"{path} does not fit {folder / 'config.json'}: {(lost or unexpected)[0]} is"
+            f" {'missing' if lost else 'unknown'}. Export the model again."
+        )
+    return model.float().eval().requires_grad_(False)
+
+
+def read_sparse(path: Path) -> dict[str, torch.Tensor]:
+    """Return the weights of a container by name, in float32."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        packed_as = json.loads(header["packed"])
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise BermoError(f"{path} is no whole sparse container: {error}") from error
+    state = {}
+    for name, how in packed_as.items():
+        rows = how["shape"][0]
+        packed = Packed(
+            rows=rows,
+            columns=int(np.prod(how["shape"])) // rows,
+            places_form=how["places"],
+            places=arrays.pop(f"{name}.places"),
+            values=how["values"],
+            codes=arrays.pop(f"{name}.codes"),
+            scales=arrays.pop(f"{name}.scales", None),
+        )
+        state[name] = torch.from_numpy(unpack(packed).reshape(how["shape"]))
+    for name, array in arrays.items():
+        state[name] = torch.from_numpy(array.astype(np.float32 if array.dtype.kind == "f" else array.dtype))
+    return state
+
+
+def distinct_state(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return what a model saves, a weight that two modules share once."""
+    named = dict(model.named_parameters())  # names each parameter once
+    saved = set(model.state_dict())
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    return named | buffers
+
+
+def _stored(tensor: torch.Tensor, values: Values) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy()
+    is_halved = values != "fp32" and array.dtype == np.float32
+    return np.ascontiguousarray(array.astype(np.float16) if is_halved else array)
+
+
+def _tied(model: nn.Module, state: dict[str, torch.Tensor]) -> set[str]:
+    """Return the names that share their weight with a loaded one."""
+    whole = model.state_dict()
+    loaded = {whole[name].data_ptr() for name in state if name in whole}
+    return {name for name, tensor in whole.items() if tensor.data_ptr() in loaded}

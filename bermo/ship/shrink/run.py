@@ -1,0 +1,247 @@
+"""A trained model -> a smaller one in a folder of its own: what `bermo shrink` does, in order.
+
+[Fisher: choose and refit] -> delete what is dead -> [cut the vocabulary] -> model, tokenizer, task, card, shrink.json
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from accelerate import Accelerator
+
+from bermo.data.batches import collate
+from bermo.data.features import Features, make_features
+from bermo.data.load import load_task
+from bermo.data.read import read_text
+from bermo.data.scoring import score
+from bermo.encoders.sites import encoder_of
+from bermo.encoders.structure import groups_of
+from bermo.errors import BermoError
+from bermo.files import whole_folder, write_json, write_text
+from bermo.methods.evaluate import predict
+from bermo.models.encoder import BermoPreTrainedModel, model_card
+from bermo.models.tasks import has_segments
+from bermo.progress import Display
+from bermo.ship.runtimes.source import Source, check_out, load_source, with_files
+from bermo.ship.shrink.delete import READ_SHARE, Size, is_shrinkable, shrink, size_of
+from bermo.ship.shrink.fisher import check_families, fisher_shrink
+from bermo.ship.shrink.latency import Workload, latency_table
+from bermo.ship.shrink.search import CostTable, weight_table
+from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
+from bermo.spec import DataSpec, TrainSpec
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Batch
+
+TUNE_SHARE = 4
+"""The refit reads one in so many of the examples that the Fisher information is taken from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FisherSpec:
+    """How much stays, and on which data it is decided: a share of the weights, or a speed-up on this machine."""
+
+    folder: str | None = None
+    train: str | None = None
+    valid: str | None = None
+    """Where the data is; what is not given is the run's own."""
+    density: float | None = None
+    speedup: float | None = None
+    examples: int = 2048
+    batch_size: int = 32
+    length: int = 128
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shrinking:
+    """What came out: both sizes and, where there was data, both scores and speeds."""
+
+    before: Size
+    after: Size
+    metric: str | None = None
+    scores: tuple[float, float] | None = None
+    rows_per_second: tuple[float, float] | None = None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scored:
+    metric: str
+    score: float
+    rows_per_second: float
+
+
+def make_small(
+    source: Path,
+    out: Path,
+    display: Display,
+    fisher: FisherSpec | None = None,
+    vocabulary: Sequence[Path] = (),
+    read_share: float = READ_SHARE,
+) -> Shrinking:
+    """Write a smaller model of a run or model folder into `out`, whole or not at all."""
+    started = time.monotonic()
+    check_out(out)
+    _check_numbers(fisher, read_share)
+    texts = [line for file in vocabulary for line in _texts(file)]
+    found = load_source(source)
+    model = found.model
+    if fisher is None and not texts and not is_shrinkable(model, read_share):
+        raise BermoError(
+            f"There is nothing dead in {source}: every head and neuron is read, so it was never pruned by"
+            " whole units. Train with --prune heads-and-neurons --density 0.5, or choose without training"
+            " with --fisher --density 0.7, or cut the vocabulary with --vocabulary."
+        )
+    before, scored = size_of(model), None
+    if fisher is not None:
+        model, scored = _choose(found, fisher, display)
+    small = shrink(model, read_share)
+    cut = plan_cut(found.tokenizer, encoder_of(small).config, texts, display) if texts else None
+    if cut is not None:
+        cut_embeddings_(small, cut)
+    result = Shrinking(
+        before=before,
+        after=size_of(small),
+        seconds=round(time.monotonic() - started, 1),
+        metric=scored[0].metric if scored else None,
+        scores=(scored[0].score, scored[1].score) if scored else None,
+        rows_per_second=(scored[0].rows_per_second, scored[1].rows_per_second) if scored else None,
+    )
+    with whole_folder(out) as folder:
+        if cut is None:
+            found.tokenizer.save_pretrained(folder)
+        else:
+            cut_tokenizer(found.tokenizer, cut, folder, texts)
+        write_text(folder / "README.md", model_card(small) + _card(result))
+        small.save_pretrained(folder)
+        shutil.copy2(found.folder / "task.json", folder / "task.json")
+        write_json(folder / "shrink.json", asdict(result))
+    return result
+
+
+def _check_numbers(fisher: FisherSpec | None, read_share: float) -> None:
+    if not 0 <= read_share < 1:
+        raise BermoError(f"read-share is a share of the mix, 0 to 1, but got {read_share}.")
+    if fisher is None:
+        return
+    if (fisher.density is None) == (fisher.speedup is None):
+        raise BermoError("--fisher takes --density (the share kept) or --speedup, one of the two.")
+    if fisher.density is not None and not 0 < fisher.density <= 1:
+        raise BermoError(f"density is the share kept, over 0 and at most 1, but got {fisher.density}.")
+    if fisher.speedup is not None and fisher.speedup < 1:
+        raise BermoError(f"speedup must be 1 or more, but got {fisher.speedup}.")
+    for name in ("examples", "batch_size", "length"):
+        if getattr(fisher, name) < 1:
+            shown = name.replace("_", "-")
+            raise BermoError(f"{shown} must be at least 1, but got {getattr(fisher, name)}.")
+
+
+def _texts(file: Path) -> list[str]:
+    texts = [line for line in read_text(file).splitlines() if line.strip()]
+    if not texts:
+        raise BermoError(f"{file} holds no text, so no vocabulary can be made from it.")
+    return texts
+
+
+def _choose(
+    source: Source, spec: FisherSpec, display: Display
+) -> tuple[BermoPreTrainedModel, tuple[_Scored, _Scored]]:
+    """Run the Fisher search on the run's own data, and score both models on its validation set."""
+    model = source.model
+    groups = groups_of(model)
+    check_families(groups)
+    train, valid = _features(source, spec, display)
+    settings = TrainSpec(device="cpu" if spec.device == "cpu" else "auto")
+    accelerator = make_accelerator(settings, source.folder)
+    model.to(accelerator.device)
+    table, budget = _budget(source, spec, accelerator, display)
+    rows = np.random.default_rng(0).permutation(len(train))[: spec.examples]
+    tune = rows[: max(1, len(rows) // TUNE_SHARE)]
+    small, choice = fisher_shrink(
+        model, _batches(train, rows, spec), _batches(train, tune, spec), table, budget, display
+    )
+    display.tell(
+        f"{choice.lost:.1%} of the importance is in what goes; what stays costs {choice.cost:.4g} {table.unit}"
+        f" of {table.total([g.kind for g in groups], [g.count for g in groups]):.4g}."
+    )
+    scored = tuple(_score(item, valid, spec, accelerator) for item in (model, small))
+    return small.cpu(), cast(tuple[_Scored, _Scored], scored)
+
+
+def _budget(
+    source: Source, spec: FisherSpec, accelerator: Accelerator, display: Display
+) -> tuple[CostTable, float]:
+    groups = groups_of(source.model)
+    if spec.density is not None:
+        return weight_table(groups), spec.density * sum(g.cost * g.count for g in groups)
+    workload = Workload(batch_size=spec.batch_size, length=spec.length, device=str(accelerator.device))
+    table = latency_table(encoder_of(source.model).config, workload, display=display)
+    now = table.total([g.kind for g in groups], [g.count for g in groups])
+    return table, now / cast(float, spec.speedup)
+
+
+def _features(source: Source, spec: FisherSpec, display: Display) -> tuple[Features, Features]:
+    given = (spec.folder, spec.train, spec.valid)
+    if source.data is None and not any(given):
+        raise BermoError(
+            f"{source.folder} does not say which data it was trained on. Name it: --data FOLDER for a named"
+            " task, or --train FILE and --valid FILE."
+        )
+    trained = source.trained
+    data = with_files(source.data or DataSpec(task=trained.task.name), trained.task.kind, *given)
+    known = replace(data, max_length=trained.max_length, stride=trained.stride)
+    task = load_task(known)
+    if task.task.kind != trained.task.kind or tuple(task.labels) != trained.labels:
+        raise BermoError(
+            f"The model answers {', '.join(trained.labels) or trained.task.kind}, but the data has"
+            f" {', '.join(task.labels) or task.task.kind}. Give the data that it was trained on."
+        )
+    segments = has_segments(source.folder)
+    train, valid = (
+        make_features(rows, task.task, task.labels, source.tokenizer, known, segments)
+        for rows in (task.train, task.valid)
+    )
+    return train, valid
+
+
+def _batches(features: Features, rows: np.ndarray, spec: FisherSpec) -> list[Batch]:
+    """Put rows of like length together."""
+    lengths = np.asarray(features.lengths)[rows]
+    order = rows[np.argsort(lengths, kind="stable")]
+    return [collate(features, order[k : k + spec.batch_size]) for k in range(0, len(order), spec.batch_size)]
+
+
+def _score(
+    model: BermoPreTrainedModel, valid: Features, spec: FisherSpec, accelerator: Accelerator
+) -> _Scored:
+    started = time.perf_counter()
+    predictions = predict(model, valid, spec.batch_size, accelerator)
+    seconds = time.perf_counter() - started
+    found = score(valid, predictions)
+    return _Scored(metric=found.main, score=found.score, rows_per_second=round(len(valid) / seconds, 2))
+
+
+def _card(result: Shrinking) -> str:
+    rows = "\n".join(f"| {name} | {old} | {new} |" for name, old, new in result_rows(result))
+    return f"\nMade smaller by bermo shrink:\n\n| | before | after |\n|---|---|---|\n{rows}\n"
+
+
+def result_rows(result: Shrinking) -> list[tuple[str, str, str]]:
+    """Return what changed, one row a measure: its name, before, after."""
+    old, new = result.before, result.after
+    rows = [
+        ("parameters", f"{old.parameters:,}", f"{new.parameters:,}"),
+        ("megabytes", f"{old.megabytes:.1f}", f"{new.megabytes:.1f}"),
+    ]
+    rows += [
+        (name, f"{getattr(old, name):,}", f"{getattr(new, name):,}")
+        for name in ("layers", "heads", "neurons", "vocabulary")
+    ]
+    if result.scores is not None and result.rows_per_second is not None:
+        rows.append((str(result.metric), *(f"{value:.2f}" for value in result.scores)))  # type: ignore[arg-type]
+        rows.append(("rows a second", *(f"{value:.0f}" for value in result.rows_per_second)))  # type: ignore[arg-type]
+    return rows

@@ -1,0 +1,114 @@
+"""Whole steps captured once for each shape of batch and replayed as one CUDA graph: what the plain step computes, in one launch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from bermo.nn.fast.available import kernel_fault
+from bermo.spec import TrainSpec
+from bermo.training.job import Batch
+from bermo.training.step import Part, Step, to_device
+
+LARGEST_GAP = 0.2  # of a kind of parameter; rounding in bfloat16 makes 1 to 6 %
+
+
+class GraphedStep:
+    """Replays whole steps. A batch of another number of rows than usual, and whatever cannot be captured, takes the plain step."""
+
+    def __init__(self, step: Step, num_rows: int, tell: Callable[[str], None]) -> None:
+        self.step, self.num_rows, self.tell = step, num_rows, tell
+        self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+        self.can_capture = True
+        step.start_()
+
+    def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
+        (batch, share, has_labels), *others = parts
+        is_usual = len(next(iter(batch.values()))) == self.num_rows and share == 1.0 and has_labels
+        if others or not is_usual or not self.can_capture:
+            self.step(parts, prepare)
+            return
+        key = tuple((name, tuple(tensor.shape)) for name, tensor in batch.items())
+        if key not in self.graphs:
+            prepare()
+            try:
+                self.graphs[key] = self._capture(batch)
+            except (RuntimeError, NotImplementedError) as error:
+                self._give_up(error)
+                self.step(parts, prepare)
+                return
+        inputs, graph = self.graphs[key]
+        for name, tensor in batch.items():
+            inputs[name].copy_(tensor, non_blocking=True)
+        prepare()  # again after a capture, whose trial run has drawn random numbers
+        graph.replay()
+
+    def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:
+        inputs = to_device(batch, self.step.accelerator.device)
+        parts = [(inputs, 1.0, True)]
+        self.step.is_fused = self.step.fusion is not None and self._is_right(parts)
+        try:
+            return inputs, self._capture_run(parts)
+        finally:
+            self.step.is_fused = False
+
+    def _is_right(self, parts: Sequence[Part]) -> bool:
+        """Whether fused kernels may compute batches of this shape; if not, say so."""
+        from triton.errors import TritonError
+
+        try:
+            gap = self.step.gap(parts)
+            if gap <= LARGEST_GAP:
+                return True
+            fault = f"are off by {gap:.0%}"
+        except (RuntimeError, TritonError) as error:  # not built, or no room to compare
+            fault = "cannot run (" + str(error).strip().partition("\n")[0] + ")"
+        shape = tuple(next(iter(parts[0][0].values())).shape)
+        self.tell(
+            f"On this card the fused kernels {fault} for batches of {shape}: these are computed without them."
+        )
+        return False
+
+    def _capture_run(self, parts: Sequence[Part]) -> torch.cuda.CUDAGraph:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries set themselves up in the first run of a shape
+            self.step.run(parts, is_update=False)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        for hook in self.step.job.hooks:
+            for generator in hook.generators():
+                graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, pool=self.pool):
+            self.step.run(parts, is_update=True)
+        return graph
+
+    def _give_up(self, error: Exception) -> None:
+        self.can_capture = False
+        self.step.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        reason = str(error).strip().partition("\n")[0]
+        self.tell(f"The step cannot be captured as a CUDA graph ({reason}): going on with plain steps.")
+
+
+def make_step(
+    step: Step, settings: TrainSpec, num_rows: int, tell: Callable[[str], None]
+) -> Step | GraphedStep:
+    """The whole step as CUDA graphs where that can work, else the plain one; on a graphics card it is said why."""
+    if step.accelerator.device.type != "cuda" or settings.fast == "off":
+        return step
+    if why := _why_not(step, settings):
+        tell(f"Steps are not captured as CUDA graphs {why}: going on with plain steps.")
+        return step
+    if fault := kernel_fault():
+        tell(f"No kernel of ours can run here ({fault}): going on with torch's.")
+    return GraphedStep(step, num_rows, tell)
+
+
+def _why_not(step: Step, settings: TrainSpec) -> str | None:
+    if step.accelerator.num_processes > 1:
+        return "in several processes"
+    if step.accelerator.scaler is not None:
+        return "in fp16, whose scale is looked at in every step"
+    return "with accumulated batches" if settings.accumulation > 1 else None

@@ -1,0 +1,99 @@
+"""What a training is made of: batches, an objective, hooks, a display, and how it ended."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bermo.nn.masks import Mask
+from bermo.progress import Display, Quiet
+
+Batch = dict[str, Tensor]
+
+
+class Batches(Protocol):
+    """The training data: which rows make up each batch of an epoch, and their tensors."""
+
+    def epoch(self, epoch: int) -> Sequence[np.ndarray]: ...
+
+    def collate(self, rows: np.ndarray) -> Batch: ...
+
+
+class Objective(Protocol):
+    """What is made small: a mean over the labelled things of a batch, and how many there are; for several models one each."""
+
+    def count(self, batch: Batch) -> int: ...
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+
+class Hook(Protocol):
+    """Something a method does in each step: `plan` on the host, `apply` on the device before the forward pass.
+
+    `apply` may be captured and replayed, so all that changes from step to step comes from `plan`, through tensors that stay
+    the same or through `generators`. `metrics` is asked now and then.
+    """
+
+    def plan(self, step: int) -> None: ...
+
+    def apply(self) -> None: ...
+
+    def generators(self) -> Sequence[torch.Generator]: ...
+
+    def metrics(self) -> Mapping[str, float]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that one training needs; `evaluate` gives the scores (the first one decides), `keep` saves the best."""
+
+    model: nn.Module
+    batches: Batches
+    objective: Objective
+    groups: list[dict[str, Any]]
+    evaluate: Callable[[nn.Module], Mapping[str, float]]
+    keep: Callable[[nn.Module], None]
+    folder: Path
+    seed: int
+    identity: str
+    hooks: tuple[Hook, ...] = ()
+    watch: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda norms: {}
+    """What to record, now and then, of the gradient norm of each parameter."""
+    masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
+    """Masks and their weights that the step may apply for all of them at once."""
+    best_from: int = 0
+    """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
+    is_collapsed: Callable[[], bool] = lambda: False
+    """Asked after each look: whether the model gave one answer for everything."""
+    before_look: Callable[[], None] = lambda: None
+    """Called before the models are scored."""
+    display: Display = field(default_factory=Quiet)
+    members: tuple["Job", ...] = ()
+    """The jobs whose models are trained together as this one: the objective then gives a loss for each, every trained tensor
+    has them along its first axis, and each is scored, kept and recorded by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How a training ended."""
+
+    steps: int
+    best_step: int
+    best: dict[str, float]
+    last: dict[str, float]
+    last_loss: float
+    is_finite: bool
+    seconds: float
+    num_rows: int
+
+
+class Stopped(Exception):
+    """The run was asked to stop, saved its state and can go on."""
+
+    def __init__(self, step: int, total: int, signal_number: int) -> None:
+        super().__init__(f"Stopped at step {step} of {total}; the state is saved.")
+        self.signal_number = signal_number

@@ -1,0 +1,108 @@
+"""AdamW as the step needs it: in one pass, and on a graphics card with its numbers where a captured step reads them.
+
+`Direct` are weights whose gradient is never written in float32: our own AdamW reads that of their copies (bermo.nn.fast.adam).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from bermo.nn.fast.shadow import Shadow
+from bermo.nn.masks import ScoreMask
+from bermo.training.job import Job
+
+if TYPE_CHECKING:
+    from bermo.nn.fast.adam import DirectAdam
+
+
+def make_optimizer(job: Job, device: torch.device) -> torch.optim.AdamW:
+    """AdamW in one pass; on a graphics card its rates and step numbers lie there, for captured steps to read."""
+    if device.type != "cuda":
+        return torch.optim.AdamW(job.groups, eps=1e-8, fused=device.type == "cpu")
+    groups = [group | {"lr": torch.tensor(group["lr"], device=device)} for group in job.groups]
+    rate = torch.tensor(0.0, device=device)
+    return torch.optim.AdamW(groups, lr=rate, eps=1e-8, fused=True, capturable=True)
+
+
+def set_rate_(group: dict[str, Any], rate: float) -> None:
+    """Give a parameter group its rate, in place where it lies on a graphics card."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+@torch.no_grad()
+def start_optimizer_(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
+    """Make the optimiser's state now: what is made inside a capture would be made anew by each replay."""
+    for parameter in parameters:
+        if parameter in optimizer.state:
+            continue
+        optimizer.state[parameter] = {
+            "step": torch.zeros((), device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Direct:
+    """Weights that are updated from their copies' gradients; `places` are those of its parameters in the step."""
+
+    adam: "DirectAdam"
+    copies: list[Tensor]
+    places: tuple[int, ...]
+
+    @property
+    def is_masked(self) -> bool:
+        return self.adam.is_masked
+
+    def is_ready(self) -> bool:
+        """Tell whether all there is of gradients lies with the copies, in this step.
+
+        A penalty's may lie with the scores. A weight that nothing read has none: torch leaves such a one alone.
+        """
+        if any(parameter.grad is not None for parameter in self.adam.parameters):
+            return False
+        return all(copy.grad is not None for copy in self.copies)
+
+
+def make_direct(
+    optimizer: torch.optim.Optimizer, shadow: Shadow, parameters: Sequence[nn.Parameter], num_models: int
+) -> list[Direct]:
+    """What of a step's parameters, masked and plain matrices, our own AdamW can update; the optimiser's state must be there."""
+    from bermo.nn.fast.adam import DirectAdam, can_update
+
+    indices = {id(parameter): place for place, parameter in enumerate(parameters)}
+    found = []
+
+    def add(adam: DirectAdam, copies: list[Tensor]) -> None:
+        places = tuple(indices[id(parameter)] for parameter in adam.parameters)
+        found.append(Direct(adam=adam, copies=copies, places=places))
+
+    weights = [weight for _, weight in shadow.masked]
+    scores = [mask.scores for mask, _ in shadow.masked if isinstance(mask, ScoreMask)]
+    if shadow.has_kernels and can_update(optimizer, [*weights, *scores], num_models):
+        copies = shadow.masked_copies()
+        sizes = shadow.keep_pull_() if scores else None
+        masks = [mask.mask for mask, _ in shadow.masked]
+        grads = shadow.keep_grads_(copies)
+        options: dict[str, Any] = {"masks": masks, "scores": scores, "sizes": sizes}
+        add(DirectAdam(weights, grads, optimizer, num_models, **options), copies)
+    pairs = [pair for pair in shadow.pairs() if _is_even_matrix(pair[0], num_models)]
+    weights, copies = [weight for weight, _ in pairs], [copy for _, copy in pairs]
+    if pairs and can_update(optimizer, weights, num_models):
+        grads = shadow.keep_grads_(copies)
+        add(DirectAdam(weights, grads, optimizer, num_models, copies=copies), copies)
+        shadow.renew(copies)
+    return found
+
+
+def _is_even_matrix(weight: nn.Parameter, num_models: int) -> bool:
+    """Tell whether a weight is a matrix, or one a model, that 16 elements at a time fill."""
+    num_axes = 2 if num_models == 1 else 3
+    is_even = weight.numel() // num_models % 16 == 0
+    return weight.dim() == num_axes and is_even and weight.is_contiguous()

@@ -1,0 +1,155 @@
+"""Frozen probing end to end on a tiny encoder: controls, figures, a folder that goes on, and the command."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bermo.cli import main
+from bermo.data.probing import read_probe
+from bermo.data.rows import TextRows
+from bermo.errors import BermoError
+from bermo.figures.data import Heat, Table, read_findings
+from bermo.methods.probing import frozen as probe
+from bermo.methods.probing.bag import bag_accuracy
+from bermo.methods.probing.frozen import ProbeSpec, claim_folder, probe_task, read_probed, write_probed
+from bermo.nn.probes import Settings
+from bermo.progress import Quiet
+from bermo.report.probing import frozen_findings, frozen_table
+from bermo.vectors import load_encoder
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few looks are enough to go every way."""
+    monkeypatch.setattr(
+        probe,
+        "_settings",
+        lambda classes, rows, spec: Settings(penalties=(1e-3,), looks=2, seed=spec.seed),
+    )
+
+
+def test_a_task_is_probed_with_all_its_controls(tmp_path: Path) -> None:
+    encoder = load_encoder("box", device="cpu")
+    data = read_probe("sentence-length", None, limit=300)
+    spec = ProbeSpec(cache=str(tmp_path), pooling="mean", max_unknown=1.0)
+    found = probe_task(encoder, load_encoder("box", untrained_seed=5, device="cpu"), data, spec, Quiet())
+    assert found.layers == tuple(str(k) for k in range(encoder.num_layers))
+    count = len(found.layers)
+    assert {len(v) for v in (found.accuracy, found.control, found.untrained, found.penalty)} == {count}
+    assert max(found.accuracy) > 40  # six classes; lengths show in a mean of positions
+    assert max(found.accuracy) > max(found.control)
+    assert sum(found.mix_weights) == pytest.approx(1, abs=1e-5)
+    assert found.centre == pytest.approx(sum(k * w for k, w in enumerate(found.mix_weights)))
+    assert found.rows == (300, 50, 50)
+    write_probed(tmp_path / "one.json", found)
+    assert read_probed(tmp_path / "one.json") == found
+    assert read_probed(tmp_path / "two.json") is None
+    findings = frozen_findings([found], {})
+    kinds = [type(figure) for section in findings.sections for figure in section.figures]
+    assert kinds.count(Heat) == 5
+    table = frozen_table([found])
+    assert isinstance(table, Table)
+    assert table.rows[0][1] == "sentence-length"
+
+
+def test_the_control_task_depends_on_words_alone() -> None:
+    data = read_probe("tense", None, limit=200)
+    first, again = (probe._control_labels(data, 0) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    longest: dict[str, int] = {}
+    for rows, labels in zip((data.train, data.valid, data.test), first, strict=True):
+        for text, label in zip(rows.first, labels.tolist(), strict=True):
+            word = max(text.lower().replace(",", "").rstrip(".").split(), key=len)
+            assert longest.setdefault(word, label) == label
+    assert 0.3 < first[0].float().mean() < 0.7
+
+
+def test_a_bag_of_words_solves_what_words_tell_and_nothing_else() -> None:
+    for task, low, high in (("word-content", 0.8, 1.0), ("bigram-shift", 0.3, 0.65)):
+        data = read_probe(task, None, limit=2500 if task == "word-content" else 600)
+        parts = (data.train, data.valid, data.test)
+        index = {label: at for at, label in enumerate(data.labels)}
+        labels = [torch.tensor([index[str(x)] for x in rows.labels or ()]) for rows in parts]
+        found = bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels))
+        assert low <= found <= high
+
+
+def test_a_folder_of_another_question_is_refused(tmp_path: Path) -> None:
+    claim_folder(tmp_path / "a", {"model": "x", "limit": 5})
+    claim_folder(tmp_path / "a", {"model": "x", "limit": 5})
+    with pytest.raises(BermoError, match=r"another probing.+limit"):
+        claim_folder(tmp_path / "a", {"model": "x", "limit": 6})
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("mine")
+    with pytest.raises(BermoError, match="holds no probing"):
+        claim_folder(tmp_path / "b", {})
+    # What another process is just writing is no foreign file.
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / ".probe.json.1.tmp").write_text("{")
+    claim_folder(tmp_path / "c", {"model": "x"})
+
+
+def test_text_that_the_vocabulary_lacks_is_refused(tmp_path: Path) -> None:
+    encoder = load_encoder("box", device="cpu", lowercase="off")
+    rows = TextRows(["The Dog Sees The Cat ."])
+    with pytest.raises(BermoError, match="unknown to the tokenizer"):
+        probe._check_text(encoder, rows, ProbeSpec())
+    probe._check_text(encoder, rows, ProbeSpec(max_unknown=1.0))
+
+
+def test_the_command_probes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    command = ["probe", "--tasks", "tense", "--limit", "60", "--no-controls", "--out", str(out)]
+    assert main(command) == 0
+    assert "tense" in capsys.readouterr().out
+    made = json.loads((out / "tense.json").read_text())
+    assert main(command) == 0
+    assert json.loads((out / "tense.json").read_text()) == made
+    assert read_findings(out / "figures.json").sections
+    assert main([*command, "--probe", "hidden"]) == 2
+    assert "another probing" in capsys.readouterr().err
+    assert main(["probe", "--tasks", "tence"]) == 2
+    assert main(["probe", "--data", str(tmp_path / "nowhere")]) == 2
+    assert main(["probe", "--data", str(tmp_path)]) == 2
+    assert main(["probe", "--limit", "3"]) == 2
+
+
+def test_a_wrong_layer_leaves_the_folder_free_and_options_of_the_other_protocol_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["probe", "--tasks", "tense", "--limit", "60", "--no-controls", "--out", str(tmp_path)]
+    assert main([*command, "--layers", "99"]) == 2
+    assert "Layer 99 was asked for" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert main([*command, "--seeds", "3"]) == 2
+    assert "--seeds means nothing to --protocol frozen" in capsys.readouterr().err
+    for words in ("--layers 0,6", "--pooling mean", "--probe hidden", "--no-controls", "--batch-size 8"):
+        assert main(["probe", "--protocol", "finetune", *words.split()]) == 2
+        assert "means nothing to --protocol finetune" in capsys.readouterr().err
+
+
+def test_the_command_fine_tunes_both_ways_and_gives_a_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "probe",
+        "--protocol",
+        "finetune",
+        "--tasks",
+        "tense",
+        "--limit",
+        "48",
+        "--seeds",
+        "2",
+        "--epochs",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "points" in printed or "nothing can be said" in printed
+    assert (tmp_path / "tense-mix" / "seed-63" / "result.json").exists()
+    assert read_findings(tmp_path / "figures.json").title == "Probing by fine-tuning"

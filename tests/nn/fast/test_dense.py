@@ -1,0 +1,102 @@
+"""Linear layers with few launches, in Triton's interpreter on the CPU, equal torch's own."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bermo.nn.fast.shadow import are_side_by_side
+
+dense = pytest.importorskip("bermo.nn.fast.dense", reason="needs Triton")
+
+
+def test_gelu_gives_torchs_gradient_and_the_bias_its_sum() -> None:
+    torch.manual_seed(0)
+    h = torch.randn(2, 35, 150, requires_grad=True)
+    bias = torch.zeros(150, requires_grad=True)
+    grad = torch.randn(2, 35, 150)
+    out = dense.Gelu.apply(h, bias, False)
+    assert torch.equal(out, functional.gelu(h))
+    found = torch.autograd.grad(out, (h, bias), grad)
+    (expected,) = torch.autograd.grad(functional.gelu(h), h, grad)
+    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(found[1], expected.sum((0, 1)))
+
+
+def leaves(shape: tuple[int, ...]) -> list[Tensor]:
+    """Three leaves side by side in one storage."""
+    flat = torch.randn(3 * shape[0], *shape[1:])
+    return [part.detach().requires_grad_() for part in flat.chunk(3)]
+
+
+@pytest.mark.parametrize("has_place", [False, True])
+def test_three_layers_as_one_product_equal_three_products(has_place: bool) -> None:
+    torch.manual_seed(0)
+    weights, biases = leaves((130, 12)), leaves((130,))
+    assert are_side_by_side(weights)
+    assert not are_side_by_side([weights[0], weights[2], weights[1]])
+    assert not are_side_by_side([torch.ones(2), torch.ones(2), torch.ones(2)])
+    x = torch.randn(3, 13, 12, requires_grad=True)
+    place = torch.full((390, 12), 7.0) if has_place else None
+    fast = dense.Joined.apply(x, place, *weights, *biases)
+    slow = [functional.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
+    grads = [torch.randn(3, 13, 130) for _ in range(3)]
+    inputs = (x, *weights, *biases)
+    for a, b in zip(fast, slow, strict=True):
+        torch.testing.assert_close(a, b)
+    found = torch.autograd.grad(fast, inputs, grads)
+    expected = torch.autograd.grad(slow, inputs, grads)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    if place is not None:
+        torch.testing.assert_close(place, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
+
+
+def test_a_linear_layer_writes_its_gradient_to_its_place() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(4, 6, requires_grad=True), torch.randn(5, 6, requires_grad=True)
+    place = torch.zeros(5, 6)
+    dense.Linear.apply(x, weight, torch.zeros(5), place).square().sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.data_ptr() == place.data_ptr()
+    (expected,) = torch.autograd.grad(functional.linear(x, weight).square().sum(), weight)
+    torch.testing.assert_close(place, expected)
+
+
+def test_gelu_adds_a_bias_for_each_group_of_rows() -> None:
+    torch.manual_seed(0)
+    h = torch.randn(3 * 2, 5, 40, requires_grad=True)
+    bias = torch.randn(3, 40, requires_grad=True)
+    grad = torch.randn(6, 5, 40)
+    slow = functional.gelu(h.view(3, -1, 40) + bias[:, None]).view_as(h)
+    fast = dense.Gelu.apply(h, bias, True)
+    torch.testing.assert_close(fast, slow)
+    found = torch.autograd.grad(fast, (h, bias), grad)
+    for a, b in zip(found, torch.autograd.grad(slow, (h, bias), grad), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("has_place", [False, True])
+def test_stacked_layers_equal_each_models_own(has_place: bool) -> None:
+    torch.manual_seed(0)
+    weights, biases = leaves((2, 9, 6)), leaves((2, 9))
+    x = torch.randn(2 * 3, 4, 6, requires_grad=True)
+    inputs = (x, *weights, *biases)
+    slow = [
+        torch.cat([functional.linear(x[3 * n : 3 * n + 3], w[n], b[n]) for n in range(2)])
+        for w, b in zip(weights, biases, strict=True)
+    ]
+    grads = [torch.randn(6, 4, 9) for _ in range(3)]
+    expected = torch.autograd.grad(slow, inputs, grads)
+    place = torch.zeros(6, 9, 6) if has_place else None
+    three = dense.StackedThree.apply(x, place, *weights, *biases)
+    places = place.chunk(3) if place is not None else [None] * 3
+    single = [dense.Stacked.apply(x, *wbp) for wbp in zip(weights, biases, places, strict=True)]
+    for fast in (three, single):
+        for a, b in zip(fast, slow, strict=True):
+            torch.testing.assert_close(a, b)
+        for a, b in zip(torch.autograd.grad(fast, inputs, grads), expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+        if place is not None:
+            torch.testing.assert_close(place, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
+            place.zero_()

@@ -1,0 +1,101 @@
+"""A run's folder belongs to one run; seeds are put together with Student's interval."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bermo.errors import BermoError
+from bermo.runs.folder import check_free, claim, identity, locked
+from bermo.runs.results import read_seed, write_result
+from bermo.runs.statistics import student_t, summarise
+from bermo.spec import RunSpec, override
+from tests.results import seed_result
+
+SPEC = RunSpec()
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (9, 2.2622), (10, 2.2281), (30, 2.0423)],
+)
+def test_students_t_equals_the_printed_table(freedom: int, expected: float) -> None:
+    assert student_t(freedom) == pytest.approx(expected, abs=5e-5)
+
+
+def test_seeds_that_diverged_are_counted_and_left_out_of_the_mean() -> None:
+    seeds = [
+        seed_result(1, 90.0),
+        seed_result(2, 92.0),
+        seed_result(3, 50.9, "every prediction is 1"),
+    ]
+    result = summarise(seeds)
+    assert (result.mean, result.num_diverged) == (91.0, 1)
+    assert result.deviation == pytest.approx(math.sqrt(2))
+    assert result.interval == pytest.approx((91 - 12.7062, 91 + 12.7062), abs=1e-3)
+
+
+def test_one_seed_has_no_interval_and_none_at_all_no_mean() -> None:
+    assert summarise([seed_result(1, 90.0)]).interval is None
+    assert math.isnan(summarise([seed_result(1, 50.0, "collapsed")]).mean)
+
+
+def test_a_result_survives_the_disk(tmp_path: Path) -> None:
+    write_result(tmp_path / "result.json", seed_result(3, 91.25))
+    found = read_seed(tmp_path)
+    assert found is not None
+    assert math.isnan(found.loss)
+    assert replace(found, loss=0.0) == replace(seed_result(3, 91.25), loss=0.0)
+
+
+def test_a_result_from_before_padding_was_measured_is_still_read(tmp_path: Path) -> None:
+    write_result(tmp_path / "result.json", seed_result(3, 91.25))
+    values = json.loads((tmp_path / "result.json").read_text())
+    del values["padding_share"]
+    (tmp_path / "result.json").write_text(json.dumps(values))
+    found = read_seed(tmp_path)
+    assert found is not None
+    assert math.isnan(found.padding_share)
+    assert found.score == 91.25
+
+
+def test_the_folder_of_another_run_is_refused_and_the_difference_named(tmp_path: Path) -> None:
+    claim(tmp_path / "run", SPEC, "digest")
+    check_free(tmp_path / "run", SPEC)
+    with pytest.raises(BermoError, match=r"holds another run.*train\.lr was 3e-05, now 0\.0001"):
+        check_free(tmp_path / "run", override(SPEC, "train.lr", "1e-4"))
+
+
+def test_more_seeds_or_another_cache_are_the_same_run(tmp_path: Path) -> None:
+    claim(tmp_path, SPEC, "digest")
+    other = override(override(SPEC, "seeds", "5"), "data.cache", "elsewhere")
+    check_free(tmp_path, other)
+    assert identity(SPEC, "digest", 1) == identity(other, "digest", 1)
+    assert identity(SPEC, "digest", 1) != identity(SPEC, "digest", 2)
+
+
+def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("all my work")
+    with pytest.raises(BermoError, match="not empty and holds no run"):
+        check_free(tmp_path, SPEC)
+    with pytest.raises(BermoError, match="is a file"):
+        check_free(tmp_path / "thesis.tex", SPEC)
+
+
+def test_changed_data_is_refused(tmp_path: Path) -> None:
+    claim(tmp_path, SPEC, "old")
+    with pytest.raises(BermoError, match=r"data .* has changed"):
+        claim(tmp_path, SPEC, "new")
+
+
+def test_two_processes_cannot_write_one_folder(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(BermoError, match="Another bermo is at work"),
+        locked(tmp_path),
+    ):
+        pass
+    with locked(tmp_path):
+        assert True

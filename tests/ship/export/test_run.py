@@ -1,0 +1,177 @@
+"""Export as a user meets it: what is written, what is refused, and that nothing is left of a refusal."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from bermo.cli import main
+from bermo.errors import BermoError
+from bermo.ship.export import quantize
+from bermo.ship.export import run as exporting
+from bermo.ship.export.run import Compared, ExportSpec, export, same_answers
+from bermo.ship.runtimes.candidate import open_candidate
+from bermo.ship.runtimes.folder import find_source
+from tests import tiny
+from tests.ship.folders import make_model, prune_randomly_, save, write_rows
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, rows for it, and its export to int8."""
+    root = tmp_path_factory.mktemp("export")
+    save(make_model(), root / "model")
+    write_rows(root / "dev.tsv")
+    export(root / "model", root / "int8", ExportSpec(to="onnx-int8", data=root / "dev.tsv"))
+    return root
+
+
+def test_an_export_says_what_it_is_and_how_it_compares(folders: Path) -> None:
+    said = json.loads((folders / "int8" / "export.json").read_text())
+    assert said["precision"] == "int8"
+    assert said["compared"]["texts"] == 24
+    assert 0 < said["compared"]["relative_error"] <= said["compared"]["tolerance"]
+    assert said["compared"]["score_before"] is not None
+    assert set(said["details"]["tried"]) == {choice.name for choice in quantize.choices()}
+    assert said["details"]["weights"] == min(said["details"]["tried"], key=said["details"]["tried"].get)
+    assert str(folders) not in json.dumps(said)
+    names = {item.name for item in (folders / "int8").iterdir()}
+    assert {"model.onnx", "task.json", "config.json", "tokenizer.json"} <= names
+    assert not [name for name in names if "graph" in name or "tmp" in name]
+
+
+def test_predict_answers_with_an_export_as_with_the_model(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts.txt").write_text("a good film\nthe bad cats saw dogs\n")
+    answers = []
+    for name in ("model", "int8"):
+        assert main(["predict", str(folders / name), str(tmp_path / "texts.txt")]) == 0
+        answers.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    for one, other in zip(*answers, strict=True):
+        assert one["probability"] == pytest.approx(other["probability"], abs=0.05)
+
+
+def test_embeddings_are_bytes_with_a_scale_for_each_word(folders: Path) -> None:
+    import onnx
+
+    stored = onnx.load(folders / "int8" / "model.onnx").graph.initializer
+    shapes = {item.name: (tuple(item.dims), item.data_type) for item in stored}
+    tables = [kind for dims, kind in shapes.values() if dims == (64, 16)]  # the positions
+    assert tables == [onnx.TensorProto.INT8]
+
+
+def test_calibrated_int8_runs_in_openvino(folders: Path) -> None:
+    spec = ExportSpec(to="openvino-int8", data=folders / "dev.tsv", calibrate=folders / "dev.tsv")
+    exported = export(folders / "model", folders / "openvino", spec)
+    assert exported.details["activations"] == "calibrated ranges"
+    batch = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
+    batch["token_type_ids"] = np.zeros_like(batch["input_ids"])
+    (logits,) = open_candidate(find_source(folders / "openvino"), 1)(batch)
+    assert logits.shape == (3, 2)
+
+
+def test_a_bad_result_is_refused_and_nothing_is_written(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model()
+    prune_randomly_(model, 0.1)
+    folder = save(model, tmp_path / "model")
+    monkeypatch.setattr(exporting, "TOLERANCES", {"fp16": 1e-9})
+    with pytest.raises(BermoError, match=r"differ by .* Nothing was written"):
+        export(folder, tmp_path / "out", ExportSpec(to="sparse"))
+    assert [item.name for item in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_fall_of_the_score_is_refused() -> None:
+    compared = Compared(
+        texts=9,
+        on="dev.tsv",
+        relative_error=0.01,
+        tolerance=0.25,
+        same_answers=0.9,
+        score_before=91.0,
+        score_after=89.5,
+    )
+    with pytest.raises(BermoError, match=r"1\.50 points less.*--max-loss 1\.5"):
+        exporting._accept(compared, ExportSpec(to="onnx-int8"))
+    exporting._accept(compared, ExportSpec(to="onnx-int8", max_loss=2))
+
+
+def test_not_a_number_is_never_accepted() -> None:
+    compared = Compared(texts=9, on="x", relative_error=float("nan"), tolerance=0.25, same_answers=1.0)
+    with pytest.raises(BermoError, match="Nothing was written"):
+        exporting._accept(compared, ExportSpec(to="onnx-int8"))
+
+
+def test_same_answers_counts_rows_and_tags() -> None:
+    before = [np.array([1.0, 0.0]), np.array([0.0, 1.0])]
+    after = [np.array([0.9, 0.1]), np.array([0.6, 0.4])]
+    assert same_answers(after, before) == 0.5
+
+
+def test_x86_without_vnni_never_gets_the_coding_that_overflows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quantize.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(quantize, "has_vnni", lambda: False)
+    tried = quantize.choices()
+    assert all(choice.weights == "QUInt8" or choice.is_reduced for choice in tried)
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("export nothing --to onnx", "There is no folder"),
+        ("export empty --to onnx", "is not a model"),
+        ("export odd --to onnx", "is not an encoder that bermo can read"),
+        ("export bare --to onnx", "without a head"),
+        ("export half --to onnx", "is not finished"),
+        ("export model --to onx", 'Did you mean "onnx"'),
+        ("export model --to sparse --values fp8", "There is no kind of values"),
+        ("export model --to openvino-int8", "--calibrate FILE"),
+        ("export model --to sparse", "never pruned"),
+        ("export model --to onnx --out taken", "is not overwritten"),
+        ("export model --to onnx --data wrong.tsv", "does not know"),
+        ("export int8 --to onnx", "is an export already"),
+    ],
+)
+def test_every_mistake_gets_its_sentence_and_nothing_is_written(
+    command: str,
+    sentence: str,
+    folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folders)
+    for name, content in (("empty", None), ("odd", {"model_type": "t5"}), ("taken", None)):
+        (folders / name).mkdir(exist_ok=True)
+        if content:
+            (folders / name / "config.json").write_text(json.dumps(content))
+    bare = {**BertConfig(**tiny.SIZES).to_dict(), "architectures": ["BertModel"]}
+    (folders / "bare").mkdir(exist_ok=True)
+    (folders / "bare" / "config.json").write_text(json.dumps(bare))
+    (folders / "half").mkdir(exist_ok=True)
+    (folders / "half" / "spec.json").write_text("{}")
+    (folders / "wrong.tsv").write_text("text\tlabel\na film\tgreat\n")
+    before = sorted(folders.rglob("*"))
+    assert main(command.split()) == 2
+    assert sentence in capsys.readouterr().err
+    assert sorted(folders.rglob("*")) == before
+
+
+def test_a_plain_transformers_model_is_known_by_its_config(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(**tiny.SIZES, num_labels=2))
+    model.save_pretrained(tmp_path / "plain")
+    tiny.make_tokenizer().save_pretrained(tmp_path / "plain")
+    source = find_source(tmp_path / "plain")
+    assert (source.form, source.trained.labels) == ("torch", ("0", "1"))
+    batch = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
+    (logits,) = open_candidate(source)(batch)
+    with torch.no_grad():
+        expected = model.eval()(**tiny.make_batch("bert")).logits.numpy()
+    assert np.array_equal(logits, expected)

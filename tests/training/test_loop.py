@@ -1,0 +1,370 @@
+"""The loop is a function of seed, data and settings: stopping, splitting and processes change nothing."""
+
+import json
+import math
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from bermo.spec import TrainSpec
+from bermo.training import checkpoint, devices
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Batch, Fit, Job, Stopped
+from bermo.training.loop import fit
+from bermo.training.schedule import look_steps, rate_factor, seed_step
+from tests.toy import SETTINGS, ToyBatches, ToyLoss, toy_job, weights
+from tests.twice import run_twice
+
+
+def run(job: Job, settings: TrainSpec = SETTINGS) -> Fit:
+    return fit(job, settings, make_accelerator(settings, job.folder))
+
+
+class StopAt:
+    """A hook that sends this process a signal before a step, as a user or a scheduler would."""
+
+    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
+        self.stop_step, self.number = step, number
+
+    def plan(self, step: int) -> None:
+        if step == self.stop_step:
+            os.kill(os.getpid(), self.number)
+
+    def apply(self) -> None: ...
+
+    def generators(self) -> list[torch.Generator]:
+        return []
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+
+def test_bf16_is_left_for_fp32_on_a_processor_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = TrainSpec(precision="bf16", device="cpu")
+    for has_it, mixed, told in (
+        (False, "no", ["This processor has no bf16: training in fp32."]),
+        (True, "bf16", []),
+    ):
+        monkeypatch.setattr(devices, "_has_bf16", lambda has_it=has_it: has_it)
+        said = list[str]()
+        assert make_accelerator(settings, tmp_path, said.append).mixed_precision == mixed
+        assert said == told
+    assert make_accelerator(TrainSpec(device="cpu"), tmp_path).mixed_precision == "no"
+
+
+def test_the_loop_equals_a_slow_obvious_one(tmp_path: Path) -> None:
+    job = toy_job(tmp_path, SETTINGS, dropout=0.0)
+    twin = toy_job(tmp_path / "twin", SETTINGS, dropout=0.0)
+    run(job)
+    model, batches = twin.model, ToyBatches(8)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": model.first.parameters(), "lr": 3e-2, "weight_decay": 0.0},
+            {"params": [model.second.weight], "lr": 1e-2, "weight_decay": 0.1},
+            {"params": [model.second.bias], "lr": 1e-2, "weight_decay": 0.0},
+        ]
+    )
+    peaks = [group["lr"] for group in optimizer.param_groups]
+    total = 3 * 7
+    for step in range(total):
+        factor = (step + 1) / 3.1 if step < 2.1 else (total - step) / 18.9
+        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+            group["lr"] = peak * factor
+        batch = batches.collate(batches.epoch(step // 7)[step % 7])
+        loss = nn.functional.cross_entropy(model(batch["x"]), batch["labels"], ignore_index=2)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    torch.testing.assert_close(weights(job), weights(twin), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("stop_step", [1, 4, 7, 13, 18])
+def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int) -> None:
+    whole = toy_job(tmp_path / "whole", SETTINGS)
+    ended = run(whole)
+    with pytest.raises(Stopped) as stopped:
+        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(stop_step),)))
+    assert stopped.value.signal_number == signal.SIGINT
+    resumed = toy_job(tmp_path / "parts", SETTINGS)
+    again = run(resumed)
+    assert torch.equal(weights(whole), weights(resumed))
+    assert replace(again, seconds=0) == replace(ended, seconds=0)
+    rows = [
+        [
+            {k: v for k, v in json.loads(line).items() if k != "seconds"}
+            for line in path.read_text().splitlines()
+        ]
+        for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "parts" / "metrics.jsonl")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_dropout_is_really_drawn_anew_at_each_step(tmp_path: Path) -> None:
+    seeds = enumerate((1, 1, 2))
+    jobs = [toy_job(tmp_path / str(index), SETTINGS, seed=seed) for index, seed in seeds]
+    for job in jobs:
+        run(job)
+    assert torch.equal(weights(jobs[0]), weights(jobs[1]))
+    assert not torch.equal(weights(jobs[0]), weights(jobs[2]))
+
+
+def test_accumulation_changes_nothing_but_rounding(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, accumulation=3)
+    whole = toy_job(tmp_path / "whole", SETTINGS, dropout=0.0)
+    split = toy_job(tmp_path / "split", settings, dropout=0.0)
+    run(whole), run(split, settings)
+    torch.testing.assert_close(weights(whole), weights(split), rtol=0, atol=1e-5)
+
+
+def test_the_best_model_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
+    scores = iter([50.0, 70.0, 60.0, 65.0, 99.0])
+    kept = []
+    settings = replace(SETTINGS, patience=2, epochs=5)
+    job = toy_job(
+        tmp_path,
+        settings,
+        evaluate=lambda model: {"accuracy": next(scores)},
+        keep=lambda model: kept.append(1),
+    )
+    ended = run(job, settings)
+    assert (ended.best["accuracy"], ended.best_step, ended.last["accuracy"]) == (70.0, 14, 65.0)
+    assert ended.steps == 4 * 7
+    assert len(kept) == 2
+
+
+def test_a_run_that_stays_dead_is_given_up_and_one_that_recovers_is_not(tmp_path: Path) -> None:
+    for looks, steps in (([1, 1, 0, 1, 0], 35), ([0, 1, 1, 1, 0], 28)):
+        answers = iter(looks)
+        settings = replace(SETTINGS, give_up=3, epochs=5)
+        job = toy_job(
+            tmp_path / str(steps),
+            settings,
+            evaluate=lambda model: {"accuracy": 50.0},
+            is_collapsed=lambda a=answers: bool(next(a)),
+        )
+        assert run(job, settings).steps == steps
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:
+    class Broken(nn.Module):
+        def count(self, batch: dict[str, torch.Tensor]) -> int:
+            return 1
+
+        def forward(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+            return model(batch["x"]).sum() * math.nan
+
+    ended = run(toy_job(tmp_path, SETTINGS, objective=Broken()))
+    assert not ended.is_finite
+    assert ended.steps < 21
+
+
+def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> None:
+    class Recorder:
+        seen: list[object] = []  # noqa: RUF012
+
+        def plan(self, step: int) -> None:
+            self.seen.append(step)
+
+        def apply(self) -> None:
+            self.seen.append("applied")
+
+        def generators(self) -> list[torch.Generator]:
+            return []
+
+        def metrics(self) -> dict[str, float]:
+            return {"density": 0.25}
+
+    def watch(norms: Mapping[str, float]) -> dict[str, float]:
+        assert list(norms) == [name for name, _ in job.model.named_parameters()]
+        return {"norm": math.hypot(*norms.values())}
+
+    job = replace(toy_job(tmp_path, SETTINGS, hooks=(Recorder(),)), watch=watch)
+    run(job)
+    assert Recorder.seen[:4] == [0, "applied", 1, "applied"]
+    assert len(Recorder.seen) == 2 * 21
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-2]["density"] == 0.25
+    # One step a row here, so the parts make up the whole.
+    assert rows[-2]["norm"] == pytest.approx(rows[-2]["gradient_norm"], rel=1e-5)
+
+
+def test_looks_before_the_model_is_what_was_asked_for_are_not_kept(tmp_path: Path) -> None:
+    scores = iter([90.0, 70.0, 60.0])
+    job = toy_job(tmp_path, SETTINGS, evaluate=lambda model: {"accuracy": next(scores)}, best_from=8)
+    ended = run(job)
+    assert (ended.best["accuracy"], ended.best_step) == (70.0, 14)
+
+
+def test_gradient_norms_are_logged(tmp_path: Path) -> None:
+    run(toy_job(tmp_path, SETTINGS))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert all(row["gradient_norm"] > 0 for row in rows if "loss" in row)
+
+
+def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_path: Path) -> None:
+    whole = toy_job(tmp_path / "whole", SETTINGS)
+    run(whole)
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(9),)))
+    metrics = tmp_path / "parts" / "metrics.jsonl"
+    with metrics.open("a") as file:  # what a kill after the checkpoint would leave
+        file.write('{"step": 12, "loss": 99.0}\n{"step": 13, "lo')
+    run(toy_job(tmp_path / "parts", SETTINGS))
+    steps = [
+        [json.loads(line)["step"] for line in path.read_text().splitlines()]
+        for path in (tmp_path / "whole" / "metrics.jsonl", metrics)
+    ]
+    assert steps[0] == steps[1]
+
+
+def test_rates_rise_then_fall_to_zero() -> None:
+    factors = [rate_factor(step, 100, 0.1) for step in range(101)]
+    assert factors[0] > 0
+    assert max(factors) == factors[10] == 1.0
+    assert factors[100] == 0.0
+    assert all(np.diff(factors[:11]) > 0)
+    assert all(np.diff(factors[10:]) < 0)
+    assert rate_factor(0, 10, 0.0) == 1.0
+
+
+def test_looks_are_spread_over_each_epoch_and_end_with_the_run() -> None:
+    assert look_steps(10, 30, 1) == [10, 20, 30]
+    assert look_steps(10, 25, 2) == [5, 10, 15, 20, 25]
+    assert look_steps(3, 3, 5) == [1, 2, 3]
+    assert look_steps(7, 3, 1) == [3]
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest"])
+def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
+    tmp_path: Path, damage: str
+) -> None:
+    job = toy_job(tmp_path, SETTINGS)
+    optimizer = torch.optim.AdamW(job.groups)
+    for step in (3, 6):
+        identity = "other" if damage == "foreign" and step == 6 else "toy"
+        checkpoint.save(tmp_path, job.model, optimizer, identity=identity, state={"step": step})
+    file = tmp_path / "step-00000006" / "model.safetensors"
+    content = file.read_bytes()
+    if damage == "torn":
+        file.write_bytes(content[:-7])
+    elif damage == "flipped":
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "no manifest":
+        (file.parent / "manifest.json").unlink()
+    told: list[str] = []
+    found = checkpoint.find_last(tmp_path, "toy", told.append)
+    assert found is not None
+    assert found.step == 3
+    assert len(told) == 1
+    assert "step-00000006" in told[0]
+
+
+def test_only_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:
+    job = toy_job(tmp_path, SETTINGS)
+    for step in (1, 2, 3):
+        checkpoint.save(
+            tmp_path / "c",
+            job.model,
+            torch.optim.AdamW(job.groups),
+            identity="x",
+            state={"step": step},
+        )
+    assert [p.name for p in sorted((tmp_path / "c").iterdir())] == [
+        "step-00000002",
+        "step-00000003",
+    ]
+
+
+TWO_PROCESSES = """
+import sys, json, torch
+from pathlib import Path
+import bermo.training.loop
+from bermo.training.devices import make_accelerator
+from bermo.training.loop import fit
+from tests.toy import SETTINGS, toy_job, weights
+folder = Path(sys.argv[1])
+accelerator = make_accelerator(SETTINGS, folder)
+assert accelerator.num_processes == 2
+# By its own clock one process would save at every look, and the other never.
+bermo.training.loop.SAVING_SHARE = (1e-9, 1e9)[accelerator.process_index]
+job = toy_job(folder, SETTINGS, dropout=0.0)
+fit(job, SETTINGS, accelerator)
+everyone = accelerator.gather(weights(job)[None])
+assert torch.equal(everyone[0], everyone[1])
+if accelerator.is_main_process:
+    (folder / "weights.json").write_text(json.dumps(weights(job).tolist()))
+accelerator.end_training()
+"""
+
+
+def test_two_processes_with_other_clocks_give_the_loss_and_weights_of_one(tmp_path: Path) -> None:
+    one = toy_job(tmp_path / "one", SETTINGS, dropout=0.0)
+    run(one)
+    script = tmp_path / "two.py"
+    script.write_text(TWO_PROCESSES)
+    run_twice(script, str(tmp_path / "two"))
+    found = torch.tensor(json.loads((tmp_path / "two" / "weights.json").read_text()))
+    torch.testing.assert_close(found, weights(one), rtol=0, atol=1e-5)
+    losses = [
+        [
+            row["loss"]
+            for row in map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+            if "loss" in row
+        ]
+        for name in ("one", "two")
+    ]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+def test_a_step_asks_accelerate_for_the_model_no_more_than_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it walks through all modules, which takes as long as a small step."""
+    calls: list[int] = []
+    unwrap = Accelerator.unwrap_model
+
+    def counted(self: Accelerator, model: nn.Module, *rest: object) -> nn.Module:
+        calls.append(1)
+        return unwrap(self, model, *rest)
+
+    monkeypatch.setattr(Accelerator, "unwrap_model", counted)
+    numbers = []
+    for name, epochs in (("short", 1), ("long", 3)):
+        calls.clear()
+        settings = replace(SETTINGS, epochs=epochs)
+        run(toy_job(tmp_path / name, settings), settings)
+        numbers.append(len(calls))
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("step", [0, 7])
+def test_a_steps_random_numbers_are_those_of_its_seed(step: int) -> None:
+    seed_step(3, step, rank=1)
+    found = torch.rand(3)
+    number = np.random.SeedSequence([3, step, 1]).generate_state(1, np.uint64)[0]
+    torch.manual_seed(int(number) // 2)
+    assert torch.equal(found, torch.rand(3))
+
+
+def test_training_goes_on_in_training_mode_after_every_look(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class Watching(ToyLoss):
+        def __call__(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+            seen.append(model.training)
+            return super().__call__(model, batch)
+
+    run(toy_job(tmp_path, SETTINGS, objective=Watching()))
+    assert len(seen) == 21
+    assert all(seen)

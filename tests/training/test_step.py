@@ -1,0 +1,111 @@
+"""The step: copies change nothing, and on a graphics card a captured step equals the plain one."""
+
+import functools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import bermo
+from bermo.methods.finetune import finetune
+from bermo.pruning.criteria import Movement
+from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.weights import prune_
+from bermo.spec import TrainSpec, replace_in
+from bermo.training.graphs import make_step
+from bermo.training.step import Step, _largest_gap, linear_parameters
+from tests.small_models import model_of
+from tests.specs import TINY
+
+
+def losses(folder: Path) -> list[float]:
+    lines = (folder / "seed-1" / "metrics.jsonl").read_text().splitlines()
+    return [row["loss"] for row in map(json.loads, lines) if "loss" in row]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def test_the_fast_and_the_plain_step_end_in_the_same_bits(tmp_path: Path) -> None:
+    for fast in ("auto", "off"):
+        finetune(replace_in(TINY, train={"fast": fast}), tmp_path / fast)
+    assert losses(tmp_path / "auto") == losses(tmp_path / "off")
+    fast, plain = weights(tmp_path / "auto"), weights(tmp_path / "off")
+    assert all(torch.equal(fast[name], plain[name]) for name in plain)
+
+
+@pytest.mark.parametrize("method", ["movement", "soft-movement", "l0"])
+def test_masked_weights_that_no_head_reads_are_left_alone(tmp_path: Path, method: str) -> None:
+    mix = replace(TINY.model.mix, kind="across", layers=(0, 1))
+    spec = replace_in(TINY, model={"mix": mix}, prune={"method": method})
+    for fast in ("auto", "off"):
+        finetune(replace_in(spec, train={"fast": fast, "weight_decay": 0.1}), tmp_path / fast)
+    fast, plain = weights(tmp_path / "auto"), weights(tmp_path / "off")
+    assert all(torch.equal(fast[name], plain[name]) for name in plain)
+
+
+class Card:
+    """Stands for an accelerator on a graphics card, as far as it is asked how a step may run."""
+
+    def __init__(self, num_processes: int = 1, scaler: object = None) -> None:
+        self.device = torch.device("cuda")
+        self.num_processes, self.scaler = num_processes, scaler
+
+
+@pytest.mark.parametrize(
+    ("card", "settings", "said"),
+    [
+        (Card(num_processes=2), TrainSpec(), "in several processes"),
+        (Card(scaler=object()), TrainSpec(), "in fp16"),
+        (Card(), TrainSpec(accumulation=2), "with accumulated batches"),
+        (Card(), TrainSpec(fast="off"), None),
+    ],
+)
+def test_a_step_that_is_not_captured_on_a_card_is_said(
+    card: Card, settings: TrainSpec, said: str | None
+) -> None:
+    step, told = Step.__new__(Step), list[str]()
+    step.accelerator = card  # type: ignore[assignment]
+    assert make_step(step, settings, 32, told.append) is step
+    assert told == ([] if said is None else told)
+    assert said is None or said in told[0]
+
+
+def test_a_gap_is_that_of_the_kind_that_is_furthest_off() -> None:
+    large, small, least = torch.full((8, 8), 1.0), torch.full((8,), 0.1), torch.full((8,), 1e-5)
+    kinds = ["a.weight", "a.bias", "key.bias"]
+    known = [large, small, least]
+    gap = functools.partial(_largest_gap, kinds, known)
+    assert gap([large, small, -least]) < 1e-3, "next to nothing counts for nothing"
+    assert gap([large, small * 0, least]) == pytest.approx(1.0)
+    assert gap([large * 1.1, small, least]) == pytest.approx(0.1)
+    assert math.isnan(gap([large * math.nan, small, least]))
+    assert math.isnan(_largest_gap(kinds, [large * math.nan, small, least], known))
+
+
+def test_copies_are_made_of_what_only_linear_layers_read() -> None:
+    model = model_of("bert")
+    prune_(model, Movement(density=0.5), CubicSchedule(total_steps=10, warmup_steps=1))
+    names = linear_parameters(model)
+    assert any(name.endswith("query.bias") for name in names)
+    assert not any("parametrizations" in name or "LayerNorm" in name for name in names)
+    assert not any("embeddings" in name for name in names)
+    tied = bermo.BermoForMaskedLM.from_backbone("box")
+    words = tied.get_input_embeddings().weight
+    assert all(parameter is not words for parameter in linear_parameters(tied).values())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("method", ["movement", "magnitude", "soft-movement", "l0"])
+def test_captured_steps_give_the_losses_of_plain_ones(tmp_path: Path, method: str, precision: str) -> None:
+    spec = replace_in(TINY, train={"device": "auto", "precision": precision}, prune={"method": method})
+    for fast in ("auto", "off"):
+        finetune(replace_in(spec, train={"fast": fast}), tmp_path / fast)
+    gap = 1e-5 if precision == "fp32" else 1e-3
+    assert losses(tmp_path / "auto") == pytest.approx(losses(tmp_path / "off"), rel=gap)
