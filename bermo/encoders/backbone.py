@@ -10,15 +10,13 @@ norm: exactly the `hidden_states` of transformers. `visit` reads them with hooks
 import copy
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -32,8 +30,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.utils import logging
 
+from bermo.encoders.failures import loading
 from bermo.encoders.families import HeadParts, family_of, has_segments, num_layers
 from bermo.encoders.hub import check_hub
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
@@ -69,7 +67,7 @@ def resolve(name: str | Path) -> str:
 
 def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
-    with _told_plainly(str(name), "config"):
+    with loading("config", str(name)):
         config = AutoConfig.from_pretrained(resolve(name))
     if is_mixed_inside(config):
         config = config.backbone
@@ -106,7 +104,7 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
         return Loaded(encoder=_load_mixed_inside(config, folder))
     parts = _head_parts(config) if with_head else None
     loader = AutoModelForMaskedLM if parts is not None else AutoModel
-    with _told_plainly(str(source), "weights"):
+    with loading("weights", str(source)):
         model, report = loader.from_pretrained(
             folder,
             config=config,
@@ -134,7 +132,7 @@ def box() -> PreTrainedModel:
 
 def _load_mixed_inside(config: PretrainedConfig, folder: str) -> PreTrainedModel:
     """Load an encoder with an inner mix out of the bermo model that it was saved as."""
-    with _told_plainly(folder, "weights"):
+    with loading("weights", folder):
         model = AutoModel.from_pretrained(folder, dtype=torch.float32)
     encoder: PreTrainedModel = model.backbone
     encoder.config.name_or_path = Path(folder).name
@@ -147,7 +145,7 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
     With lowercase "off" it keeps the case of letters, whatever case its vocabulary was made for.
     """
     folder = resolve(name)
-    with _told_plainly(str(name), "tokenizer"):
+    with loading("tokenizer", str(name)):
         tokenizer = AutoTokenizer.from_pretrained(folder)
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
@@ -321,20 +319,3 @@ def _check_whole(name: str, missing: Collection[str]) -> None:
             f'"{name}" lacks {len(lost)} of the encoder\'s weights ({", ".join(lost[:3])} …), which would'
             " start random. Pass a whole checkpoint of this architecture, or its config for random weights."
         )
-
-
-@contextmanager
-def _told_plainly(name: str, what: str) -> Iterator[None]:
-    """Turn a failure to load into one sentence, and keep transformers' own report of it quiet."""
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise BermoError(
-            f'Could not load the {what} of "{name}": {reason} Check the name, and that the folder is'
-            " whole or, for a model on the hub, that there is a network."
-        ) from error
-    finally:
-        logging.set_verbosity(level)

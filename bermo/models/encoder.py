@@ -101,6 +101,12 @@ class BermoConfig(PretrainedConfig):
         self.backbone.vocab_size = value
 
 
+def encoder_config(config: PretrainedConfig) -> PretrainedConfig:
+    """Return the config of the encoder inside a model of bermo's, or the config itself for a plain model."""
+    inner: PretrainedConfig = config.backbone if isinstance(config, BermoConfig) else config
+    return inner
+
+
 class BermoPreTrainedModel(PreTrainedModel):
     """What all bermo models share: made from a backbone, saved with a card, loaded by the Auto classes."""
 

@@ -36,7 +36,7 @@ from transformers.utils import ModelOutput
 from bermo.encoders import families
 from bermo.encoders.backbone import Loaded, resolve
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, BermoModel, BermoPreTrainedModel
+from bermo.models.encoder import BermoConfig, BermoModel, BermoPreTrainedModel, encoder_config
 from bermo.nn.heads import (
     MaskedHead,
     PooledHead,
@@ -258,8 +258,7 @@ TARGETS = ("labels", "start_positions", "end_positions")
 
 def has_segments(name: str | Path) -> bool:
     """Tell whether a saved model, or a bare encoder, reads the segment ids of sentence pairs."""
-    config = AutoConfig.from_pretrained(resolve(name))
-    return families.has_segments(config.backbone if isinstance(config, BermoConfig) else config)
+    return families.has_segments(encoder_config(AutoConfig.from_pretrained(resolve(name))))
 
 
 def _encode(

@@ -13,13 +13,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.pretrain_spec import PretrainSpec
-from bermo.spec import RunSpec, to_dict
+from bermo.spec import RunSpec, from_dict, to_dict
 
 Spec = RunSpec | PretrainSpec
 
@@ -35,6 +36,18 @@ FREE_FIELDS = (
 )
 
 LOCK = ".lock"
+SPEC_FILE = "spec.json"
+RESULT_FILE = "result.json"
+MODEL = "model"
+"""The folder of a model inside the folder of its run or seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecFile:
+    """What spec.json holds: the fixed part of the spec as plain values, and the digest of the data."""
+
+    spec: dict[str, Any]
+    digest: str
 
 
 def fixed_part(spec: Spec) -> dict[str, Any]:
@@ -63,12 +76,12 @@ def check_free(out: Path, spec: Spec) -> None:
         raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
     if not {item.name for item in out.iterdir()} - {LOCK}:
         return
-    if not (out / "spec.json").exists():
+    if not (out / SPEC_FILE).exists():
         raise BermoError(
             f"{out} is not empty and holds no run of bermo; nothing there is overwritten. "
             "Give another folder with --out."
         )
-    old = _read_spec(out)["spec"]
+    old = read_spec_file(out).spec
     changes = _differences(old, fixed_part(spec))
     if changes:
         raise BermoError(
@@ -78,14 +91,15 @@ def check_free(out: Path, spec: Spec) -> None:
 
 
 def claim(out: Path, spec: Spec, digest: str) -> bool:
-    """Write spec.json into a new folder; in the folder of the same run, check that the data is the same. Returns whether it is new."""
-    if (out / "spec.json").exists():
-        if _read_spec(out)["data"] != digest:
+    """Write spec.json into a new folder and return True; for the folder of the same run, check the data, return False."""
+    if (out / SPEC_FILE).exists():
+        if read_spec_file(out).digest != digest:
             raise BermoError(
-                f"The data or the teacher of {out} has changed since it was started. Give another folder with --out."
+                f"The data or the teacher of {out} has changed since it was started."
+                " Give another folder with --out."
             )
         return False
-    write_json(out / "spec.json", {"spec": fixed_part(spec), "data": digest})
+    write_json(out / SPEC_FILE, {"spec": fixed_part(spec), "data": digest})
     return True
 
 
@@ -95,7 +109,7 @@ def release(out: Path) -> None:
         if any(folder.iterdir()):
             return
         folder.rmdir()
-    (out / "spec.json").unlink()
+    (out / SPEC_FILE).unlink()
 
 
 @contextmanager
@@ -113,12 +127,22 @@ def locked(out: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _read_spec(out: Path) -> dict[str, Any]:
+def read_spec_file(out: Path) -> SpecFile:
+    """Read spec.json of a run's folder."""
+    path = out / SPEC_FILE
     try:
-        values: dict[str, Any] = json.loads((out / "spec.json").read_text(encoding="utf-8"))
-        return {"spec": values["spec"], "data": values["data"]}
-    except (ValueError, KeyError, TypeError):
-        raise BermoError(f"{out / 'spec.json'} cannot be read. Give another folder with --out.") from None
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return SpecFile(spec=dict(values["spec"]), digest=values["data"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BermoError(
+            f"{path} cannot be read as the spec of a run ({type(error).__name__}: {error}). Restore it, or use"
+            " another folder."
+        ) from None
+
+
+def read_run_spec(out: Path) -> RunSpec:
+    """Return the spec of a run that trained for a task; the fields that do not change numbers are the defaults."""
+    return from_dict(RunSpec, read_spec_file(out).spec)
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

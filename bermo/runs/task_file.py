@@ -1,0 +1,98 @@
+"""task.json: what the model beside it was trained for, so that the model's folder can be moved and used alone."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PretrainedConfig
+
+from bermo.data.load import own_task
+from bermo.data.tasks import TASKS, Kind, Task, TaskData
+from bermo.errors import BermoError
+from bermo.files import write_json
+from bermo.spec import DataSpec
+
+TASK_FILE = "task.json"
+HEADS: dict[str, Kind] = {
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "tagging",
+    "ForQuestionAnswering": "span",
+    "ForMultipleChoice": "choice",
+}
+"""How the name of a model class ends, and the kind of task that its head is for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTask:
+    """What a model was trained for: the task, its label names and text columns, and how long a text may be."""
+
+    task: Task
+    labels: tuple[str, ...]
+    text: tuple[str, ...]
+    """The columns of the training file that held the texts."""
+    max_length: int
+    stride: int
+
+
+def trained_task(data: TaskData, spec: DataSpec) -> TrainedTask:
+    """Return what a model is trained for on these data."""
+    return TrainedTask(
+        task=data.task, labels=data.labels, text=data.text, max_length=spec.max_length, stride=spec.stride
+    )
+
+
+def write_task(folder: Path, trained: TrainedTask) -> None:
+    """Write task.json beside a model."""
+    write_json(
+        folder / TASK_FILE,
+        {
+            "task": trained.task.name,
+            "kind": trained.task.kind,
+            "labels": trained.labels,
+            "text": trained.text,
+            "max_length": trained.max_length,
+            "stride": trained.stride,
+        },
+    )
+
+
+def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
+    """Read task.json; where there is none, as beside a plain transformers model, work it out from the head."""
+    path = folder / TASK_FILE
+    if not path.exists():
+        return _task_of_head(folder, config)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return TrainedTask(
+            task=TASKS.get(values["task"]) or own_task(values["kind"]),
+            labels=tuple(values["labels"]),
+            text=tuple(values["text"]),
+            max_length=values["max_length"],
+            stride=values["stride"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise BermoError(
+            f"{path} is damaged ({error}). Copy it anew from where the model was saved."
+        ) from error
+
+
+def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
+    name = next(iter(config.architectures or ()), "")
+    kind = next((kind for ending, kind in HEADS.items() if name.endswith(ending)), None)
+    if kind is None:
+        raise BermoError(
+            f"{folder} holds {name or 'a model'} without a head for a task. Train one on it first:"
+            f" bermo train --model {folder} …"
+        )
+    if kind == "classification" and config.num_labels == 1:
+        kind = "regression"
+    names: dict[int, str] = config.id2label or {}  # type: ignore[assignment]
+    labels = tuple(str(names[index]).removeprefix("LABEL_") for index in sorted(names))
+    defaults = DataSpec()
+    return TrainedTask(
+        task=own_task(kind),
+        labels=() if kind == "regression" else labels,
+        text=(),
+        max_length=defaults.max_length,
+        stride=defaults.stride,
+    )
