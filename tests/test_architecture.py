@@ -54,6 +54,7 @@ ROOMS: list[dict[str, str]] = [
         "pretrain_spec.py": "what a pretraining is",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",
+        "machine.py": "the processor, its instruction sets and the memory, on any system",
         "errors.py": "the one error class",
     },
 ]

@@ -9,8 +9,6 @@ texts and options; another model under the same name is measured anew.
 import hashlib
 import json
 import math
-import resource
-import sys
 import time
 import types
 import typing
@@ -28,6 +26,7 @@ from bermo.encoders.attention import check_attention
 from bermo.errors import BermoError, nearest
 from bermo.figures.data import Findings, Section, write_findings
 from bermo.files import write_json
+from bermo.machine import peak_memory_bytes
 from bermo.progress import Display
 from bermo.runs.folder import locked
 
@@ -252,5 +251,4 @@ def _findings(
 
 def peak_mib() -> float:
     """Return the most memory this process has held."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return math.ceil(peak / (2**20 if sys.platform == "darwin" else 2**10))
+    return math.ceil(peak_memory_bytes() / 2**20)

@@ -2,8 +2,6 @@
 
 import math
 import platform
-import resource
-import sys
 from collections.abc import Mapping
 
 import accelerate
@@ -15,6 +13,7 @@ from transformers import PreTrainedModel
 
 from bermo.data.scoring import Scores
 from bermo.encoders.sites import layers_of
+from bermo.machine import peak_memory_bytes, processor
 from bermo.methods.prepare import Prepared
 from bermo.methods.prune import UNITS
 from bermo.spec import RunSpec
@@ -88,15 +87,14 @@ def peak_memory() -> float:
     """Peak memory in MiB: of the GPU where one is used, else of this process."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    return peak_memory_bytes() / 2**20
 
 
 def device_name(accelerator: Accelerator) -> str:
     """Name the device that computes."""
     if accelerator.device.type == "cuda":
         return torch.cuda.get_device_name(accelerator.device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return f"{processor().architecture} CPU, {torch.get_num_threads()} threads"
 
 
 class LayerGradients:

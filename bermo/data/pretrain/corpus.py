@@ -8,7 +8,6 @@ holds is decided by the files' bytes and the settings, so the same text is never
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +27,7 @@ from bermo.data.pretrain.vocabulary import count_words, make_tokenizer, make_voc
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import write_text
+from bermo.machine import usable_cores
 from bermo.pretrain_spec import TextSpec
 
 FORMAT = 1  # of what a folder of this cache holds
@@ -132,11 +132,6 @@ def _tokenizer(spec: TextSpec, folder: Path, positions: int, tell: Tell) -> PreT
     return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)
 
 
-def num_processes() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def chunks(documents: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
     """Gather documents into lists of about `size` characters."""
     chunk, length = [], 0
@@ -154,7 +149,7 @@ def _count_all(documents: Iterator[str]) -> Counter[str]:
     """Count words, in processes where there is much text; sums do not depend on their order."""
     parts = chunks(documents)
     first = list(islice(parts, SMALL // CHUNK))
-    processes = num_processes()
+    processes = usable_cores()
     if len(first) < SMALL // CHUNK or processes == 1:
         return count_words(document for part in (*first, *parts) for document in part)
     counts: Counter[str] = Counter()

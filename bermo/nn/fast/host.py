@@ -9,7 +9,6 @@ both ways over twice as long (results/host-cpu.json). The random numbers are tho
 """
 
 import math
-import platform
 from typing import Any, cast
 
 import torch
@@ -17,9 +16,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from bermo.machine import processor
 from bermo.nn.fast.serving import Asked, Serving, is_checkpointing
 
-IS_SLOW = platform.machine() == "aarch64"
+IS_SLOW = processor().is_arm and processor().system == "Linux"
 """Whether torch's own passes are the slow ones here: measured on Neoverse-N1, torch 2.13, by benchmarks/host.py."""
 
 

@@ -8,8 +8,6 @@ alike; the ratios are against one of them, the baseline, in the same minutes.
 """
 
 import math
-import os
-import platform
 import statistics
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
@@ -20,6 +18,7 @@ import torch
 
 from bermo.errors import BermoError
 from bermo.files import write_json
+from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
 from bermo.ship.bench.worker import Entry, Worker
@@ -172,14 +171,9 @@ def front(found: Bench) -> tuple[int, ...]:
 
 def machine(devices: Collection[str]) -> str:
     """Name the processor as far as the system tells, and the graphics card if one was used."""
-    name = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), name)
-    except OSError:
-        pass
+    own = processor()
     cards = [torch.cuda.get_device_name(device) for device in devices if device != "cpu"]
-    return ", ".join([*cards, name, f"{os.cpu_count()} cores", platform.system()])
+    return ", ".join([*cards, own.name, f"{own.cores} cores", own.system])
 
 
 def _check(entries: Sequence[Entry], spec: BenchSpec) -> None:

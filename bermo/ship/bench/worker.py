@@ -7,9 +7,7 @@ waits on a pipe and costs nothing.
 import contextlib
 import gc
 import multiprocessing
-import resource
 import signal
-import sys
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.errors import BermoError
+from bermo.machine import peak_memory_bytes
 from bermo.ship.runtimes.candidate import Candidate, Half, answer, open_candidate
 from bermo.ship.runtimes.folder import Source, find_source
 
@@ -157,9 +156,4 @@ def _forget_peak() -> None:
 
 def _memory() -> float:
     """The largest memory of this process since its peak was forgotten, in MB."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+    return peak_memory_bytes() / 1e6

@@ -9,7 +9,6 @@ and so what is fixed. More units never take less time: the times are made monoto
 import copy
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from bermo.encoders.backbone import create_encoder, make_inputs
 from bermo.encoders.families import num_layers
 from bermo.encoders.structure import LayerShape, Structure, resize_, structure_of
 from bermo.files import write_json
+from bermo.machine import processor
 from bermo.progress import Display, Quiet
 from bermo.ship.shrink.search import CostTable
 
@@ -152,14 +152,7 @@ def _wait(device: torch.device) -> None:
 def _machine(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {torch.get_num_threads()} threads"
-
-
-def _processor() -> str:
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return f"{processor().name}, {torch.get_num_threads()} threads"
 
 
 def _key(config: PretrainedConfig, workload: Workload) -> str:
