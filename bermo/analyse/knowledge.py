@@ -22,6 +22,7 @@ from bermo.errors import BermoError
 from bermo.figures.data import Bars, Section, Table
 from bermo.models.encoder import BermoConfig
 from bermo.models.tasks import BermoForMaskedLM
+from bermo.runs.trained import resolve_model
 from bermo.vectors import Encoder
 
 BATCH = 64
@@ -41,9 +42,7 @@ class Knowledge:
 
 def load_masked(name: str | Path) -> BermoForMaskedLM:
     """Load a model with a trained masked-LM head: a saved BermoForMaskedLM, or an encoder that brings one."""
-    path = Path(name).expanduser()
-    folder = path / "model" if (path / "model").is_dir() else path
-    source = str(folder) if folder.is_dir() else backbone.resolve(name)
+    source = resolve_model(name)
     config = AutoConfig.from_pretrained(source)
     if isinstance(config, BermoConfig):
         kind = (config.architectures or ["nothing"])[0]

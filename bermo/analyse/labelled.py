@@ -13,12 +13,11 @@ from bermo.data.load import load_task
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, pick
 from bermo.data.scoring import score
 from bermo.data.tasks import TASKS
-from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.methods.evaluate import predict
-from bermo.methods.predict import Trained
-from bermo.methods.teacher import load_teacher
-from bermo.models.tasks import BermoPreTrainedModel, has_segments
+from bermo.models.tasks import BermoPreTrainedModel
+from bermo.runs.task_file import TrainedTask
+from bermo.runs.trained import open_trained
 from bermo.spec import DataSpec
 
 BATCH_SIZE = 32
@@ -50,7 +49,7 @@ class Labelled:
             yield {name: value.to(self.accelerator.device) for name, value in batch.items()}
 
 
-def read_labelled(data: str, trained: Trained) -> Rows:
+def read_labelled(data: str, trained: TrainedTask) -> Rows:
     """Read the rows of a file, of a named task's folder, or of a generated task, for the task of a model."""
     name = trained.task.name if trained.task.name in TASKS else f"own/{trained.task.kind}"
     if data.startswith("box/"):
@@ -79,24 +78,26 @@ def texts_of(rows: Rows) -> list[str]:
 
 def load_labelled(run: str | Path, data: str, limit: int, cpu: bool) -> Labelled:
     """Load the model of a run and at most `limit` rows of `data`, evenly chosen."""
-    teacher = load_teacher(run)
-    rows = read_labelled(data, teacher.trained)
+    opened = open_trained(run)
+    trained = opened.trained
+    rows = read_labelled(data, trained)
     step = max(1, len(rows) // limit)
     rows = pick(rows, range(0, len(rows), step)[:limit])
-    unknown = set(map(str, getattr(rows, "labels", None) or ())) - set(teacher.trained.labels)
-    if teacher.trained.task.kind == "classification" and unknown:
+    unknown = set(map(str, getattr(rows, "labels", None) or ())) - set(trained.labels)
+    if trained.task.kind == "classification" and unknown:
         raise BermoError(
             f'{data} has the label "{sorted(unknown)[0]}", but {run} answers'
-            f" {', '.join(teacher.trained.labels)}. Give rows of the task it was trained for."
+            f" {', '.join(trained.labels)}. Give rows of the task it was trained for."
         )
-    spec = DataSpec(max_length=teacher.trained.max_length, stride=teacher.trained.stride)
+    spec = DataSpec(max_length=trained.max_length, stride=trained.stride)
     features = make_features(
         rows,
-        teacher.trained.task,
-        teacher.trained.labels,
-        load_tokenizer(teacher.folder),
+        trained.task,
+        trained.labels,
+        opened.load_tokenizer(),
         replace(spec, max_unknown=1.0),
-        has_segments(teacher.folder),
+        opened.has_segments,
     )
     accelerator = Accelerator(cpu=cpu)
-    return Labelled(teacher.model.to(accelerator.device), features, accelerator)
+    model = opened.load_bermo_model().requires_grad_(False)
+    return Labelled(model.to(accelerator.device), features, accelerator)

@@ -18,7 +18,6 @@ from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.files import whole_folder
 from bermo.methods.distill import DistilledLoss, check_distill, set_aside, wants_only_answers
-from bermo.methods.predict import write_trained
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
 from bermo.methods.student import student_from_teacher
@@ -27,6 +26,7 @@ from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
+from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import RunSpec
 from bermo.training.job import Batch, Batches, Hook, Objective
 from bermo.training.schedule import parameter_groups
@@ -143,7 +143,7 @@ def save_model(model: nn.Module, prepared: Prepared, folder: Path) -> None:
     with whole_folder(folder) as temporary, set_aside(model):
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
         prepared.tokenizer.save_pretrained(temporary)
-        write_trained(temporary, prepared.data, prepared.spec.data)
+        write_task(temporary, trained_task(prepared.data, prepared.spec.data))
 
 
 def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:

@@ -14,9 +14,10 @@ from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
 from bermo.encoders.backbone import load_config, load_tokenizer
 from bermo.methods.student import student_from_teacher
-from bermo.methods.teacher import Teacher, check_segments, check_teacher, find_model, load_teacher
+from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
 from bermo.progress import Display
+from bermo.runs.trained import model_folder
 from bermo.spec import ModelSpec, RunSpec
 from bermo.training.schedule import num_steps
 
@@ -75,7 +76,7 @@ def _source(spec: RunSpec) -> str:
 
 
 def _teacher_folder(spec: RunSpec) -> str | None:
-    return None if spec.distill.teacher is None else str(find_model(spec.distill.teacher))
+    return None if spec.distill.teacher is None else str(model_folder(spec.distill.teacher))
 
 
 def _digest(spec: RunSpec, data: TaskData) -> str:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import logging
 
 from bermo.data.cache import Writer, cache_root, open_cache, read_cache
 from bermo.data.features import Features, fingerprint
@@ -25,9 +24,10 @@ from bermo.encoders.families import has_segments
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.methods.evaluate import predict
-from bermo.methods.predict import LOADERS, Trained, read_trained
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.progress import Display
+from bermo.runs.task_file import TrainedTask
+from bermo.runs.trained import open_trained
 from bermo.training.job import Batch, Batches
 
 FORMAT = 1
@@ -43,7 +43,7 @@ class Teacher:
 
     folder: Path
     model: BermoPreTrainedModel
-    trained: Trained
+    trained: TrainedTask
 
     @property
     def has_segments(self) -> bool:
@@ -51,33 +51,10 @@ class Teacher:
         return has_segments(encoder_of(self.model).config)
 
 
-def find_model(folder: str | Path) -> Path:
-    """Return the folder of a teacher's weights: the given one, or the model of a finished run."""
-    path = Path(folder).expanduser()
-    if not path.is_dir():
-        raise BermoError(f"There is no teacher {path}. Give the folder of a finished run.")
-    if (path / "model").is_dir():
-        return path / "model"
-    if (path / "spec.json").exists():
-        raise BermoError(f"The run in {path} is not finished, so it has no model that could teach.")
-    return path
-
-
 def load_teacher(folder: str | Path) -> Teacher:
     """Load the model of a run or model folder; it is in eval mode and takes no gradients."""
-    path = find_model(folder)
-    trained = read_trained(path)
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        model = LOADERS[trained.task.kind].from_pretrained(path, dtype=torch.float32)
-    except (OSError, ValueError) as error:
-        raise BermoError(f"The teacher {path} could not be loaded: {error}") from error
-    finally:
-        logging.set_verbosity(level)
-    if not isinstance(model, BermoPreTrainedModel):
-        raise BermoError(f"The teacher {path} is a {type(model).__name__}, not a model of bermo.")
-    return Teacher(path, model.eval().requires_grad_(False), trained)
+    opened = open_trained(folder)
+    return Teacher(opened.folder, opened.load_bermo_model().requires_grad_(False), opened.trained)
 
 
 def check_teacher(

@@ -11,11 +11,11 @@ from typing import Any
 
 from bermo.errors import BermoError, nearest
 from bermo.figures.data import Findings, Number, read_findings
+from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
 from bermo.runs.statistics import summarise
 
 FIGURES = "figures.json"
-SPEC = "spec.json"
 MAX_LISTED = 30  # names told to who mistyped one
 
 
@@ -90,7 +90,7 @@ def _look(source: Path) -> tuple[list[Path], list[Path]]:
         folders = [source]
     if not folders and not files:
         raise BermoError(
-            f"{source} holds neither a training ({SPEC}) nor {FIGURES}, and no folder in it does. "
+            f"{source} holds neither a training ({SPEC_FILE}) nor {FIGURES}, and no folder in it does. "
             "Give run folders, or folders that a verb of bermo wrote."
         )
     return folders, files
@@ -108,14 +108,10 @@ def _names(folders: list[Path]) -> list[str]:
 
 def _training_spec(folder: Path) -> Mapping[str, Any] | None:
     """Return the spec of a run that trained for a task; other verbs' runs tell about themselves in their figures."""
-    path = folder / SPEC
-    if not path.is_file():
+    if not (folder / SPEC_FILE).is_file():
         return None
-    try:
-        spec = json.loads(path.read_text(encoding="utf-8"))["spec"]
-        return spec if {"data", "model"} <= spec.keys() and "task" in spec["data"] else None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BermoError(f"{path} cannot be read as the spec of a run: {error}.") from error
+    spec = read_spec_file(folder).spec
+    return spec if {"data", "model"} <= spec.keys() and "task" in spec["data"] else None
 
 
 def _read_run(folder: Path, name: str) -> RunRecord:

@@ -4,10 +4,10 @@
       .load_model()                         the torch model, in float32 and eval mode
       .load_tokenizer()  .read_spec()       its tokenizer; the spec of the run that it belongs to
 
-A folder holds its model in one of four forms:
+The files of a folder are made for one of four runtimes:
 
-    torch     config.json + *.safetensors: a model of bermo's, or a plain transformers model with a head
-    onnx      model.onnx        openvino  model.xml + model.bin        sparse  sparse.safetensors
+    torch         config.json + *.safetensors: a model of bermo's, a plain transformers model with a head
+    onnxruntime   model.onnx        openvino   model.xml + model.bin        sparse   sparse.safetensors
 
 Every folder that cannot be opened gets one sentence, which is the same wherever the folder was named.
 """
@@ -32,7 +32,7 @@ from transformers import (
 
 from bermo.data.tasks import Kind
 from bermo.encoders import families
-from bermo.encoders.backbone import load_tokenizer
+from bermo.encoders.backbone import load_tokenizer, resolve
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoConfig, BermoPreTrainedModel, encoder_config
@@ -40,14 +40,14 @@ from bermo.runs.folder import MODEL, RESULT_FILE, SPEC_FILE, read_run_spec
 from bermo.runs.task_file import TrainedTask, read_task
 from bermo.spec import RunSpec
 
-Form = Literal["torch", "onnx", "openvino", "sparse"]
-MODEL_FILES: Mapping[Form, str] = {
-    "onnx": "model.onnx",
+Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
+MODEL_FILES: Mapping[Runtime, str] = {
+    "onnxruntime": "model.onnx",
     "openvino": "model.xml",
     "sparse": "sparse.safetensors",
     "torch": "config.json",
 }
-"""The file by which each form is known; an export has a config too, so torch comes last."""
+"""The file by which the runtime of a folder is known; every folder has a config, so torch comes last."""
 EXPORT_FILE = "export.json"
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
 AUTO_CLASSES: Mapping[Kind, Any] = {
@@ -62,11 +62,11 @@ EXPECTED = "Give the folder of a finished run, of a saved model or of an export.
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFolder:
-    """A folder with a trained model: the form of its files, what it was trained for, and by which run."""
+    """A folder with a trained model: the runtime it is made for, what it was trained for, and by which run."""
 
     folder: Path
     """Where the model's files are: for a run, the `model` folder in it."""
-    form: Form
+    runtime: Runtime
     precision: str
     config: PretrainedConfig
     trained: TrainedTask
@@ -84,6 +84,11 @@ class TrainedFolder:
         files = (path for path in self.folder.iterdir() if path.suffix in WEIGHT_SUFFIXES)
         return sum(path.stat().st_size for path in files)
 
+    @property
+    def is_export(self) -> bool:
+        """Whether `bermo export` wrote the folder."""
+        return (self.folder / EXPORT_FILE).is_file()
+
     def read_spec(self) -> RunSpec | None:
         """Return the spec of the run, or None where no run was named."""
         return None if self.run is None else read_run_spec(self.run)
@@ -99,9 +104,9 @@ class TrainedFolder:
 
     def load_model(self) -> PreTrainedModel:
         """Load the model in float32 and eval mode; an export has none that torch can load."""
-        if self.form != "torch":
+        if self.runtime != "torch":
             raise BermoError(
-                f"{self.folder} is an export already ({self.form}). Give the model that it was made from."
+                f"{self.folder} is an export already ({self.runtime}). Give the model that it was made from."
             )
         with loading("weights", self.folder):
             model, report = AUTO_CLASSES[self.trained.task.kind].from_pretrained(
@@ -131,8 +136,8 @@ def open_trained(path: str | Path) -> TrainedFolder:
     """Open the folder of a run, of a seed, of a saved model or of an export; no weights are read."""
     given = Path(path).expanduser()
     folder = model_folder(given)
-    form = next((form for form, name in MODEL_FILES.items() if (folder / name).is_file()), None)
-    if form is None or not (folder / MODEL_FILES["torch"]).is_file():
+    runtime = next((runtime for runtime, name in MODEL_FILES.items() if (folder / name).is_file()), None)
+    if runtime is None or not (folder / MODEL_FILES["torch"]).is_file():
         raise BermoError(
             f"{folder} holds no model: there is neither config.json nor an export of bermo's. {EXPECTED}"
         )
@@ -141,7 +146,7 @@ def open_trained(path: str | Path) -> TrainedFolder:
     families.family_of(encoder_config(config))
     return TrainedFolder(
         folder=folder,
-        form=form,
+        runtime=runtime,
         precision=str(read_export(folder).get("precision", "fp32")),
         config=config,
         trained=read_task(folder, config),
@@ -156,6 +161,8 @@ def model_folder(path: str | Path) -> Path:
         raise BermoError(f"{folder} is a file. {EXPECTED}")
     if not folder.is_dir():
         raise BermoError(f"There is no folder {folder}. {EXPECTED}")
+    if (folder / MODEL_FILES["torch"]).is_file():
+        return folder
     if (folder / MODEL).is_dir():
         return folder / MODEL
     if run_of(folder) is None:
@@ -169,6 +176,12 @@ def model_folder(path: str | Path) -> Path:
         f"The run in {folder} is not finished: it has no model yet. Give the command of the run again, and"
         " it goes on where it stopped."
     )
+
+
+def resolve_model(name: str | Path) -> str:
+    """Return what the name of an encoder or a trained model means: a folder with its files, or a name on the hub."""
+    resolved = resolve(name)
+    return str(model_folder(resolved)) if Path(resolved).is_dir() else resolved
 
 
 def run_of(path: Path) -> Path | None:

@@ -17,6 +17,7 @@ from bermo.encoders.families import family_of, num_layers
 from bermo.errors import BermoError
 from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
+from bermo.runs.trained import resolve_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def load_encoder(
 
     With `untrained_seed`, the same shape with random weights.
     """
-    folder = _model_folder(name)
+    folder = resolve_model(name)
     tokenizer = backbone.load_tokenizer(folder, lowercase)
     if not tokenizer.is_fast:
         raise BermoError(f'The tokenizer of "{name}" is slow. Put a tokenizer.json beside it.')
@@ -95,16 +96,6 @@ def _load(folder: str) -> tuple[PreTrainedModel, Mix | None]:
         return backbone.load_encoder(folder).encoder, None
     model = _load_bermo(folder)
     return model.backbone, None if model.config.mix["kind"] == "none" else model.layer_mix
-
-
-def _model_folder(name: str | Path) -> str:
-    """Return what is to be loaded: the model of a run's folder, else what the name means."""
-    path = Path(name).expanduser()
-    if (path / "spec.json").exists() and not (path / "config.json").exists():
-        if not (path / "model").is_dir():
-            raise BermoError(f"The run in {path} is not finished: it has no model yet.")
-        return str(path / "model")
-    return backbone.resolve(name)
 
 
 def _is_bermo(folder: str) -> bool:

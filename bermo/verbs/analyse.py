@@ -90,13 +90,12 @@ def _texts(options: Namespace, model: str, measures: tuple[str, ...]) -> list[st
     from bermo.analyse.labelled import read_labelled, texts_of
     from bermo.analyse.reading import distinct, read_texts
     from bermo.errors import BermoError
-    from bermo.methods.predict import read_trained
-    from bermo.methods.teacher import find_model
+    from bermo.runs.trained import open_trained
 
     if options.text:
         return read_texts(Path(options.text))
     if options.data:
-        rows = read_labelled(options.data, read_trained(find_model(model)))
+        rows = read_labelled(options.data, open_trained(model).trained)
         return distinct(texts_of(rows), options.data)
     if set(measures) <= {"senses", "knowledge"}:
         return []

@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from bermo.verbs.importing import importing
 
@@ -20,6 +19,7 @@ def run(options: Namespace) -> int:
     with importing():
         from bermo.methods.predict import predict_file
         from bermo.report.terminal import TerminalDisplay
+        from bermo.ship.runtimes.candidate import open_for_prediction
 
     predict_file(
         Path(options.run),
@@ -27,15 +27,6 @@ def run(options: Namespace) -> int:
         Path(options.out) if options.out else None,
         options.batch_size,
         TerminalDisplay(),
-        _opener(Path(options.run)),
+        lambda opened: open_for_prediction(opened.folder, opened.trained),
     )
     return 0
-
-
-def _opener(run: Path) -> Any:
-    """Exports have their own runtimes; a torch model is left to the caller."""
-    if not (run / "export.json").exists():
-        return None
-    from bermo.ship.runtimes.candidate import open_for_prediction
-
-    return open_for_prediction

@@ -18,8 +18,8 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import TaskData, load_task
 from bermo.encoders.backbone import load_tokenizer
 from bermo.methods.assemble import TaskBatches
-from bermo.methods.predict import write_trained
 from bermo.models import tasks as models
+from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import DataSpec
 
 KINDS = {
@@ -82,7 +82,7 @@ def build(data: TaskData, config: PretrainedConfig, **more: Any) -> models.Bermo
 def save(model: models.BermoPreTrainedModel, data: TaskData, folder: Path) -> Path:
     model.save_pretrained(folder)
     load_tokenizer("box").save_pretrained(folder)
-    write_trained(folder, data, DataSpec())
+    write_task(folder, trained_task(data, DataSpec()))
     return folder
 
 

@@ -50,7 +50,7 @@ def test_a_run_a_seed_and_a_model_are_opened_alike(
     assert opened.folder == runs / folder
     assert opened.run == (None if run is None else runs / run)
     assert opened.read_spec() == (None if run is None else SPEC)
-    assert (opened.form, opened.precision, opened.has_segments) == ("torch", "fp32", True)
+    assert (opened.runtime, opened.precision, opened.has_segments) == ("torch", "fp32", True)
     assert (opened.trained.task.kind, opened.trained.labels) == ("classification", ("bad", "good"))
     assert opened.load_tokenizer().tokenize("the cat") == ["the", "cat"]
 
@@ -154,7 +154,7 @@ BAD: list[tuple[Callable[[Path], None], str]] = [
     (_empty, "holds no model: there is neither config.json nor an export"),
     (_unfinished, "is not finished: .* Give the command of the run again"),
     (_ended_without_a_model, "has ended but kept no model"),
-    (_export, r"is an export already \(onnx\). Give the model that it was made from"),
+    (_export, r"is an export already \(onnxruntime\). Give the model that it was made from"),
     (_bare, "holds BertModel without a head for a task. Train one on it first"),
     (_odd_family, '"t5" is not an encoder that bermo can read'),
     (_torn_weights, "Could not load the weights of"),

@@ -132,4 +132,10 @@ def _trained(folder: Path, config: PretrainedConfig) -> Trained:
         kind = "regression"
     names: dict[int, str] = config.id2label or {}  # type: ignore[assignment]
     labels = tuple(str(names[place]).removeprefix("LABEL_") for place in sorted(names))
-    return Trained(own_task(kind), () if kind == "regression" else labels, (), 128, 128)
+    return Trained(
+        task=own_task(kind),
+        labels=() if kind == "regression" else labels,
+        text=(),
+        max_length=128,
+        stride=128,
+    )
