@@ -248,9 +248,9 @@ def test_another_analysis_in_the_same_folder_is_refused(
     assert "What differs: max_length" in capsys.readouterr().err
 
 
-def test_rows_of_a_folder_without_a_task_are_refused(tmp_path: Path, runs: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, runs: Path) -> None:
     (tmp_path / "bare").mkdir()
-    with pytest.raises(BermoError, match=r"no task\.json"):
+    with pytest.raises(BermoError, match="holds no model"):
         load_labelled(tmp_path / "bare", str(runs / "dev.tsv"), 10, cpu=True)
 
 
