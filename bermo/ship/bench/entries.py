@@ -9,7 +9,7 @@ from transformers import AutoConfig
 from bermo.errors import BermoError
 from bermo.ship.bench.run import BenchSpec
 from bermo.ship.bench.worker import Entry
-from bermo.ship.runtimes.candidate import Half
+from bermo.ship.runtimes.candidate import Half, torch_precision
 from bermo.ship.runtimes.folder import Source, find_source
 from bermo.ship.runtimes.texts import labelled
 
@@ -28,8 +28,8 @@ def line_up(
     _check(sources, spec, device)
     entries = []
     for folder, source in sources.items():
-        is_torch = source.form in ("torch", "sparse")
-        for precision in precisions if is_torch else ("fp32",):
+        is_torch = source.runtime == "sparse" or (source.runtime == "torch" and not source.is_export)
+        for precision in precisions if is_torch else (torch_precision(source),):
             suffix = f" {precision}" if is_torch and len(precisions) > 1 else ""
             entries.append(
                 Entry(
@@ -46,9 +46,9 @@ def line_up(
 def _check(sources: dict[str, Source], spec: BenchSpec, device: str) -> None:
     first_name, first = next(iter(sources.items()))
     for name, source in sources.items():
-        if device != "cpu" and source.form in ("onnx", "openvino"):
+        if device != "cpu" and source.runtime in ("onnxruntime", "openvino"):
             raise BermoError(
-                f"{name} is {source.form}, which runs on the CPU here. Leave it out, or leave --device out."
+                f"{name} is made for {source.runtime}, which runs on the CPU here. Leave it out, or leave --device out."
             )
         known, wanted = source.trained, first.trained
         if (known.task.kind, known.labels) != (wanted.task.kind, wanted.labels):

@@ -113,7 +113,7 @@ class Served:
     def facts(self) -> Facts:
         """Say what was loaded."""
         precision = self.source.precision if self.entry.precision == "fp32" else self.entry.precision
-        return Facts(form=self.source.form, precision=precision, num_bytes=self.source.num_bytes)
+        return Facts(form=self.source.runtime, precision=precision, num_bytes=self.source.num_bytes)
 
     def time(self, num_rows: int, length: int, iterations: int) -> list[float]:
         """Return the seconds of each of some runs on a batch of this shape."""

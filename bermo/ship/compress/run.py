@@ -73,7 +73,7 @@ class Compressed:
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     """Make the smallest loss that meets the wish; the same command goes on where it stopped."""
     source = find_source(spec.run)
-    if source.form != "torch":
+    if source.is_export:
         raise BermoError(f"{spec.run} is an export already. Give the run that it was made from.")
     run = _run_spec(spec)
     given = _candidates(spec)
@@ -162,7 +162,7 @@ def _int8(folder: Path, out: Path, spec: CompressSpec, measured: BenchSpec, disp
 def _candidates(spec: CompressSpec) -> list[Path]:
     """Check the models that were made elsewhere: torch, of one name each, before any work."""
     for path in spec.candidates:
-        if find_source(path).form != "torch":
+        if find_source(path).is_export:
             raise BermoError(f"{path} is an export already. Give the torch model that it was made from.")
     names = [path.name for path in spec.candidates]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -1,55 +1,31 @@
-"""Eight bits for an ONNX graph: weights once, activations as they come (dynamic) or by calibrated ranges.
+"""Int8 for an ONNX graph: weights once, activations by the ranges of each batch (dynamic) or calibrated ones.
 
-    matrices     w ≈ s_column · q, q in int8         tables of embeddings   w ≈ s_row · q, one scale a word
-    activations  x ≈ s · (q − z), q in uint8: s, z of each batch, or fixed by texts (calibrated, QDQ nodes)
+    matrices      w ≈ s_column · (q − z_column), q in int8 (signed, z = 0) or in uint8 (unsigned)
+    embeddings    w ≈ s_row · q, one scale for each word
+    activations   x ≈ s · (q − z), q in uint8; s and z of each batch, or fixed by texts (QuantizeLinear nodes)
 
-Which signs of activations and weights are sound depends on the processor: x86 without VNNI adds pairs of
-uint8 · int8 products in 16 bits, which overflow. So the choices are tried and compared, not believed.
+Every graph is right on every processor. Activations are unsigned, since on x86 onnxruntime turns signed ones into
+unsigned ones and leaves their declared type behind, which it then refuses. Signed weights get scales with which no
+product overflows on x86 without VNNI (overflow.py). Which sign is faster depends on the processor (signs.py).
 """
 
-import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bermo.ship.runtimes.forms import Sign
+from bermo.ship.runtimes.overflow import encode, int8_matrices, safe_scales
+
 MATRICES = ("MatMul", "Gemm")
 SMALLEST_TABLE = 64
 """Rows from which a table of embeddings is worth its scales; positions and words are, segments are not."""
+WEIGHT_TYPES: Mapping[Sign, str] = {"signed": "QInt8", "unsigned": "QUInt8"}
+"""The names of onnxruntime's quantiser."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """How weights are coded: their sign, and whether one bit is left free against overflow."""
-
-    weights: str
-    is_reduced: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.weights + (" with 7 bits" if self.is_reduced else "")
-
-
-def choices() -> tuple[Choice, ...]:
-    """Return what is worth trying on this processor."""
-    signed, unsigned = Choice(weights="QInt8"), Choice(weights="QUInt8")
-    if platform.machine().lower() in ("x86_64", "amd64") and not has_vnni():
-        return unsigned, Choice(weights="QInt8", is_reduced=True)
-    return signed, unsigned
-
-
-def has_vnni() -> bool:
-    """Tell whether an x86 processor multiplies bytes into 32 bits; not known counts as no."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return "avx512_vnni" in flags or "avx_vnni" in flags
-
-
-def quantize_dynamic(graph: Path, out: Path, choice: Choice) -> None:
+def quantize_dynamic(graph: Path, out: Path, sign: Sign) -> None:
     """Write a graph with int8 weights whose activations are quantised batch by batch."""
     from onnxruntime import quantization
 
@@ -59,14 +35,15 @@ def quantize_dynamic(graph: Path, out: Path, choice: Choice) -> None:
         out,
         nodes_to_quantize=_layers(model),
         per_channel=True,
-        reduce_range=choice.is_reduced,
-        weight_type=quantization.QuantType[choice.weights],
+        weight_type=quantization.QuantType[WEIGHT_TYPES[sign]],
         extra_options={"MatMulConstBOnly": True},
     )
+    if sign == "signed":
+        _use_safe_scales(graph, out)
 
 
 def quantize_calibrated(
-    graph: Path, out: Path, choice: Choice, batches: Sequence[Mapping[str, np.ndarray]]
+    graph: Path, out: Path, sign: Sign, batches: Sequence[Mapping[str, np.ndarray]]
 ) -> None:
     """Write a graph with int8 weights and fixed ranges of activations, taken from these batches."""
     from onnxruntime import quantization
@@ -78,7 +55,6 @@ def quantize_calibrated(
         def get_next(self) -> Any:
             return next(self.rest, None)
 
-    signed = quantization.QuantType.QInt8
     model = _with_small_tables(graph)
     quantization.quantize_static(
         model,
@@ -87,12 +63,33 @@ def quantize_calibrated(
         quant_format=quantization.QuantFormat.QDQ,
         nodes_to_quantize=_layers(model),
         per_channel=True,
-        reduce_range=choice.is_reduced,
-        # OpenVINO and onnxruntime have kernels for both signs alike only where activations are signed.
-        activation_type=signed if choice.weights == "QInt8" else quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType[choice.weights],
-        extra_options={"MatMulConstBOnly": True},
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType[WEIGHT_TYPES[sign]],
+        # A bias in int32 would need the scale of its matrix, which is changed below.
+        extra_options={"MatMulConstBOnly": True, "QuantizeBias": False},
     )
+    if sign == "signed":
+        _use_safe_scales(graph, out)
+
+
+def _use_safe_scales(graph: Path, quantized: Path) -> None:
+    """Code the matrices of a quantised graph again, with scales with which no product overflows on any processor."""
+    import onnx
+    from onnx import numpy_helper
+    from onnxruntime.quantization.quant_utils import TENSOR_NAME_QUANT_SUFFIX
+
+    weights = {item.name: item for item in onnx.load(str(graph)).graph.initializer}
+    model = onnx.load(str(quantized))
+    stored = {item.name: item for item in model.graph.initializer}
+    for item in int8_matrices(model.graph):
+        name = item.stored.name.removesuffix(TENSOR_NAME_QUANT_SUFFIX)
+        matrix = item.by_summed_rows(numpy_helper.to_array(weights[name]))
+        scales = safe_scales(matrix)
+        codes = np.ascontiguousarray(item.by_summed_rows(encode(matrix, scales)))
+        item.stored.CopyFrom(numpy_helper.from_array(codes, item.stored.name))
+        scale = stored[f"{name}_scale"]
+        scale.CopyFrom(numpy_helper.from_array(scales.reshape(tuple(scale.dims)), scale.name))
+    onnx.save(model, str(quantized))
 
 
 def _layers(model: Any) -> list[str]:

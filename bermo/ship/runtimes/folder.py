@@ -1,13 +1,13 @@
-"""What stands in a folder that is to be shipped: its form, what it was trained for, the model's own files.
+"""A model's folder: which runtime it is for, what the model was trained for, how large its files are.
 
-torch     config.json + *.safetensors: a run's model, or a plain transformers model with a head
-onnx      model.onnx        openvino  model.xml + model.bin        sparse  sparse.safetensors
+torch         config.json + *.safetensors: a run's model, a plain transformers model with a head, an export in bf16
+onnxruntime   model.onnx        openvino   model.xml + model.bin        sparse   sparse.safetensors
 """
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging
@@ -19,10 +19,10 @@ from bermo.errors import BermoError
 from bermo.methods.predict import LOADERS, Trained, read_trained
 from bermo.models.encoder import BermoConfig
 from bermo.models.tasks import has_segments
+from bermo.ship.runtimes.forms import Runtime
 
-Form = Literal["torch", "onnx", "openvino", "sparse"]
-FILES: dict[Form, str] = {
-    "onnx": "model.onnx",
+FILES: dict[Runtime, str] = {
+    "onnxruntime": "model.onnx",
     "openvino": "model.xml",
     "sparse": "sparse.safetensors",
     "torch": "config.json",
@@ -38,23 +38,28 @@ HEADS: dict[str, Kind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder with a model in one of the forms that can be measured, predicted with or exported."""
+    """A folder with a model that can be measured, predicted with or exported."""
 
     folder: Path
-    form: Form
+    runtime: Runtime
     precision: str
     trained: Trained
     has_segments: bool
 
     @property
     def num_bytes(self) -> int:
-        """The size of the model's own files; tokenizer and papers do not count."""
+        """The size of the model's own files; tokenizer, config and notes do not count."""
         files = (path for path in self.folder.iterdir() if path.suffix in WEIGHTS)
         return sum(path.stat().st_size for path in files)
 
+    @property
+    def is_export(self) -> bool:
+        """Whether `bermo export` wrote the folder."""
+        return (self.folder / "export.json").is_file()
+
 
 def find_source(folder: str | Path) -> Source:
-    """Look at a run's folder, a model's or an export's, and say what it holds; nothing large is read."""
+    """Describe a run's folder, a model's or an export's; no weights are read."""
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise BermoError(f"There is no folder {path}. Give a run, a model's folder or an export.")
@@ -62,8 +67,8 @@ def find_source(folder: str | Path) -> Source:
         path = path / "model"
     elif (path / "spec.json").exists():
         raise BermoError(f"The run in {path} is not finished: it has no model yet.")
-    form = next((form for form, name in FILES.items() if (path / name).is_file()), None)
-    if form is None or not (path / "config.json").is_file():
+    runtime = next((runtime for runtime, name in FILES.items() if (path / name).is_file()), None)
+    if runtime is None or not (path / "config.json").is_file():
         raise BermoError(
             f"{path} is not a model: it holds neither config.json nor an export of bermo's. Give the"
             " folder of a finished run, or of a saved model."
@@ -71,7 +76,7 @@ def find_source(folder: str | Path) -> Source:
     config = _read_config(path)
     return Source(
         folder=path,
-        form=form,
+        runtime=runtime,
         precision=_precision(path),
         trained=_trained(path, config),
         has_segments=has_segments(path),
@@ -79,10 +84,10 @@ def find_source(folder: str | Path) -> Source:
 
 
 def load_torch(source: Source) -> PreTrainedModel:
-    """Load the model of a torch folder in float32, ready to be asked."""
-    if source.form != "torch":
+    """Load the model of a torch folder in float32, in eval mode."""
+    if source.runtime != "torch":
         raise BermoError(
-            f"{source.folder} is an export already ({source.form}). Give the model that it was made from."
+            f"{source.folder} is made for {source.runtime}. Give the model that it was made from."
         )
     level = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -94,6 +99,14 @@ def load_torch(source: Source) -> PreTrainedModel:
     finally:
         logging.set_verbosity(level)
     return model.eval().requires_grad_(False)
+
+
+def check_not_exported(source: Source) -> None:
+    """Refuse an export where the model that it was made from is wanted."""
+    if source.is_export:
+        raise BermoError(
+            f"{source.folder} is an export already ({source.runtime}). Give the model that it was made from."
+        )
 
 
 def read_export(folder: Path) -> dict[str, Any]:

@@ -5,14 +5,13 @@ int8 kernels. A graph with dynamic ranges is read too, but computed in float and
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bermo.errors import BermoError
-
 
 def load_openvino() -> Any:
-    """Import OpenVINO without its telemetry: unasked, it would report each conversion to its maker, by a process of its own."""
+    """Import OpenVINO without its telemetry, which would start a process that reports each conversion to its maker."""
     if "openvino" not in sys.modules:
         # Read as "not installed", for which OpenVINO has a silent stand-in.
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
@@ -27,9 +26,8 @@ def write_openvino(graph: Path, folder: Path) -> None:
     openvino.save_model(openvino.convert_model(str(graph)), folder / "model.xml", compress_to_fp16=False)
 
 
-def check_openvino() -> None:
-    """Refuse before any work if the package is missing."""
-    try:
-        load_openvino()
-    except ImportError:
-        raise BermoError('This needs openvino. Install the extra: pip install "bermo[openvino]".') from None
+@cache
+def openvino_precisions() -> frozenset[str]:
+    """Return the precisions that OpenVINO computes in on this CPU, as it names them: FP32, BF16, INT8 and so on."""
+    capabilities = load_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return frozenset(str(name) for name in capabilities)

@@ -22,7 +22,7 @@ def make_row(name: str, megabytes: float, score: float, milliseconds: float) -> 
     )
     return Measured(
         name=name,
-        form="onnx",
+        form="onnxruntime",
         precision="int8",
         device="cpu",
         megabytes=megabytes,

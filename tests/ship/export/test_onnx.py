@@ -12,9 +12,9 @@ from torch import nn
 
 from bermo.encoders.sites import layers_of
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.ship.export.compare import relative_error
 from bermo.ship.export.onnx import write_onnx
-from bermo.ship.export.quantize import Choice, quantize_dynamic
-from bermo.ship.export.run import relative_error
+from bermo.ship.export.quantize import quantize_dynamic
 from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate, TorchCandidate
 from bermo.ship.runtimes.openvino import load_openvino, write_openvino
 from tests import tiny
@@ -70,7 +70,7 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     else:
         with pytest.raises(AssertionError, match="relative_error"):
             check_all_shapes(model, openvino, family, kind)
-    quantize_dynamic(graph, tmp_path / "int8.onnx", Choice(weights="QInt8"))
+    quantize_dynamic(graph, tmp_path / "int8.onnx", "signed")
     inputs = {n: v.numpy() for n, v in batch_of(family, kind, 3, 7).items()}
     near = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
     assert relative_error(near, TorchCandidate(model)(inputs)) < 0.25
@@ -92,7 +92,7 @@ def test_a_layer_that_lost_all_its_neurons_survives_int8(tmp_path: Path) -> None
         layer.output.dense = nn.Linear(0, 16)
     graph, batch = tmp_path / "model.onnx", tiny.make_batch("bert")
     write_onnx(model, batch, graph)
-    quantize_dynamic(graph, tmp_path / "int8.onnx", Choice(weights="QInt8"))
+    quantize_dynamic(graph, tmp_path / "int8.onnx", "signed")
     inputs = {name: value.numpy() for name, value in batch.items()}
     found = OnnxCandidate(tmp_path / "int8.onnx", 1)(inputs)
     assert relative_error(found, TorchCandidate(model)(inputs)) < 0.25

@@ -7,10 +7,10 @@ import torch
 
 from bermo.encoders.structure import groups_of
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.ship.export.compare import relative_error
 from bermo.ship.export.onnx import write_onnx
-from bermo.ship.export.quantize import Choice, quantize_dynamic
+from bermo.ship.export.quantize import quantize_dynamic
 from bermo.ship.export.rewrite import quicken
-from bermo.ship.export.run import relative_error
 from bermo.ship.export.top import ReadAnswers, can_cut_top
 from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate, TorchCandidate
 from bermo.ship.runtimes.openvino import write_openvino
@@ -95,7 +95,7 @@ def test_a_top_layer_without_heads_goes_through_onnx_and_int8(tmp_path: Path) ->
     write_onnx(model, batch, graph)
     assert relative_error(OnnxCandidate(graph, 1)(inputs), expected) < 1e-4
     quicken(graph)
-    quantize_dynamic(graph, small, Choice(weights="QInt8"))
+    quantize_dynamic(graph, small, "signed")
     assert relative_error(OnnxCandidate(small, 1)(inputs), expected) < 0.25
 
 

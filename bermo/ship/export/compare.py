@@ -1,0 +1,88 @@
+"""How an export answers beside the model that it was made from: the logits' error, the decisions, the score.
+
+relative error    ‖a − b‖ / ‖b‖ over all logits, which must stay under the tolerance of the export's precision
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bermo.data.features import Features
+from bermo.data.scoring import score
+from bermo.errors import BermoError
+from bermo.ship.runtimes.candidate import Candidate, answer
+
+TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 0.25}
+"""Largest relative error of the logits: sums in another order; 11 bits of a number; 8 bits; 8 bits with a common step."""
+BATCH = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """How an export answers beside the model it came from; scores in percent where there are answers."""
+
+    texts: int
+    on: str
+    relative_error: float
+    tolerance: float
+    same_answers: float
+    score_before: float | None = None
+    score_after: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The model's own answers to the texts that exports of it are compared on."""
+
+    features: Features
+    on: str
+    logits: list[np.ndarray]
+
+    def compare(self, candidate: Candidate, precision: str) -> Compared:
+        """Let a candidate answer the same texts."""
+        after = answer(candidate, self.features, BATCH)
+        has_answers = self.features.targets is not None
+        return Compared(
+            texts=len(self.features),
+            on=self.on,
+            relative_error=relative_error(after, self.logits),
+            tolerance=TOLERANCES[precision],
+            same_answers=same_answers(after, self.logits),
+            score_before=score(self.features, self.logits).score if has_answers else None,
+            score_after=score(self.features, after).score if has_answers else None,
+        )
+
+
+def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
+    """Refuse an export that answers something else than its model."""
+    # Written so that an error that is no number is refused too.
+    if not compared.relative_error <= compared.tolerance:
+        raise BermoError(
+            f"The {form} model's logits differ by {compared.relative_error:.2%} from the original's on"
+            f" {compared.on} (tolerance {compared.tolerance:.2%}). Nothing was written. Try another form."
+        )
+    if compared.score_before is None or compared.score_after is None:
+        return
+    loss = compared.score_before - compared.score_after
+    if loss > max_loss:
+        raise BermoError(
+            f"The {form} model scores {compared.score_after:.2f} on {compared.on}, {loss:.2f} points less than"
+            f" the original's {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
+            f" {np.ceil(loss * 10) / 10:g}, or calibrate with --calibrate FILE."
+        )
+
+
+def relative_error(after: list[np.ndarray], before: list[np.ndarray]) -> float:
+    """‖a − b‖ / ‖b‖ over all logits together."""
+    a, b = (np.concatenate([np.ravel(row) for row in rows]).astype(np.float64) for rows in (after, before))
+    return float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-12)
+
+
+def same_answers(after: list[np.ndarray], before: list[np.ndarray]) -> float:
+    """The share of decisions (one for each row, tag or end of a span) that stayed the same; 1 for numbers."""
+    pairs = [
+        (np.atleast_1d(a.argmax(-1)), np.atleast_1d(b.argmax(-1))) for a, b in zip(after, before, strict=True)
+    ]
+    same = sum(int((a == b).sum()) for a, b in pairs)
+    return same / sum(len(a) for a, _ in pairs)

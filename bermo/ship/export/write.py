@@ -1,0 +1,105 @@
+"""The files of each form: torch weights in bf16, an ONNX graph in fp32 or int8, an OpenVINO model, a sparse container."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from bermo.data.batches import collate
+from bermo.data.features import Features
+from bermo.methods.evaluate import TARGETS
+from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
+from bermo.ship.export.onnx import quiet, write_onnx
+from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
+from bermo.ship.export.rewrite import quicken
+from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
+from bermo.ship.runtimes.candidate import OnnxCandidate
+from bermo.ship.runtimes.folder import Source
+from bermo.ship.runtimes.forms import Form
+from bermo.ship.runtimes.openvino import write_openvino
+from bermo.ship.runtimes.packed import Values
+from bermo.ship.runtimes.sparse import write_sparse
+from bermo.ship.runtimes.texts import built_in
+
+Ranges = Sequence[dict[str, np.ndarray]]
+
+
+def inputs_of(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return rows as a runtime's inputs."""
+    batch = collate(features, rows)
+    return {name: value.numpy() for name, value in batch.items() if name not in TARGETS}
+
+
+def write_form(
+    model: PreTrainedModel,
+    source: Source,
+    form: Form,
+    folder: Path,
+    ranges: Ranges | None,
+    reference: Reference,
+    values: Values,
+) -> dict[str, Any]:
+    """Write the model's own files, and return what export.json records about them."""
+    match form.runtime:
+        case "sparse":
+            size = write_sparse(model, folder / "sparse.safetensors", values)
+            ratios = {"encoder_ratio": size.encoder_ratio, "model_ratio": size.model_ratio}
+            return asdict(size) | ratios | {"values": values}
+        case "torch":
+            model.bfloat16().save_pretrained(folder)
+            return {}
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        graph = Path(aside) / "graph.onnx"
+        # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
+        example = inputs_of(built_in(source), np.arange(3))
+        write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
+        details: dict[str, Any] = {}
+        if form.precision == "int8":
+            if form.runtime == "onnxruntime":
+                quicken(graph)
+            kept, details = _quantize(graph, form, ranges, reference)
+            graph = kept.graph
+        if form.runtime == "openvino":
+            write_openvino(graph, folder)
+        else:
+            shutil.move(graph, folder / "model.onnx")
+    return details
+
+
+def _quantize(
+    graph: Path, form: Form, ranges: Ranges | None, reference: Reference
+) -> tuple[TriedSign, dict[str, Any]]:
+    """Write the int8 graph of every sign of the form, compare and time them, and return the one to keep."""
+    tried = []
+    for sign in form.signs:
+        out = graph.with_name(f"{sign}.onnx")
+        with quiet():
+            if ranges is None:
+                quantize_dynamic(graph, out, sign)
+            else:
+                quantize_calibrated(graph, out, sign, ranges)
+        compared = reference.compare(OnnxCandidate(out, None), "int8")
+        tried.append(TriedSign(sign=sign, graph=out, relative_error=compared.relative_error))
+    if len(tried) > 1:
+        tried = _timed(tried, inputs_of(reference.features, np.arange(min(BATCH, len(reference.features)))))
+    kept = choose_sign(tried, TOLERANCES["int8"])
+    return kept, {
+        "weights": kept.sign,
+        "activations": "ranges of each batch" if ranges is None else "calibrated ranges",
+        "is_safe_without_vnni": True,
+        "tried": {
+            item.sign: {"relative_error": item.relative_error, "seconds": item.seconds} for item in tried
+        },
+    }
+
+
+def _timed(tried: list[TriedSign], batch: dict[str, np.ndarray]) -> list[TriedSign]:
+    """Time the graphs by turns on this machine."""
+    seconds = seconds_of([OnnxCandidate(item.graph, None) for item in tried], batch)
+    return [replace(item, seconds=value) for item, value in zip(tried, seconds, strict=True)]
