@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from bermo.files import write_json
-from bermo.methods.probing.frozen import ProbeSpec, _fit, _fit_mix
+from bermo.methods.probing.frozen import _fit, _fit_mix
+from bermo.methods.probing.spec import ProbeSpec
 from bermo.progress import Quiet
 
 TASKS = {2: 6, 5: 1, 6: 1, 20: 1, 1000: 1}

@@ -1,4 +1,4 @@
-"""The command line: words -> a verb's `run`. What a verb is and does stands in `verbs/`."""
+"""The command line: words -> a verb and its options. What a verb does stands in `verbs/`."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from typing import NoReturn
 from bermo.errors import BermoError, nearest
 from bermo.verbs import VERBS
 from bermo.verbs.ending import STOPPED
+from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
 FULL_DISK = "The disk is full. What was saved before is whole: make room, and the same command goes on."
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."
@@ -22,15 +23,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
-    """Declare all verbs and their options; returns the whole and the part of each verb."""
+    """Declare all verbs and their options; return the parser of the command and those of the verbs."""
     parser = Parser(prog="bermo", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     choices = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    parts = {}
+    parsers = {}
     for name, verb in VERBS.items():
-        parts[name] = choices.add_parser(name, help=verb.HELP, allow_abbrev=False)
-        verb.add_options(parts[name])
-    return parser, parts
+        parsers[name] = choices.add_parser(name, help=verb.help, usage=verb.usage, allow_abbrev=False)
+        add_options(parsers[name], verb.options)
+    return parser, parsers
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,20 +56,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    parser, parts = build_parser()
-    options, rest = parser.parse_known_args(arguments)
-    if options.verb == "run":  # argparse takes positional words before the first option only
-        options.changes += [word for word in rest if not word.startswith("-")]
-        rest = [word for word in rest if word.startswith("-")]
+    parser, parsers = build_parser()
+    parsed, rest = parser.parse_known_args(arguments)
+    if parsed.verb is not None:
+        rest = take_words(VERBS[parsed.verb].options, parsed, rest)
     if rest:
-        known = {
-            flag for action in parts.get(options.verb, parser)._actions for flag in action.option_strings
-        }
+        known = flags_of(parsers.get(parsed.verb, parser)._actions)
         raise BermoError(f'Unknown option "{rest[0]}".{nearest(rest[0].split("=")[0], known)}')
-    if options.verb is None:
-        _answer_without_verb(parser, options.version)
+    if parsed.verb is None:
+        _answer_without_verb(parser, parsed.version)
         return 0
-    return VERBS[options.verb].run(options)
+    verb = VERBS[parsed.verb]
+    return verb.run(read_options(verb.options, parsed))
 
 
 def _answer_without_verb(parser: Parser, wants_version: bool) -> None:

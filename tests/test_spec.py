@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from bermo.errors import BermoError
-from bermo.spec import RunSpec, check, from_dict, leaves, override, parse_seeds, to_dict
+from bermo.fields import check, leaves
+from bermo.spec import RunSpec
+from bermo.values import from_dict, override, parse_seeds, to_dict
 
 
 def test_a_spec_survives_a_round_trip_through_json() -> None:

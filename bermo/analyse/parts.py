@@ -16,6 +16,7 @@ from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, geometry_secti
 from bermo.analyse.identity import Identity, identity_section, measure_identity
 from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge
 from bermo.analyse.labelled import Labelled, load_labelled
+from bermo.analyse.measures import Measure
 from bermo.analyse.senses import Senses, measure_senses, senses_section
 from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
 from bermo.data.pairs import draw_pairs, read_pairs
@@ -34,7 +35,7 @@ class Request:
 
     models: tuple[str, ...]
     texts: tuple[str, ...]
-    measures: tuple[str, ...]
+    measures: tuple[Measure, ...]
     data: str | None = None
     rows: int = 128
     senses: str | None = None
@@ -96,7 +97,7 @@ def num_places(encoder: Encoder) -> int:
 class Part:
     """One measure: its group, the facts it gives, what it needs, how long it is, and how it is drawn."""
 
-    group: str
+    group: Measure
     kind: type
     measure: Callable[[Subject, Advance], Any]
     draw: Callable[[Mapping[str, Any]], Section]
@@ -289,4 +290,3 @@ PARTS: Mapping[str, Part] = {
         needs=(),
     ),
 }
-GROUPS = tuple(dict.fromkeys(part.group for part in PARTS.values()))

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from bermo.analyse import layer_figures
-from bermo.analyse.parts import GROUPS, PARTS, Part, Request, Subject
+from bermo.analyse.parts import PARTS, Part, Request, Subject
 from bermo.analyse.reading import check_texts
 from bermo.data.pairs import read_pairs
 from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
-from bermo.errors import BermoError, nearest
+from bermo.errors import BermoError
 from bermo.figures.data import Findings, Section, write_findings
 from bermo.files import write_json
 from bermo.machine import peak_memory_bytes
@@ -34,14 +34,6 @@ MARK = "analyse.json"
 FORMAT = 1
 FREE = ("measures", "device")
 """Fields of a request that may change in the same folder: they do not change a part's numbers."""
-
-
-def check_measures(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the groups that were named, or all; an unknown name is an error."""
-    for name in names:
-        if name not in GROUPS:
-            raise BermoError(f'There is no measure "{name}".{nearest(name, GROUPS)}')
-    return tuple(names) or GROUPS
 
 
 def analyse(request: Request, out: Path, display: Display) -> Findings:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 from bermo.data import sentences
 from bermo.data.read import check_file, read_text
@@ -23,7 +24,7 @@ from bermo.data.tasks import TaskData, find_task
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
-GROUPS: tuple[Group, ...] = ("surface", "syntactic", "semantic")
+GROUPS: tuple[Group, ...] = get_args(Group)
 FILES: Mapping[str, str] = {
     "sentence-length": "sentence_length",
     "word-content": "word_content",

@@ -15,6 +15,7 @@ from torch import nn
 
 from bermo.data.scoring import Scores, score
 from bermo.errors import BermoError
+from bermo.fields import check
 from bermo.files import restore, whole_folder
 from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, check_methods, save_model
 from bermo.methods.distill import set_aside
@@ -37,7 +38,7 @@ from bermo.pruning.fold import count
 from bermo.runs.folder import check_free, claim, identity, locked, release
 from bermo.runs.results import RunResult, SeedResult, read_seed, write_result
 from bermo.runs.statistics import summarise
-from bermo.spec import RunSpec, check
+from bermo.spec import RunSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit_members

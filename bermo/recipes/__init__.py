@@ -4,13 +4,14 @@
 expected score. `tiny` turns any of them into a form that ends in seconds, offline, on the box.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bermo.errors import BermoError, nearest
 from bermo.recipes import core, here, paper, probing
-from bermo.spec import DistillSpec, Experiment, MixSpec, PruneSpec, RunSpec, override, replace_in
+from bermo.spec import DistillSpec, Experiment, MixSpec, PruneSpec, RunSpec, replace_in
+from bermo.values import override
 
 RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "demo": core.demo,
@@ -80,7 +81,7 @@ def _tiny(spec: RunSpec) -> RunSpec:
     return replace(small, seeds=spec.seeds[:1])
 
 
-def choose(experiment: Experiment, names: list[str]) -> Experiment:
+def choose(experiment: Experiment, names: Sequence[str]) -> Experiment:
     """Keep only the named arms."""
     for name in names:
         if name not in experiment.arms:

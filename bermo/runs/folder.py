@@ -20,7 +20,8 @@ from typing import Any
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.pretrain_spec import PretrainSpec
-from bermo.spec import RunSpec, from_dict, to_dict
+from bermo.spec import RunSpec
+from bermo.values import from_dict, to_dict
 
 Spec = RunSpec | PretrainSpec
 

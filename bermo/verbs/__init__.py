@@ -1,11 +1,9 @@
-"""The verbs of the command: each module declares its options (`add_options`) and does the work (`run`).
+"""The verbs of the command: each module declares its options as a dataclass and does the work in `run`.
 
-Heavy imports live inside `run`, so that --help is instant. `VERBS` is their order in the help.
+Heavy imports live inside `run`, so that --help imports none of them. `VERBS` is their order in the help.
 """
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from typing import Protocol, cast
 
 from bermo.verbs import (
     analyse,
@@ -23,34 +21,21 @@ from bermo.verbs import (
     shrink,
     train,
 )
-
-
-class Verb(Protocol):
-    """What a verb's module holds."""
-
-    HELP: str
-
-    def add_options(self, parser: ArgumentParser) -> None: ...
-
-    def run(self, options: Namespace) -> int: ...
-
+from bermo.verbs.verb import Verb
 
 VERBS: Mapping[str, Verb] = {
-    name: cast(Verb, module)
-    for name, module in {
-        "demo": demo,
-        "train": train,
-        "predict": predict,
-        "pretrain": pretrain,
-        "probe": probe,
-        "analyse": analyse,
-        "shrink": shrink,
-        "export": export,
-        "bench": bench,
-        "compress": compress,
-        "list": catalogue,
-        "show": show,
-        "run": recipe,
-        "report": report,
-    }.items()
+    "demo": demo.VERB,
+    "train": train.VERB,
+    "predict": predict.VERB,
+    "pretrain": pretrain.VERB,
+    "probe": probe.VERB,
+    "analyse": analyse.VERB,
+    "shrink": shrink.VERB,
+    "export": export.VERB,
+    "bench": bench.VERB,
+    "compress": compress.VERB,
+    "list": catalogue.VERB,
+    "show": show.VERB,
+    "run": recipe.VERB,
+    "report": report.VERB,
 }

@@ -1,74 +1,70 @@
 """bermo analyse: what a model's layers, heads and vectors do, measured on texts."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
+from bermo.analyse.measures import MEASURES, Measure
+from bermo.fields import Rules, option, positional
+from bermo.spec import DEVICE_HELP, Device
 from bermo.verbs.importing import importing
+from bermo.verbs.verb import Verb
 
-HELP = "measure what a model's layers, heads and vectors do"
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.usage = "bermo analyse (MODEL … | --model MODEL) (--text FILE | --data FILE) [options]"
-    parser.add_argument("models", nargs="*", help="runs or models, measured side by side")
-    parser.add_argument("--model", help="one model: a name, a folder, a run, or box")
-    parser.add_argument("--text", help="texts: one a line, or .tsv .csv .jsonl .parquet")
-    parser.add_argument("--data", help="rows with answers, for scores: a file, a task's folder, or box/TASK")
-    parser.add_argument(
-        "--measures",
-        default="",
-        metavar="X,X",
-        help="groups: geometry, senses, identity, attention, heads, layers, knowledge [all that can be]",
-    )
-    parser.add_argument(
-        "--out",
-        default="look",
-        help="folder of the analysis; the same command goes on there [look]",
-    )
-    parser.add_argument(
-        "--senses", metavar="FOLDER", help="folder with SemCor and the test sets of word senses"
-    )
-    parser.add_argument("--sense-test", default="senseval2", metavar="NAME", help="the test set [senseval2]")
-    parser.add_argument(
-        "--pairs", metavar="FILE", help="minimal pairs in BLiMP's form [drawn by our grammar]"
-    )
-    parser.add_argument(
-        "--max-texts", type=int, default=1000, help="texts that are read, evenly chosen [1000]"
-    )
-    parser.add_argument("--max-length", type=int, default=128, help="longest text in tokens [128]")
-    parser.add_argument(
-        "--rows", type=int, default=128, help="rows of --data that are scored, evenly chosen [128]"
-    )
-    parser.add_argument(
-        "--max-unknown", type=float, default=0.05, help="largest share of unknown tokens [0.05]"
-    )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu"),
-        default="auto",
-        help="auto takes a GPU where there is one",
-    )
+WITHOUT_TEXTS = {"senses", "knowledge"}
+"""Measures that have texts of their own."""
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class AnalyseOptions:
+    """Which models, which measures, on which texts and rows, and where the results go."""
+
+    models: tuple[str, ...] = positional("runs or models, measured side by side", (), is_list=True)
+    model: str | None = option(None, "one model: a name, a folder, a run, or box", metavar="MODEL")
+    text: Path | None = option(None, "texts: one a line, or .tsv .csv .jsonl .parquet", metavar="FILE")
+    data: str | None = option(
+        None, "rows with answers, for scores: a file, a task's folder, or box/TASK", metavar="FILE"
+    )
+    measures: tuple[Measure, ...] | None = option(
+        None, "groups of measures", shown="all that can be", metavar="X,X"
+    )
+    out: Path = option(Path("look"), "folder of the analysis; the same command goes on there")
+    senses: str | None = option(None, "folder with SemCor and the test sets of word senses", metavar="FOLDER")
+    sense_test: str = option("senseval2", "the test set of word senses", metavar="NAME")
+    pairs: str | None = option(
+        None, "minimal pairs in BLiMP's form", shown="sentences of our grammar", metavar="FILE"
+    )
+    max_texts: int = option(1000, "texts that are read, evenly chosen", least=1)
+    max_length: int = option(128, "longest text in tokens", least=4)
+    rows: int = option(128, "rows of --data that are scored, evenly chosen", least=4)
+    max_unknown: float = option(0.05, "largest share of unknown tokens", least=0, most=1)
+    device: Device = option("auto", DEVICE_HELP)
+
+    @property
+    def all_models(self) -> tuple[str, ...]:
+        return self.models + ((self.model,) if self.model else ())
+
+    def rules(self) -> Rules:
+        needs_texts = not set(self.measures or MEASURES) <= WITHOUT_TEXTS
+        return [
+            (bool(self.all_models), "No model was given. Name runs or models, or one with --model."),
+            (
+                bool(self.text or self.data) or not needs_texts,
+                "No text was given. Pass --text with a file of one text a line, or --data with rows that have"
+                " answers.",
+            ),
+        ]
+
+
+def run(options: AnalyseOptions) -> int:
     with importing():
         from bermo.analyse.parts import Request
         from bermo.analyse.reading import choose
-        from bermo.analyse.run import analyse, check_measures
-        from bermo.errors import BermoError
+        from bermo.analyse.run import analyse
         from bermo.report.terminal import TerminalDisplay
 
-    models = [*options.models, *([options.model] if options.model else [])]
-    if not models:
-        raise BermoError("No model was given. Name runs or models, or one with --model.")
-    for name, value in (("max-length", options.max_length), ("rows", options.rows)):
-        if value < 4:
-            raise BermoError(f"{name} must be at least 4, but got {value}.")
-    measures = check_measures([item.strip() for item in options.measures.split(",") if item.strip()])
     request = Request(
-        models=tuple(models),
-        texts=choose(_texts(options, models[0], measures), options.max_texts),
-        measures=measures,
+        models=options.all_models,
+        texts=choose(_read_texts(options), options.max_texts),
+        measures=options.measures or MEASURES,
         data=options.data,
         rows=options.rows,
         senses=options.senses,
@@ -78,27 +74,30 @@ def run(options: Namespace) -> int:
         max_unknown=options.max_unknown,
         device=None if options.device == "auto" else "cpu",
     )
-    findings = analyse(request, Path(options.out), TerminalDisplay())
+    findings = analyse(request, options.out, TerminalDisplay())
     for section in findings.sections:
         print(f"{section.title}\n  {section.text}\n")
-    print(f"The figures are in {Path(options.out) / 'figures.json'}")
+    print(f"The figures are in {options.out / 'figures.json'}")
     return 0
 
 
-def _texts(options: Namespace, model: str, measures: tuple[str, ...]) -> list[str]:
-    """Read the texts, or those of the labelled rows; some measures need none."""
+def _read_texts(options: AnalyseOptions) -> list[str]:
+    """Read the texts, or those of the rows with answers; some measures need none."""
     from bermo.analyse.labelled import read_labelled, texts_of
     from bermo.analyse.reading import distinct, read_texts
-    from bermo.errors import BermoError
     from bermo.runs.trained import open_trained
 
     if options.text:
-        return read_texts(Path(options.text))
+        return read_texts(options.text)
     if options.data:
-        rows = read_labelled(options.data, open_trained(model).trained)
+        rows = read_labelled(options.data, open_trained(options.all_models[0]).trained)
         return distinct(texts_of(rows), options.data)
-    if set(measures) <= {"senses", "knowledge"}:
-        return []
-    raise BermoError(
-        "No text was given. Pass --text with a file of one text a line, or --data with rows that have answers."
-    )
+    return []
+
+
+VERB = Verb(
+    help="measure what a model's layers, heads and vectors do",
+    options=AnalyseOptions,
+    run=run,
+    usage="bermo analyse (MODEL … | --model MODEL) (--text FILE | --data FILE) [options]",
+)

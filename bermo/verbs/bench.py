@@ -1,80 +1,59 @@
 """bermo bench: size, latency, throughput and score of several models side by side."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
-from bermo.errors import BermoError, nearest
+from bermo.errors import BermoError
+from bermo.fields import option, positional
+from bermo.ship.bench.spec import BenchDevice, BenchSpec
+from bermo.spec import Precision
 from bermo.verbs.importing import importing
-
-HELP = "compare models: size, latency, throughput, memory, score"
-DEVICES = ("cpu", "cuda")
-PRECISIONS = ("fp32", "fp16", "bf16")
+from bermo.verbs.verb import Verb
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "folders", nargs="+", help="runs, saved models or exports; ratios are against the first"
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """Which models are measured, on what, and where the results go."""
+
+    folders: tuple[str, ...] = positional(
+        "runs, saved models or exports; ratios are against the first", is_list=True
     )
-    parser.add_argument("--baseline", help="ratios are against this one instead")
-    parser.add_argument("--data", metavar="FILE", help="rows with answers: score every candidate on them")
-    parser.add_argument("--batch", default="1,32", metavar="N,N", help="rows a call [1,32]")
-    parser.add_argument("--lengths", default="32,128", metavar="N,N", help="tokens a row [32,128]")
-    parser.add_argument("--rounds", type=int, default=5, help="turns each takes at each shape [5]")
-    parser.add_argument("--threads", type=int, help="threads of each candidate [all cores]")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda (torch models only) [cpu]")
-    parser.add_argument(
-        "--precision", default="fp32", metavar="P,P", help="torch models in fp32, fp16, bf16 [fp32]"
-    )
-    parser.add_argument("--out", default="runs/bench", help="folder of the results (runs/bench)")
+    baseline: str | None = option(None, "ratios are against this one instead", metavar="FOLDER")
+    spec: BenchSpec = BenchSpec()
+    threads: int | None = option(None, "threads of each candidate", shown="all cores", least=1)
+    device: BenchDevice = option("cpu", "where torch models run; exports run on the CPU")
+    precision: tuple[Precision, ...] = option(("fp32",), "arithmetic of torch models, one or several")
+    out: Path = option(Path("runs/bench"), "folder of the results")
 
 
-def run(options: Namespace) -> int:
-    for name, given, known in (
-        ("device", [options.device], DEVICES),
-        ("precision", options.precision.split(","), PRECISIONS),
-    ):
-        for text in given:
-            if text not in known:
-                raise BermoError(f'There is no {name} "{text}".{nearest(text, known)}')
-
+def run(options: BenchOptions) -> int:
     with importing():
         from rich.console import Console
 
         from bermo.report.bench import bench_caption, bench_table, write_bench_figures
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.bench.entries import line_up
-        from bermo.ship.bench.run import BenchSpec, bench, write_bench
+        from bermo.ship.bench.run import bench, write_bench
 
-    out = Path(options.out)
+    out = options.out
     if (out / "bench.json").exists():
         raise BermoError(f"{out} holds a bench and is not overwritten. Give another folder with --out.")
-    spec = BenchSpec(
-        data=Path(options.data) if options.data else None,
-        batches=read_numbers("--batch", options.batch),
-        lengths=read_numbers("--lengths", options.lengths),
-        rounds=options.rounds,
-    )
-    folders = [options.baseline] if options.baseline else []
+    first = [options.baseline] if options.baseline else []
     entries = line_up(
-        [*folders, *(f for f in options.folders if f not in folders)],
-        spec,
+        [*first, *(folder for folder in options.folders if folder not in first)],
+        options.spec,
         threads=options.threads,
         device=options.device,
-        precisions=options.precision.split(","),
+        precisions=options.precision,
     )
-    found = bench(entries, spec, TerminalDisplay())
-    write_bench(out / "bench.json", found)
-    write_bench_figures(out, found, "Bench")
+    measured = bench(entries, options.spec, TerminalDisplay())
+    write_bench(out / "bench.json", measured)
+    write_bench_figures(out, measured, "Bench")
     console = Console(highlight=False)
-    console.print(bench_table(found))
-    console.print(bench_caption(found), style="dim")
+    console.print(bench_table(measured))
+    console.print(bench_caption(measured), style="dim")
     console.print(f"\nResults are in {out}", markup=False)
     return 0
 
 
-def read_numbers(name: str, text: str) -> tuple[int, ...]:
-    """Read a list of whole numbers."""
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise BermoError(f'{name} "{text}" is not a list of whole numbers, such as 1,32.') from None
+VERB = Verb(help="compare models: size, latency, throughput, memory, score", options=BenchOptions, run=run)

@@ -1,15 +1,16 @@
 """bermo list: the names of recipes and tasks."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 
-HELP = "name the recipes and tasks"
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Take none."""
+from bermo.verbs.verb import Verb
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """There are none."""
+
+
+def run(options: ListOptions) -> int:
     from bermo.data.tasks import TASKS
     from bermo.recipes import RECIPES
 
@@ -24,3 +25,6 @@ def run(options: Namespace) -> int:
 
 def _first_line(text: str | None) -> str:
     return (text or "").strip().split("\n")[0]
+
+
+VERB = Verb(help="name the recipes and tasks", options=ListOptions, run=run)

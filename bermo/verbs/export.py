@@ -1,53 +1,34 @@
 """bermo export: a trained model for another runtime, compared with the original before it is written."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bermo.errors import BermoError, nearest
-from bermo.ship.runtimes.forms import FORM_NAMES, find_form
+from bermo.fields import REQUIRED, option, positional
+from bermo.ship.export.spec import ExportSpec
 from bermo.verbs.importing import importing
+from bermo.verbs.verb import Verb
 
 if TYPE_CHECKING:
     from bermo.ship.export.run import Exported
 
-HELP = "write a model for onnxruntime or OpenVINO, in bf16 or int8, or as a sparse container"
-VALUES = ("fp32", "fp16", "int8")
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Which model, in which form, and where it is written."""
+
+    run: Path = positional("a run's folder, or a saved model's")
+    spec: ExportSpec = REQUIRED
+    out: Path | None = option(None, "folder of the export; it must be new", shown="RUN-FORM")
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("run", help="a run's folder, or a saved model's")
-    parser.add_argument("--to", required=True, metavar="FORM", help=", ".join(FORM_NAMES))
-    parser.add_argument("--out", help="folder of the export (RUN-FORM); it must be new")
-    parser.add_argument("--data", metavar="FILE", help="rows with answers: compare scores on them")
-    parser.add_argument("--max-loss", type=float, default=1.0, help="points of score that may be lost [1]")
-    parser.add_argument("--calibrate", metavar="FILE", help="texts that fix the ranges of activations (int8)")
-    parser.add_argument(
-        "--values",
-        default="fp16",
-        metavar="X",
-        help=f"sparse: kept weights as {', '.join(VALUES)} [fp16]",
-    )
-
-
-def run(options: Namespace) -> int:
-    form = find_form(options.to)
-    if options.values not in VALUES:
-        raise BermoError(f'There is no kind of values "{options.values}".{nearest(options.values, VALUES)}')
-    out = Path(options.out or f"{options.run.rstrip('/')}-{options.to}")
-
+def run(options: ExportOptions) -> int:
     with importing():
         from bermo.report.terminal import TerminalDisplay
-        from bermo.ship.export.run import ExportSpec, export
+        from bermo.ship.export.run import export
 
-    spec = ExportSpec(
-        to=form.name,
-        data=Path(options.data) if options.data else None,
-        calibrate=Path(options.calibrate) if options.calibrate else None,
-        max_loss=options.max_loss,
-        values=options.values,
-    )
-    exported = export(Path(options.run), out, spec, TerminalDisplay())
+    out = options.out or Path(f"{options.run}-{options.spec.to}")
+    exported = export(options.run, out, options.spec, TerminalDisplay())
     for line in _summary(exported):
         print(line)
     return 0
@@ -80,3 +61,10 @@ def _signs(details: dict[str, Any]) -> str:
         time = "" if item["seconds"] is None else f", {1000 * item['seconds']:.1f} ms a batch"
         results.append(f"{sign} {item['relative_error']:.2%} off{time}")
     return f"Weights as {details['weights']} int8 ({'; '.join(results)}, on this machine)."
+
+
+VERB = Verb(
+    help="write a model for onnxruntime or OpenVINO, in bf16 or int8, or as a sparse container",
+    options=ExportOptions,
+    run=run,
+)

@@ -1,32 +1,38 @@
 """bermo predict: a trained model's answers to a file of texts."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
+from bermo.fields import option, positional
 from bermo.verbs.importing import importing
-
-HELP = "apply a trained model to a file of texts"
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("run", help="a run's folder, a saved model's, or an export's")
-    parser.add_argument("file", help="texts: one a line, or .tsv .csv .jsonl .parquet with the same columns")
-    parser.add_argument("--out", help="write there instead of printing")
-    parser.add_argument("--batch-size", type=int, default=64, help="rows at a time [64]")
+from bermo.verbs.verb import Verb
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Which model answers which texts, and where the answers go."""
+
+    run: Path = positional("a run's folder, a saved model's, or an export's")
+    file: Path = positional("texts: one a line, or .tsv .csv .jsonl .parquet with the same columns")
+    out: Path | None = option(None, "write there instead of printing", metavar="FILE")
+    batch_size: int = option(64, "rows at a time", least=1)
+
+
+def run(options: PredictOptions) -> int:
     with importing():
         from bermo.methods.predict import predict_file
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.candidate import open_for_prediction
 
     predict_file(
-        Path(options.run),
-        Path(options.file),
-        Path(options.out) if options.out else None,
+        options.run,
+        options.file,
+        options.out,
         options.batch_size,
         TerminalDisplay(),
         lambda opened: open_for_prediction(opened.folder, opened.trained),
     )
     return 0
+
+
+VERB = Verb(help="apply a trained model to a file of texts", options=PredictOptions, run=run)

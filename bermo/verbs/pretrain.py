@@ -1,72 +1,32 @@
 """bermo pretrain: an encoder from bare text. The options are the fields of `PretrainSpec`."""
 
 import sys
-from argparse import ArgumentParser, Namespace
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from bermo.fields import option
 from bermo.pretrain_spec import PretrainSpec
-from bermo.spec import leaves, override
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
-from bermo.verbs.show import show_value
-
-HELP = "make an encoder and its vocabulary from bare text"
-GROUPS = {
-    "text": "the text",
-    "shape": "the encoder",
-    "objective": "what is learned",
-    "pace": "training",
-    "seed": "seed and saving",
-    "half": "seed and saving",
-}
+from bermo.verbs.verb import Verb
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.usage = "bermo pretrain --text FILE… [--steps N | --minutes M] [options]"
-    parser.add_argument(
-        "--out", default="runs/pretrain", help="folder of the run; the same command goes on there"
-    )
-    groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(GROUPS.values())}
-    for leaf in leaves(PretrainSpec()):
-        shown = "" if leaf.default in (None, ()) else f" [{show_value(leaf.default)}]"
-        extra: dict[str, Any] = {"nargs": "?", "const": "true"} if leaf.is_switch else {}
-        if leaf.dotted == "text.files":
-            extra = {"nargs": "+"}
-        groups[GROUPS[leaf.dotted.split(".")[0]]].add_argument(
-            f"--{leaf.flag}",
-            dest=leaf.dotted,
-            metavar="X",
-            help=(leaf.help + shown).replace("%", "%%"),
-            **extra,
-        )
+@dataclass(frozen=True, kw_only=True)
+class PretrainOptions:
+    """What to pretrain, and the folder of the run."""
+
+    out: Path = option(Path("runs/pretrain"), "folder of the run; the same command goes on there")
+    spec: PretrainSpec = PretrainSpec()
 
 
-def spec_of(options: Namespace) -> PretrainSpec:
-    """Return the spec that the command line describes."""
-    spec = PretrainSpec()
-    for leaf in leaves(spec):
-        given = getattr(options, leaf.dotted)
-        if leaf.dotted == "text.files":
-            spec = replace(spec, text=replace(spec.text, files=tuple(given or ())))
-        elif given is not None:
-            spec = override(spec, leaf.dotted, given, f"--{leaf.flag}")
-    return spec
-
-
-def run(options: Namespace) -> int:
-    from bermo.pretrain_spec import check_pretrain
-
-    spec = check_pretrain(spec_of(options))
-
+def run(options: PretrainOptions) -> int:
     with importing():
         from bermo.methods.pretraining.run import pretrain
         from bermo.report.terminal import TerminalDisplay, duration
         from bermo.training.job import Stopped
 
     try:
-        result = pretrain(spec, Path(options.out), TerminalDisplay())
+        result = pretrain(options.spec, options.out, TerminalDisplay())
     except Stopped as stopped:
         return say_stopped(stopped)
     if not is_main_process():
@@ -80,3 +40,11 @@ def run(options: Namespace) -> int:
         print(f"It diverged: {result.diverged}. Try a smaller --lr or more steps.", file=sys.stderr)
     print(f"\nThe encoder is in {options.out}/model: bermo train --model {options.out}/model …")
     return 0
+
+
+VERB = Verb(
+    help="make an encoder and its vocabulary from bare text",
+    options=PretrainOptions,
+    run=run,
+    usage="bermo pretrain --text FILE… [--steps N | --minutes M] [options]",
+)

@@ -1,123 +1,139 @@
 """bermo probe: what each layer knows of surface, syntax and meaning; frozen, or fine-tuned as in the paper."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bermo.errors import BermoError
+from bermo.fields import Rules, option, positional
+from bermo.methods.probing.spec import ProbeKind, ProbeSpec, Protocol
+from bermo.spec import Pooling, Precision
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
+from bermo.verbs.recipe import change_fields
+from bermo.verbs.verb import Verb
 
 if TYPE_CHECKING:
     from bermo.methods.probing.paired import Known
     from bermo.report.terminal import TerminalDisplay
 
-HELP = "probe what each layer knows"
-ONLY = {
-    "frozen": ("layers", "probe", "pooling", "no_controls", "batch_size"),
-    "finetune": ("seeds", "epochs"),
+FROZEN, FINETUNE = "--protocol frozen", "--protocol finetune"
+ONLY: dict[Protocol, dict[str, str]] = {
+    "frozen": {
+        "layers": "layers",
+        "probe": "probe",
+        "pooling": "pooling",
+        "controls": "no-controls",
+        "batch_size": "batch-size",
+    },
+    "finetune": {"seeds": "seeds", "epochs": "epochs"},
 }
-"""Options that one protocol alone has a use for."""
+"""Fields that one protocol alone has a use for, and their flags."""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "changes",
-        nargs="*",
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions:
+    """What is probed, on which sentences, how, and where the results go; None is the protocol's own default."""
+
+    changes: tuple[str, ...] = positional(
+        "finetune: change a field in every arm, as in bermo run",
+        (),
         metavar="dotted.field=value",
-        help="finetune: change a field in every arm, as in bermo run",
+        is_list=True,
     )
-    parser.add_argument("--model", default="box", help="a name, a folder, a run, or box [box]")
-    parser.add_argument(
-        "--tasks", default="all", help="all, surface, syntactic, semantic, or names: tense,… [all]"
+    model: str = option("box", "a name, a folder, a run, or box", metavar="MODEL")
+    tasks: str = option("all", "all, surface, syntactic, semantic, or names: tense,…", metavar="NAME,NAME")
+    data: Path | None = option(
+        None, "folder of SentEval's or X-Probe's files; default: generated sentences", metavar="FOLDER"
     )
-    parser.add_argument(
-        "--data", help="folder of SentEval's or X-Probe's files; default: generated sentences"
+    protocol: Protocol = option(
+        "frozen", "probes on frozen layers, or the paper's fine-tuning of plain and mix"
     )
-    parser.add_argument(
-        "--protocol",
-        default="frozen",
-        choices=("frozen", "finetune"),
-        help="probes on frozen layers, or the paper's fine-tuning of plain and mix [frozen]",
+    limit: int | None = option(None, "use so many training sentences", least=20)
+    lowercase: Literal["off"] | None = option(None, "off keeps capitals that an uncased vocabulary lacks")
+    max_unknown: float = option(0.05, "largest share of unknown tokens", least=0, most=1)
+    precision: Precision | None = option(None, "arithmetic; default: fp32 if frozen, else bf16")
+    cache: str | None = option(None, "folder of vectors and tokens", metavar="FOLDER")
+    out: Path | None = option(
+        None, "folder of the results; the same command goes on there", shown="runs/probe-PROTOCOL"
     )
-    parser.add_argument("--layers", help="frozen: all, or such as 0,6,-1 [all]")
-    parser.add_argument(
-        "--probe",
-        choices=("linear", "hidden"),
-        help="frozen: logistic regression, or one hidden layer of 50 [linear]",
+    layers: Literal["all"] | tuple[int, ...] | None = option(
+        None, "all, or such as 0,6,-1", shown="all", title=FROZEN, metavar="N,N"
     )
-    parser.add_argument(
-        "--pooling",
-        choices=("first", "last", "mean"),
-        help="frozen: what speaks for a text; default: the family's token",
+    probe: ProbeKind | None = option(
+        None, "logistic regression, or one hidden layer of 50", shown="linear", title=FROZEN
     )
-    parser.add_argument(
-        "--no-controls",
-        action="store_true",
-        default=None,
-        help="frozen: leave out the control task and the untrained encoder",
+    pooling: Pooling | None = option(
+        None, "the token or mean that a text is read from; default: the family's token", title=FROZEN
     )
-    parser.add_argument("--limit", type=int, help="use so many training sentences")
-    parser.add_argument(
-        "--lowercase", choices=("off",), help="off keeps capitals that an uncased vocabulary lacks"
+    controls: bool | None = option(
+        None, "leave out the control task and the untrained encoder", "no-controls", title=FROZEN
     )
-    parser.add_argument(
-        "--max-unknown", type=float, default=0.05, help="largest share of unknown tokens [0.05]"
+    batch_size: int | None = option(None, "texts at a time", shown="64", title=FROZEN, least=1)
+    seeds: str | None = option(
+        None, "how many, or which", shown="63,77,9,96,39", title=FINETUNE, metavar="N,N"
     )
-    parser.add_argument(
-        "--precision",
-        choices=("fp32", "bf16", "fp16"),
-        help="arithmetic [frozen: fp32, finetune: bf16]",
-    )
-    parser.add_argument("--batch-size", type=int, help="frozen: texts at a time [64]")
-    parser.add_argument("--seeds", help="finetune: how many, or which [63,77,9,96,39]")
-    parser.add_argument("--epochs", help="finetune: passes over the training rows [3]")
-    parser.add_argument("--cache", help="folder of vectors and tokens")
-    parser.add_argument(
-        "--out", help="folder of the results; the same command goes on there (runs/probe-PROTOCOL)"
-    )
+    epochs: float | None = option(None, "passes over the training rows", shown="3", title=FINETUNE, over=0)
+
+    @property
+    def frozen(self) -> ProbeSpec:
+        """The options of frozen probes, with their defaults for what was not given."""
+        names = ("probe", "pooling", "controls", "batch_size", "precision", "max_unknown", "cache")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        layers = self.layers if isinstance(self.layers, tuple) else None
+        return ProbeSpec(**given, layers=layers)
+
+    def rules(self) -> Rules:
+        is_frozen = self.protocol == "frozen"
+        others = ONLY["finetune" if is_frozen else "frozen"]
+        wrong = [flag for name, flag in others.items() if getattr(self, name) is not None]
+        return [
+            (
+                not (is_frozen and self.changes),
+                f'"{"".join(self.changes[:1])}" changes a training, and frozen probes have none. Leave it out, or'
+                " pass --protocol finetune.",
+            ),
+            (
+                not wrong,
+                f"--{''.join(wrong[:1])} means nothing to --protocol {self.protocol}. Leave it out.",
+            ),
+        ]
 
 
-def run(options: Namespace) -> int:
-    from bermo.data.probing import choose_tasks, has_files
+def run(options: ProbeOptions) -> int:
+    from bermo.data.probing import choose_tasks
     from bermo.report.terminal import TerminalDisplay
 
-    tasks = choose_tasks(options.tasks)
-    if options.changes and options.protocol == "frozen":
-        raise BermoError(
-            f'"{options.changes[0]}" changes a training, and frozen probes have none. Leave it out, or'
-            " pass --protocol finetune."
-        )
-    for name in ONLY["finetune" if options.protocol == "frozen" else "frozen"]:
-        if getattr(options, name) is not None:
-            raise BermoError(
-                f"--{name.replace('_', '-')} means nothing to --protocol {options.protocol}. Leave it out."
-            )
-    if options.limit is not None and options.limit < 20:
-        raise BermoError(f"limit must be at least 20 sentences, but got {options.limit}.")
     display = TerminalDisplay()
+    tasks = choose_tasks(options.tasks)
     if options.data is not None:
-        folder = Path(options.data).expanduser()
-        if not folder.is_dir():
-            raise BermoError(f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files.")
-        missing = [task for task in tasks if not has_files(task, folder)]
-        if len(missing) == len(tasks):
-            raise BermoError(
-                f"{folder} holds no file of {', '.join(tasks)}. Expected such as past_present.txt (SentEval) or past_present/ (X-Probe)."
-            )
-        if missing:
-            display.tell(f"{folder} has no file of {', '.join(missing)}: left out.")
-        tasks = [task for task in tasks if task not in missing]
-    out = Path(options.out or f"runs/probe-{options.protocol}")
+        tasks = _with_files(tasks, options.data.expanduser(), display)
+    out = options.out or Path(f"runs/probe-{options.protocol}")
     return (_frozen if options.protocol == "frozen" else _finetune)(options, tasks, out, display)
 
 
-def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
+def _with_files(tasks: list[str], folder: Path, display: "TerminalDisplay") -> list[str]:
+    """Return the tasks whose files are in the folder; none of them is an error."""
+    from bermo.data.probing import has_files
+
+    if not folder.is_dir():
+        raise BermoError(f"There is no folder {folder}. Give the one with SentEval's or X-Probe's files.")
+    missing = [task for task in tasks if not has_files(task, folder)]
+    if len(missing) == len(tasks):
+        raise BermoError(
+            f"{folder} holds no file of {', '.join(tasks)}. Expected such as past_present.txt (SentEval) or"
+            " past_present/ (X-Probe)."
+        )
+    if missing:
+        display.tell(f"{folder} has no file of {', '.join(missing)}: left out.")
+    return [task for task in tasks if task not in missing]
+
+
+def _frozen(options: ProbeOptions, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
     with importing():
         from bermo.data.probing import read_probe
         from bermo.figures.data import write_findings
         from bermo.methods.probing.frozen import (
-            ProbeSpec,
             claim_folder,
             data_digest,
             layer_names,
@@ -126,77 +142,91 @@ def _frozen(options: Namespace, tasks: list[str], out: Path, display: "TerminalD
             write_probed,
         )
         from bermo.report.probing import frozen_findings, frozen_table, print_table
-        from bermo.spec import parse
         from bermo.vectors import load_encoder
 
-    asked_layers = options.layers or "all"
-    layers = None if asked_layers == "all" else parse(tuple[int, ...], asked_layers, "--layers")
-    spec = ProbeSpec(
-        probe=options.probe or "linear",
-        pooling=options.pooling,
-        layers=layers,
-        controls=not options.no_controls,
-        batch_size=options.batch_size or 64,
-        precision=options.precision or "fp32",
-        max_unknown=options.max_unknown,
-        cache=options.cache,
-    )
+    spec = options.frozen
     encoder = load_encoder(options.model, lowercase=options.lowercase)
     untrained = (
-        None
-        if options.no_controls
-        else load_encoder(options.model, untrained_seed=1, lowercase=options.lowercase)
+        load_encoder(options.model, untrained_seed=1, lowercase=options.lowercase) if spec.controls else None
     )
+    # A layer that does not exist is an error before the folder is claimed.
+    layer_names(encoder, spec)
+    pooling = spec.pooling or encoder.pooling
     asked: dict[str, Any] = {
         "model": encoder.fingerprint,
-        "data": options.data and Path(options.data).name,
+        "data": options.data and options.data.name,
         "limit": options.limit,
         "probe": spec.probe,
-        "pooling": spec.pooling or encoder.pooling,
-        "layers": asked_layers,
+        "pooling": pooling,
+        "layers": "all" if spec.layers is None else ",".join(map(str, spec.layers)),
         "controls": spec.controls,
         "precision": spec.precision,
     }
-    layer_names(encoder, spec)  # one that is not there is an error
     claim_folder(out, asked)
-    found = []
-    folder = None if options.data is None else Path(options.data).expanduser()
+    results = []
     for task in tasks:
-        data = read_probe(task, folder, options.limit)
+        data = read_probe(task, options.data and options.data.expanduser(), options.limit)
         probed = read_probed(out / f"{task}.json", data_digest(data))
         if probed is None:
             display.tell(f"{task}: {', '.join(data.notes) or f'{len(data.train):,} sentences'}")
             probed = probe_task(encoder, untrained, data, spec, display)
             write_probed(out / f"{task}.json", probed)
-        found.append(probed)
-    facts = {
-        "model": encoder.name,
+        results.append(probed)
+    facts = _facts(options, encoder.name) | {
         "layers": str(encoder.num_layers),
-        "data": options.data or "generated sentences",
         "probe": spec.probe,
-        "pooling": str(asked["pooling"]),
-        "case": "kept" if options.lowercase else "as the tokenizer has it",
+        "pooling": str(pooling),
     }
-    write_findings(out / "figures.json", frozen_findings(found, facts))
-    print_table(frozen_table(found))
+    write_findings(out / "figures.json", frozen_findings(results, facts))
+    print_table(frozen_table(results))
     print(f"\nThe figures are in {out}/figures.json")
     return 0
 
 
-def _finetune(options: Namespace, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
+def _facts(options: ProbeOptions, model: str) -> dict[str, str]:
+    """What the head of a page says about a probing."""
+    return {
+        "model": model,
+        "data": str(options.data or "generated sentences"),
+        "case": "kept" if options.lowercase else "as the tokenizer has it",
+    }
+
+
+def _finetune(options: ProbeOptions, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
     with importing():
+        from bermo.fields import check
         from bermo.figures.data import write_findings
         from bermo.methods.finetune import finetune
         from bermo.methods.probing.paired import compare
-        from bermo.recipes import change
         from bermo.recipes.probing import PAPER, probing_of
         from bermo.report.probing import finetune_findings, finetune_table, print_table
         from bermo.runs.folder import check_free
-        from bermo.spec import check
         from bermo.training.job import Stopped
 
-    experiment = probing_of(tasks)
-    changes = {
+    experiment = change_fields(probing_of(tasks), [*_changes(options), *options.changes])
+    for name, spec in experiment.arms.items():
+        check_free(out / name, check(spec))
+    results = {}
+    for name, spec in experiment.arms.items():
+        display.tell(f"\n{name}")
+        try:
+            results[name] = finetune(spec, out / name, display)
+        except Stopped as stopped:
+            return say_stopped(stopped)
+    if is_main_process():
+        known = {} if options.data is None else {task: _known(task, options.data) for task in tasks}
+        compared = compare(results, known)
+        num_seeds = len(next(iter(results.values())).seeds)
+        facts = _facts(options, options.model) | {"seeds": str(num_seeds)}
+        write_findings(out / "figures.json", finetune_findings(compared, results, PAPER, facts))
+        print_table(finetune_table(compared, PAPER))
+        print(f"\n{compared.verdict}\nThe figures are in {out}/figures.json")
+    return 0
+
+
+def _changes(options: ProbeOptions) -> list[str]:
+    """The options as changes of the recipe, those that were given or have a default."""
+    given = {
         "model.backbone": options.model,
         "data.folder": options.data,
         "data.limit": options.limit,
@@ -207,42 +237,16 @@ def _finetune(options: Namespace, tasks: list[str], out: Path, display: "Termina
         "train.epochs": options.epochs,
         "seeds": options.seeds,
     }
-    for dotted, value in changes.items():
-        if value is not None:
-            experiment = change(experiment, dotted, str(value))
-    for text in options.changes:
-        dotted, equals, value = text.partition("=")
-        if not equals:
-            raise BermoError(f'"{text}" is no change. Write dotted.field=value: train.lr=1e-4.')
-        experiment = change(experiment, dotted, value)
-    for name, one in experiment.arms.items():
-        check_free(out / name, check(one))
-    results = {}
-    for name, one in experiment.arms.items():
-        display.tell(f"\n{name}")
-        try:
-            results[name] = finetune(one, out / name, display)
-        except Stopped as stopped:
-            return say_stopped(stopped)
-    if is_main_process():
-        known = {} if options.data is None else {task: _known(task, options.data) for task in tasks}
-        compared = compare(results, known)
-        facts = {
-            "model": options.model,
-            "data": options.data or "generated sentences",
-            "seeds": str(len(next(iter(results.values())).seeds)),
-            "case": "kept" if options.lowercase else "as the tokenizer has it",
-        }
-        write_findings(out / "figures.json", finetune_findings(compared, results, PAPER, facts))
-        print_table(finetune_table(compared, PAPER))
-        print(f"\n{compared.verdict}\nThe figures are in {out}/figures.json")
-    return 0
+    return [f"{dotted}={value}" for dotted, value in given.items() if value is not None]
 
 
-def _known(task: str, folder: str) -> "Known":
+def _known(task: str, folder: Path) -> "Known":
     """What the rows of a task tell before any training."""
     from bermo.data.probing import read_probe
     from bermo.methods.probing.paired import Known
 
-    data = read_probe(task, Path(folder).expanduser())
+    data = read_probe(task, folder.expanduser())
     return Known(largest_class=data.largest_class, doubt=data.doubt)
+
+
+VERB = Verb(help="probe what each layer knows", options=ProbeOptions, run=run)

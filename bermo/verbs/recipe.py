@@ -1,44 +1,57 @@
 """bermo run: a recipe's arms, one after the other, side by side in the end."""
 
-from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.errors import BermoError
+from bermo.fields import check, option, positional
 from bermo.spec import Experiment
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
+from bermo.verbs.verb import Verb
 
-HELP = "run a recipe"
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Which recipe, what is changed in it, and where the results go."""
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("recipe")
-    parser.add_argument(
-        "changes", nargs="*", metavar="dotted.field=value", help="change a field in every arm"
+    recipe: str = positional("its name (bermo list)")
+    changes: tuple[str, ...] = positional(
+        "change a field in every arm", (), metavar="dotted.field=value", is_list=True
     )
-    parser.add_argument("--seeds", help="how many seeds, or which")
-    parser.add_argument("--arms", help="only these arms, e.g. plain,mix")
-    parser.add_argument("--tiny", action="store_true", help="the form that ends in seconds")
-    parser.add_argument("--out", help="folder of the results (runs/RECIPE)")
+    seeds: str | None = option(None, "how many seeds, or which", metavar="N,N")
+    arms: tuple[str, ...] | None = option(None, "only these arms, e.g. plain,mix", metavar="NAME,NAME")
+    tiny: bool = option(False, "the form that ends in seconds")
+    out: Path | None = option(None, "folder of the results", shown="runs/RECIPE")
 
 
-def run(options: Namespace) -> int:
-    from bermo.recipes import change, choose, find, tiny
+def run(options: RunOptions) -> int:
+    from bermo.recipes import choose, find, tiny
 
     experiment = find(options.recipe)()
     if options.arms:
-        experiment = choose(experiment, options.arms.split(","))
+        experiment = choose(experiment, options.arms)
     form = "-tiny" if options.tiny else ""
-    out = Path(options.out or f"runs/{options.recipe.replace('/', '-')}{form}")
+    out = options.out or Path(f"runs/{options.recipe.replace('/', '-')}{form}")
     if options.tiny:
         experiment = tiny(experiment, out)
-    pairs = [text.partition("=") for text in options.changes]
-    pairs += [("seeds", "=", options.seeds)] if options.seeds else []
-    for dotted, equals, text in pairs:
-        if not equals:
-            raise BermoError(f'"{dotted}" is no change. Write dotted.field=value, e.g. train.lr=1e-4.')
-        experiment = change(experiment, dotted, text)
+    experiment = change_fields(experiment, options.changes)
+    if options.seeds:
+        experiment = change_fields(experiment, [f"seeds={options.seeds}"])
     return run_experiment(experiment, out)
+
+
+def change_fields(experiment: Experiment, changes: Iterable[str]) -> Experiment:
+    """Set the fields that texts such as "train.lr=1e-4" name, in every arm."""
+    from bermo.recipes import change
+
+    for text in changes:
+        dotted, equals, value = text.partition("=")
+        if not equals:
+            raise BermoError(f'"{text}" is no change. Write dotted.field=value, e.g. train.lr=1e-4.')
+        experiment = change(experiment, dotted, value)
+    return experiment
 
 
 def run_experiment(experiment: Experiment, out: Path) -> int:
@@ -49,7 +62,6 @@ def run_experiment(experiment: Experiment, out: Path) -> int:
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
         from bermo.runs.folder import check_free
-        from bermo.spec import check
         from bermo.training.job import Stopped
 
     for name, spec in experiment.arms.items():
@@ -72,3 +84,6 @@ def run_experiment(experiment: Experiment, out: Path) -> int:
                 console.print(weight_bars(result.seeds[0].mix_layers, result.seeds[0].mix_weights))
         console.print(f"\nResults are in {out}", markup=False)
     return 0
+
+
+VERB = Verb(help="run a recipe", options=RunOptions, run=run)

@@ -1,20 +1,28 @@
 """bermo report: runs and findings as one page that opens anywhere."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
-HELP = "one page about runs and findings: figures, tables"
+from bermo.fields import option, positional
+from bermo.verbs.verb import Verb
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="run folders, and folders with figures.json")
-    parser.add_argument("--out", default="report.html", help="the page to write [report.html]")
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What the page shows, and where it is written."""
+
+    paths: tuple[Path, ...] = positional(
+        "run folders, and folders with figures.json", is_list=True, metavar="PATH"
+    )
+    out: Path = option(Path("report.html"), "the page to write")
 
 
-def run(options: Namespace) -> int:
+def run(options: ReportOptions) -> int:
     from bermo.report.page import write_page
 
-    out = Path(options.out)
-    write_page([Path(path) for path in options.paths], out)
-    print(f"The page is {out} ({out.stat().st_size / 1024:.0f} KiB). Open it in a browser.")
+    write_page(list(options.paths), options.out)
+    print(f"The page is {options.out} ({options.out.stat().st_size / 1024:.0f} KiB). Open it in a browser.")
     return 0
+
+
+VERB = Verb(help="one page about runs and findings: figures, tables", options=ReportOptions, run=run)

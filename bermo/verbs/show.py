@@ -1,18 +1,21 @@
 """bermo show: a recipe's question, source, cost and spec."""
 
 import inspect
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 
-from bermo.spec import leaves
-
-HELP = "print a recipe: question, source, cost, spec"
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("recipe")
+from bermo.fields import leaves, positional
+from bermo.verbs.options import show_value
+from bermo.verbs.verb import Verb
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions:
+    """Which recipe."""
+
+    recipe: str = positional("its name (bermo list)")
+
+
+def run(options: ShowOptions) -> int:
     from bermo.recipes import find
 
     recipe = find(options.recipe)
@@ -24,6 +27,4 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def show_value(value: object) -> str:
-    """Write a field's value as its flag would take it."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+VERB = Verb(help="print a recipe: question, source, cost, spec", options=ShowOptions, run=run)

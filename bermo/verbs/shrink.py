@@ -1,59 +1,55 @@
 """bermo shrink: what a model no longer uses is deleted for real, into a smaller model of its own."""
 
-from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bermo.errors import BermoError
+from bermo.fields import REQUIRED, Rules, group, option, positional
+from bermo.ship.shrink.spec import READ_SHARE, FisherSpec
 from bermo.verbs.importing import importing
+from bermo.verbs.verb import Verb
 
-if TYPE_CHECKING:
-    from bermo.ship.shrink.run import FisherSpec
+SEARCH = "choosing without training (Fisher)"
+SEARCH_ONLY = {
+    "density": "density",
+    "speedup": "speedup",
+    "folder": "data",
+    "train": "train",
+    "valid": "valid",
+}
+"""Fields of FisherSpec that mean nothing without --fisher, and their flags."""
 
-HELP = "delete dead heads, neurons, layers and words; choose them first with --fisher"
 
-SEARCH = ("density", "speedup", "data", "train", "valid")
-"""Options that mean something only with --fisher."""
+@dataclass(frozen=True, kw_only=True)
+class ShrinkOptions:
+    """Which model, what is deleted from it, and where the smaller one goes."""
 
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("run", help="a run's folder, or a saved model's")
-    parser.add_argument("--out", required=True, help="folder of the smaller model")
-    parser.add_argument(
-        "--vocabulary",
-        nargs="+",
-        metavar="FILE",
-        default=[],
-        help="texts, one a line: only their words stay, and all letters",
+    run: Path = positional("a run's folder, or a saved model's")
+    out: Path = option(REQUIRED, "folder of the smaller model", metavar="FOLDER")
+    vocabulary: tuple[Path, ...] = option(
+        (), "texts, one a line: only their words are kept, and all letters", metavar="FILE", is_list=True
     )
-    parser.add_argument(
-        "--read-share",
-        type=float,
-        default=0.001,
-        help="top layers go that together have at most this share of the mix [0.001]",
+    read_share: float = option(
+        READ_SHARE,
+        "top layers are deleted that together have at most this share of the mix",
+        least=0,
+        under=1,
     )
-    search = parser.add_argument_group("choosing without training (Fisher)")
-    search.add_argument(
-        "--fisher",
-        action="store_true",
-        help="choose heads and neurons by Fisher information, then refit",
+    is_fisher: bool = option(
+        False, "choose heads and neurons by Fisher information, then refit", "fisher", title=SEARCH
     )
-    search.add_argument("--density", type=float, help="share of the weights that is kept")
-    search.add_argument(
-        "--speedup", type=float, help="how many times faster, by times measured on this machine"
-    )
-    search.add_argument("--data", help="the folder with the named task's files; default: the run's data")
-    search.add_argument("--train", help="your training file; default: the run's")
-    search.add_argument("--valid", help="your validation file; default: the run's")
-    search.add_argument("--examples", type=int, default=2048, help="training rows to learn from [2048]")
-    search.add_argument("--batch-size", type=int, default=32, help="rows at a time, and in the timing [32]")
-    search.add_argument("--length", type=int, default=128, help="tokens of a text in the timing [128]")
-    search.add_argument(
-        "--device", choices=("auto", "cpu"), default="auto", help="auto takes a GPU where there is one"
-    )
+    fisher: FisherSpec = group(FisherSpec(), SEARCH)
+
+    def rules(self) -> Rules:
+        given = [flag for name, flag in SEARCH_ONLY.items() if getattr(self.fisher, name) is not None]
+        return [
+            (
+                self.is_fisher or not given,
+                f"--{''.join(given[:1])} belongs to the search without training. Add --fisher.",
+            )
+        ]
 
 
-def run(options: Namespace) -> int:
+def run(options: ShrinkOptions) -> int:
     with importing():
         from rich.console import Console
         from rich.table import Table
@@ -62,11 +58,11 @@ def run(options: Namespace) -> int:
         from bermo.ship.shrink.run import make_small, result_rows
 
     result = make_small(
-        Path(options.run),
-        Path(options.out),
+        options.run,
+        options.out,
         TerminalDisplay(),
-        _fisher(options),
-        [Path(file) for file in options.vocabulary],
+        options.fisher if options.is_fisher else None,
+        options.vocabulary,
         options.read_share,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -81,23 +77,8 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _fisher(options: Namespace) -> "FisherSpec | None":
-    """Return the search that was asked for; its options without --fisher are an error."""
-    from bermo.ship.shrink.run import FisherSpec
-
-    given = [name for name in SEARCH if getattr(options, name) is not None]
-    if not options.fisher:
-        if given:
-            raise BermoError(f"--{given[0]} belongs to the search without training. Add --fisher.")
-        return None
-    return FisherSpec(
-        folder=options.data,
-        train=options.train,
-        valid=options.valid,
-        density=options.density,
-        speedup=options.speedup,
-        examples=options.examples,
-        batch_size=options.batch_size,
-        length=options.length,
-        device=options.device,
-    )
+VERB = Verb(
+    help="delete dead heads, neurons, layers and words; choose them first with --fisher",
+    options=ShrinkOptions,
+    run=run,
+)

@@ -18,9 +18,10 @@ from bermo.methods.prune import PruneHook, make_method, make_schedule
 from bermo.progress import Quiet
 from bermo.pruning.criteria import L0, Magnitude, Movement, SoftMovement
 from bermo.pruning.fold import count
-from bermo.spec import DistillSpec, PruneSpec, RunSpec, override, replace_in
+from bermo.spec import DistillSpec, PruneSpec, RunSpec, replace_in
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Stopped
+from bermo.values import override
 from tests.specs import TINY
 from tests.twice import run_twice
 

@@ -11,7 +11,8 @@ from bermo.errors import BermoError
 from bermo.runs.folder import check_free, claim, identity, locked
 from bermo.runs.results import read_seed, write_result
 from bermo.runs.statistics import student_t, summarise
-from bermo.spec import RunSpec, override
+from bermo.spec import RunSpec
+from bermo.values import override
 from tests.results import seed_result
 
 SPEC = RunSpec()

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bermo.fields import leaves
 from bermo.figures.data import Figure, Findings, Heat, Lines, Section
 from bermo.pretrain_spec import PretrainSpec
-from bermo.spec import leaves
 
 
 def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:

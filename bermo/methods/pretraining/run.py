@@ -21,13 +21,14 @@ from bermo.data.pretrain.corpus import Corpus, load_corpus
 from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
 from bermo.errors import BermoError
+from bermo.fields import check
 from bermo.figures.data import write_findings
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.measure import device_name, peak_memory, reset_peak_memory, versions
 from bermo.methods.pretraining.card import findings, model_card
 from bermo.methods.pretraining.guess import GuessLoss, score_guesses
 from bermo.models.pretraining import Pretraining, Shape, build_masked, build_replaced, save_encoder
-from bermo.pretrain_spec import DEFAULT_STEPS, PretrainSpec, check_pretrain
+from bermo.pretrain_spec import DEFAULT_STEPS, PretrainSpec
 from bermo.progress import Display, Quiet
 from bermo.runs.folder import check_free, claim, identity, locked
 from bermo.spec import TrainSpec
@@ -73,7 +74,7 @@ class PretrainResult:
 def pretrain(spec: PretrainSpec, out: Path, display: Display | None = None) -> PretrainResult:
     """Train an encoder on bare text in `out`, going on where an earlier call stopped; return its result."""
     display = display or Quiet()
-    check_pretrain(spec)
+    check(spec)
     check_free(out, spec)
     settings = _train_spec(spec, epochs=1.0, evaluations=1)
     accelerator = make_accelerator(settings, out, display.tell)
@@ -213,7 +214,7 @@ def _train_spec(spec: PretrainSpec, epochs: float, evaluations: int) -> TrainSpe
 def _settings(spec: PretrainSpec, batches: PackedBatches, steps: int) -> TrainSpec:
     """The loop's settings for so many steps; half a step less makes its rounding up exact."""
     per_epoch = len(batches.epoch(0))
-    looks = max(1, round(spec.pace.looks * per_epoch / steps))
+    looks = max(1, round(spec.pace.evaluations * per_epoch / steps))
     return _train_spec(spec, (steps - 0.5) / per_epoch, looks)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.methods.probing.bag import bag_accuracy, words_of
+from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import (
     HiddenProbes,
     LinearProbes,
@@ -40,29 +41,11 @@ from bermo.nn.probes import (
     start_at_means_,
 )
 from bermo.progress import Display
-from bermo.spec import Pooling, Precision
 from bermo.vectors import Encoder, TextVectors, text_vectors
 
 FORMAT = 1
 MANY_CLASSES = 100
 MANY_ROWS = 25_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeSpec:
-    """How layers are read and probed."""
-
-    probe: Literal["linear", "hidden"] = "linear"
-    pooling: Pooling | None = None
-    layers: tuple[int, ...] | None = None
-    """None: all."""
-    controls: bool = True
-    max_length: int = 128
-    batch_size: int = 64
-    precision: Precision = "fp32"
-    max_unknown: float = 0.05
-    seed: int = 0
-    cache: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

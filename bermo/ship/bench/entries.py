@@ -7,7 +7,7 @@ from typing import cast
 from transformers import AutoConfig
 
 from bermo.errors import BermoError
-from bermo.ship.bench.run import BenchSpec
+from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry
 from bermo.ship.runtimes.candidate import Half, torch_precision
 from bermo.ship.runtimes.folder import Source, find_source
@@ -22,8 +22,6 @@ def line_up(
     precisions: Sequence[str] = ("fp32",),
 ) -> list[Entry]:
     """Return an entry for every folder, and for a torch folder in every precision asked for."""
-    if threads is not None and threads < 1:
-        raise BermoError(f"--threads must be at least 1, but got {threads}.")
     sources = {folder: find_source(folder) for folder in folders}
     _check(sources, spec, device)
     entries = []

@@ -17,30 +17,17 @@ from pathlib import Path
 import torch
 
 from bermo.errors import BermoError
+from bermo.fields import check
 from bermo.files import write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
+from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry, Worker
 
 SECONDS_A_TURN = 0.5
 """A turn lasts about so long, and one call at least."""
 MOST_CALLS = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchSpec:
-    """What is measured, and how long."""
-
-    data: Path | None = None
-    batches: tuple[int, ...] = (1, 32)
-    lengths: tuple[int, ...] = (32, 128)
-    rounds: int = 5
-
-    @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """Every batch size with every length."""
-        return [(rows, length) for rows in self.batches for length in self.lengths]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,11 +166,7 @@ def machine(devices: Collection[str]) -> str:
 def _check(entries: Sequence[Entry], spec: BenchSpec) -> None:
     if not entries:
         raise BermoError("There is nothing to measure. Give at least one run, model or export.")
-    for name, values in (("--batch", spec.batches), ("--lengths", spec.lengths)):
-        if not values or min(values) < 1:
-            raise BermoError(f"{name} must be whole numbers of at least 1, as in 1,32.")
-    if spec.rounds < 1:
-        raise BermoError(f"--rounds must be at least 1, but got {spec.rounds}.")
+    check(spec)
 
 
 def _scores(

@@ -5,10 +5,12 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bermo.errors import BermoError
-from bermo.ship.bench.run import Bench, Measured
+
+if TYPE_CHECKING:
+    from bermo.ship.bench.run import Bench, Measured
 
 What = Literal["latency", "speedup", "size"]
 _LATENCY = re.compile(r"([\d.]+)\s*(ms|s|us|µs)")
@@ -18,13 +20,13 @@ _MEGABYTES = {"kb": 1e-3, "mb": 1.0, "gb": 1e3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class Goal:
     """A bound on one measure: milliseconds, times, or megabytes."""
 
     what: What
     value: float
 
-    def of(self, found: Bench, row: Measured) -> float:
+    def of(self, found: "Bench", row: "Measured") -> float:
         """Return the measure of a candidate."""
         match self.what:
             case "latency":
@@ -34,8 +36,8 @@ class Wish:
             case "size":
                 return row.megabytes
 
-    def excess(self, found: Bench, row: Measured) -> float:
-        """How many times a candidate misses the wish; 1 or less means that it is met."""
+    def excess(self, found: "Bench", row: "Measured") -> float:
+        """How many times a candidate misses the goal; 1 or less means that it is met."""
         value = self.of(found, row)
         return self.value / value if self.what == "speedup" else value / self.value
 
@@ -51,13 +53,13 @@ class Wish:
                 return f"{number:.3g} MB"
 
 
-def read_wish(latency: str | None, speedup: str | None, size: str | None) -> Wish:
-    """Read the one wish that was given: 5ms, 4 or 10MB."""
+def read_goal(latency: str | None, speedup: str | None, size: str | None) -> Goal:
+    """Read the one goal that was given: 5ms, 4 or 10MB."""
     given = {"latency": latency, "speedup": speedup, "size": size}
     found = [(name, text) for name, text in given.items() if text is not None]
     if len(found) != 1:
         raise BermoError(
-            f"{len(found) or 'No'} wishes were given. Say one: --latency 5ms, --speedup 4 or --size 10MB."
+            f"{len(found) or 'No'} goals were given. Say one: --latency 5ms, --speedup 4 or --size 10MB."
         )
     name, text = found[0]
     value = _READERS[name](text)
@@ -65,16 +67,16 @@ def read_wish(latency: str | None, speedup: str | None, size: str | None) -> Wis
         example = {"latency": "5ms", "speedup": "4", "size": "10MB"}[name]
         raise BermoError(f'--{name} "{text}" cannot be read. Write it like this: --{name} {example}.')
     what: What = "latency" if name == "latency" else "speedup" if name == "speedup" else "size"
-    return Wish(what=what, value=value)
+    return Goal(what=what, value=value)
 
 
-def pick(wish: Wish, found: Bench) -> tuple[Measured, bool]:
-    """Return the best score among those that meet the wish, or else the nearest; and whether it is met."""
+def pick(goal: Goal, found: "Bench") -> tuple["Measured", bool]:
+    """Return the best score among those that meet the goal, or else the nearest; and whether it is met."""
     rows = found.rows[1:] or found.rows  # the first is what is to be made small
-    meeting = [row for row in rows if wish.excess(found, row) <= 1]
+    meeting = [row for row in rows if goal.excess(found, row) <= 1]
     if meeting:
-        return max(meeting, key=lambda row: (row.score or 0, -wish.excess(found, row))), True
-    return min(rows, key=lambda row: wish.excess(found, row)), False
+        return max(meeting, key=lambda row: (row.score or 0, -goal.excess(found, row))), True
+    return min(rows, key=lambda row: goal.excess(found, row)), False
 
 
 def _latency(text: str) -> float | None:

@@ -1,6 +1,6 @@
-"""Which smaller models to try for a wish: how many of the first layers, and which share of their heads and neurons.
+"""Which smaller models to try for a goal: how many of the first layers, and which share of their heads and neurons.
 
-    budget = s · (L − c) + c       s: the share of the dense int8 model's work that the wish leaves, L its layers
+    budget = s · (L − c) + c       s: the share of the dense int8 model's work that the goal leaves, L its layers
                                    c: what is saved of the top layer, where only one token of it is read (top.py)
 
 For a budget of so many whole layers: these layers as they are, and 1.6 times as many with the rest of their units, at three
@@ -12,12 +12,12 @@ from typing import Any
 
 from bermo.encoders.sites import layers_of
 from bermo.ship.bench.run import Bench
-from bermo.ship.compress.goal import Wish
+from bermo.ship.compress.goal import Goal
 from bermo.ship.export.top import can_cut_top
 from bermo.spec import DistillSpec, PruneSpec, RunSpec
 
 AROUND = (0.75, 1.0, 1.3)
-"""Budgets tried, as multiples of what the wish asks for: speed is not quite proportional to weights."""
+"""Budgets tried, as multiples of what the goal asks for: speed is not quite proportional to weights."""
 DEEPER = 1.6
 SMALLEST_DENSITY = 0.05
 SAVED_OF_TOP = 0.75
@@ -51,23 +51,23 @@ class Plan:
 
     @property
     def budget(self) -> float:
-        """How many whole layers the wish leaves room for."""
+        """How many whole layers the goal leaves room for."""
         return self.share * (self.layers - self.saved) + self.saved
 
 
-def make_plan(wish: Wish, found: Bench, model: Any) -> Plan:
-    """Work out the share that may stay from how far the dense int8 model (the second row) is from the wish."""
+def make_plan(goal: Goal, found: Bench, model: Any) -> Plan:
+    """Work out the share that may stay from how far the dense int8 model (the second row) is from the goal."""
     layers = model.config.num_hidden_layers
-    saved = SAVED_OF_TOP if can_cut_top(model) and wish.what != "size" else 0.0
-    return Plan(share=needed_share(wish, found, model), layers=layers, saved=saved)
+    saved = SAVED_OF_TOP if can_cut_top(model) and goal.what != "size" else 0.0
+    return Plan(share=needed_share(goal, found, model), layers=layers, saved=saved)
 
 
-def needed_share(wish: Wish, found: Bench, model: Any) -> float:
+def needed_share(goal: Goal, found: Bench, model: Any) -> float:
     """Estimate the share of the encoder that may stay, from what int8 alone reaches."""
-    if wish.what != "size":
-        return 1 / wish.excess(found, found.rows[1])
+    if goal.what != "size":
+        return 1 / goal.excess(found, found.rows[1])
     encoder = sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
-    return (wish.value - beside_layers(found, model)) / encoder  # a byte a weight
+    return (goal.value - beside_layers(found, model)) / encoder  # a byte a weight
 
 
 def beside_layers(found: Bench, model: Any) -> float:
@@ -77,7 +77,7 @@ def beside_layers(found: Bench, model: Any) -> float:
 
 
 def quick_arms(plan: Plan) -> list[Arm]:
-    """Return what to try without training: all layers, at densities around the wish."""
+    """Return what to try without training: all layers, at densities around the goal."""
     tried = {min(0.95, max(SMALLEST_DENSITY, round(plan.share * x, 2))) for x in AROUND}
     return [Arm(layers=plan.layers, density=density) for density in sorted(tried)]
 

@@ -10,59 +10,39 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bermo.data.load import load_task
 from bermo.data.rows import TextRows
 from bermo.errors import BermoError
+from bermo.fields import check
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
 from bermo.runs.folder import locked
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import Bench, BenchSpec, Measured, bench, write_bench
-from bermo.ship.compress.goal import Wish, pick
+from bermo.ship.bench.run import Bench, Measured, bench, write_bench
+from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.compress.goal import Goal, pick
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
-from bermo.ship.export.run import ExportSpec, export
+from bermo.ship.compress.spec import CompressSpec
+from bermo.ship.export.run import export
+from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.folder import find_source, load_torch
 from bermo.ship.runtimes.source import with_files
 from bermo.ship.shrink.delete import is_shrinkable
-from bermo.ship.shrink.run import FisherSpec, make_small
-from bermo.spec import DataSpec, RunSpec, check, from_dict, to_dict
+from bermo.ship.shrink.run import make_small
+from bermo.ship.shrink.spec import FisherSpec
+from bermo.spec import DataSpec, RunSpec
+from bermo.values import from_dict, to_dict
 
 SMALLEST_SHARE = 0.02
 DENSE, DENSE_INT8 = "dense", "dense int8"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompressSpec:
-    """What is wanted, from which data, and by which way."""
-
-    run: Path
-    wish: Wish
-    train: str | None = None
-    valid: str | None = None
-    folder: str | None = None
-    vocabulary: tuple[Path, ...] = ()
-    is_quick: bool = False
-    candidates: tuple[Path, ...] = ()
-    """Smaller models that were made elsewhere and take part in the choice."""
-    is_untrained: bool = False
-    """Nothing is trained here: only candidates and the dense model are measured."""
-    training: tuple[tuple[str, float | int | str], ...] = ()
-    """Fields of TrainSpec that differ from the run's."""
-    limit: int | None = None
-    hard: float | None = None
-    """Weight of the labels beside the teacher's answers; None: the default."""
-    max_loss: float = 1.0
-    bench: BenchSpec = BenchSpec(rounds=3)
-    threads: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Compressed:
-    """What was picked, whether it meets the wish, and everything that was measured."""
+    """What was picked, whether it meets the goal, and everything that was measured."""
 
     picked: Measured
     is_met: bool
@@ -71,7 +51,7 @@ class Compressed:
 
 
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
-    """Make the smallest loss that meets the wish; the same command goes on where it stopped."""
+    """Make the smallest loss that meets the goal; the same command goes on where it stopped."""
     source = find_source(spec.run)
     if source.is_export:
         raise BermoError(f"{spec.run} is an export already. Give the run that it was made from.")
@@ -84,7 +64,7 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
         dense = _int8(source.folder, work / "dense-int8", spec, measured, display)
         names = {DENSE: str(source.folder), DENSE_INT8: str(dense)}
         smalls: dict[str, Path] = {DENSE_INT8: source.folder}
-        arms = [] if spec.is_untrained else _arms(spec, names, measured, work, display)
+        arms = _arms(spec, names, measured, work, display) if spec.with_training else []
         wanted: list[Arm | Path] = [*arms, *given]
         for item in wanted:
             display.tell(f"\n{item.name}")
@@ -126,10 +106,9 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
     data = with_files(run.data, kind, spec.folder, spec.train, spec.valid)
     if spec.limit is not None:
         data = replace(data, limit=spec.limit)
-    if not (spec.is_untrained and spec.valid):
+    if spec.with_training or not spec.valid:
         load_task(data)  # every mistake in the files is said now
-    changed: dict[str, Any] = dict(spec.training)
-    return check(replace(run, data=data, train=replace(run.train, **changed)))
+    return check(replace(run, data=data, train=replace(run.train, **spec.training)))
 
 
 def _valid_file(data: DataSpec, work: Path) -> Path:
@@ -168,7 +147,7 @@ def _candidates(spec: CompressSpec) -> list[Path]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BermoError(f'Two candidates are called "{twice[0]}". Rename one of the folders.')
-    if spec.is_untrained and not names:
+    if not spec.with_training and not names:
         raise BermoError("--no-training leaves nothing to choose from. Name some --candidates.")
     return list(spec.candidates)
 
@@ -193,16 +172,16 @@ def _arms(
     if not path.exists():
         found = _measure(names, measured, spec, display)
         model = load_torch(find_source(spec.run))
-        plan = make_plan(spec.wish, found, model)
+        plan = make_plan(spec.goal, found, model)
         if plan.share <= 0 and not spec.vocabulary:
             display.tell(
                 f"What stands beside the layers, above all the table of words, takes {beside_layers(found, model):.1f} MB"
-                f" in int8, more than the whole model may ({spec.wish.told()}). --vocabulary FILE keeps only the words of your texts."
+                f" in int8, more than the whole model may ({spec.goal.told()}). --vocabulary FILE keeps only the words of your texts."
             )
         write_json(path, asdict(replace(plan, share=max(plan.share, SMALLEST_SHARE))))
     plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     if plan.share >= 1:
-        display.tell("The int8 model as it is meets the wish: nothing has to go.")
+        display.tell("The int8 model as it is meets the goal: nothing has to go.")
         return []
     return quick_arms(plan) if spec.is_quick else trained_arms(plan)
 
@@ -234,8 +213,8 @@ def _finish(
     spec: CompressSpec, found: Bench, names: dict[str, str], smalls: dict[str, Path], out: Path
 ) -> Compressed:
     """Pick, copy what was picked, and write what was found."""
-    picked, is_met = pick(spec.wish, found)
-    sentence = _sentence(spec.wish, found, picked, is_met)
+    picked, is_met = pick(spec.goal, found)
+    sentence = _sentence(spec.goal, found, picked, is_met)
     for name, source in (("model", Path(names[picked.name])), ("torch", smalls[picked.name])):
         with whole_folder(out / name) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True)
@@ -243,19 +222,19 @@ def _finish(
     write_text(out / "README.md", _card(spec, found, picked, sentence))
     write_json(
         out / "result.json",
-        {"picked": picked.name, "is_met": is_met, "sentence": sentence, "wish": to_dict(spec.wish)},
+        {"picked": picked.name, "is_met": is_met, "sentence": sentence, "goal": to_dict(spec.goal)},
     )
     return Compressed(picked=picked, is_met=is_met, sentence=sentence, found=found)
 
 
-def _sentence(wish: Wish, found: Bench, picked: Measured, is_met: bool) -> str:
-    reached = wish.told(wish.of(found, picked))
+def _sentence(goal: Goal, found: Bench, picked: Measured, is_met: bool) -> str:
+    reached = goal.told(goal.of(found, picked))
     base = found.rows[0].score or 0
     score = picked.score or 0
     kept = f"{found.metric} {score:.2f} of {base:.2f}"
     if is_met:
-        return f"{picked.name} meets the wish ({wish.told()}): {reached}, {kept}."
-    return f"Nothing met the wish ({wish.told()}). The nearest is {picked.name}: {reached}, {kept}."
+        return f"{picked.name} meets the goal ({goal.told()}): {reached}, {kept}."
+    return f"Nothing met the goal ({goal.told()}). The nearest is {picked.name}: {reached}, {kept}."
 
 
 def _card(spec: CompressSpec, found: Bench, picked: Measured, sentence: str) -> str:

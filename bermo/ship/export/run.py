@@ -22,26 +22,15 @@ from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
+from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import inputs_of, write_form
 from bermo.ship.runtimes.candidate import TorchCandidate, answer, open_candidate
 from bermo.ship.runtimes.folder import Source, check_not_exported, find_source, load_torch
 from bermo.ship.runtimes.forms import FORMS, Form, FormName, why_not
-from bermo.ship.runtimes.packed import Values
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
 
 CALIBRATION_TEXTS = 128
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportSpec:
-    """What to write, and what it is compared on."""
-
-    to: FormName
-    data: Path | None = None
-    calibrate: Path | None = None
-    max_loss: float = 1.0
-    values: Values = "fp16"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,8 @@ from bermo.machine import Processor, processor
 Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
 Precision = Literal["fp32", "bf16", "int8"]
 Sign = Literal["signed", "unsigned"]
+Values = Literal["fp32", "fp16", "int8"]
+"""How a sparse container stores the weights that were kept."""
 FormName = Literal[
     "onnx",
     "onnx-int8",

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.errors import BermoError
+from bermo.ship.runtimes.forms import Values
 
-Values = Literal["fp32", "fp16", "int8"]
 Bytes = npt.NDArray[np.uint8]
 LARGEST_GAP = 255
 """A gap byte of this value adds so much and says that more follows."""

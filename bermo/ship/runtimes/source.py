@@ -14,7 +14,8 @@ from bermo.errors import BermoError
 from bermo.methods.predict import LOADERS, Trained, read_trained
 from bermo.models.encoder import BermoConfig, BermoPreTrainedModel
 from bermo.runs.folder import LOCK
-from bermo.spec import DataSpec, RunSpec, from_dict
+from bermo.spec import DataSpec, RunSpec
+from bermo.values import from_dict
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from bermo.encoders.sites import layers_of, prunable_sites
 from bermo.errors import BermoError
 from bermo.methods.predict import LOADERS, read_trained
 from bermo.pruning.fold import count
-from bermo.ship.runtimes.packed import Packed, Values, pack, unpack
+from bermo.ship.runtimes.forms import Values
+from bermo.ship.runtimes.packed import Packed, pack, unpack
 
 FORMAT = "1"
 LARGEST_DENSITY = 0.95

@@ -31,8 +31,8 @@ from bermo.models.encoder import BermoConfig, BermoPreTrainedModel
 from bermo.nn.mix import GateMix, LayerMix, build_mix
 from bermo.pruning.fold import has_masks
 from bermo.ship.shrink.constants import constant_units, fold_constants_
+from bermo.ship.shrink.spec import READ_SHARE
 
-READ_SHARE = 0.001
 Model = TypeVar("Model", bound=BermoPreTrainedModel)
 
 

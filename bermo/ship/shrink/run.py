@@ -21,16 +21,18 @@ from bermo.data.scoring import score
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
+from bermo.fields import check
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.evaluate import predict
 from bermo.models.encoder import BermoPreTrainedModel, model_card
 from bermo.models.tasks import has_segments
 from bermo.progress import Display
 from bermo.ship.runtimes.source import Source, check_out, load_source, with_files
-from bermo.ship.shrink.delete import READ_SHARE, Size, is_shrinkable, shrink, size_of
+from bermo.ship.shrink.delete import Size, is_shrinkable, shrink, size_of
 from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
 from bermo.ship.shrink.search import CostTable, weight_table
+from bermo.ship.shrink.spec import READ_SHARE, FisherSpec
 from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.spec import DataSpec, TrainSpec
 from bermo.training.devices import make_accelerator
@@ -38,22 +40,6 @@ from bermo.training.job import Batch
 
 TUNE_SHARE = 4
 """The refit reads one in so many of the examples that the Fisher information is taken from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FisherSpec:
-    """How much stays, and on which data it is decided: a share of the weights, or a speed-up on this machine."""
-
-    folder: str | None = None
-    train: str | None = None
-    valid: str | None = None
-    """Where the data is; what is not given is the run's own."""
-    density: float | None = None
-    speedup: float | None = None
-    examples: int = 2048
-    batch_size: int = 32
-    length: int = 128
-    device: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,19 +111,12 @@ def make_small(
 
 def _check_numbers(fisher: FisherSpec | None, read_share: float) -> None:
     if not 0 <= read_share < 1:
-        raise BermoError(f"read-share is a share of the mix, 0 to 1, but got {read_share}.")
+        raise BermoError(f"read-share must be at least 0 and under 1, but got {read_share}.")
     if fisher is None:
         return
     if (fisher.density is None) == (fisher.speedup is None):
         raise BermoError("--fisher takes --density (the share kept) or --speedup, one of the two.")
-    if fisher.density is not None and not 0 < fisher.density <= 1:
-        raise BermoError(f"density is the share kept, over 0 and at most 1, but got {fisher.density}.")
-    if fisher.speedup is not None and fisher.speedup < 1:
-        raise BermoError(f"speedup must be 1 or more, but got {fisher.speedup}.")
-    for name in ("examples", "batch_size", "length"):
-        if getattr(fisher, name) < 1:
-            shown = name.replace("_", "-")
-            raise BermoError(f"{shown} must be at least 1, but got {getattr(fisher, name)}.")
+    check(fisher)
 
 
 def _texts(file: Path) -> list[str]:

@@ -18,6 +18,7 @@ from bermo.data.pretrain.corpus import load_corpus
 from bermo.data.sentences import generate
 from bermo.encoders.backbone import load_encoder
 from bermo.errors import BermoError
+from bermo.fields import check
 from bermo.figures.data import read_findings
 from bermo.methods.pretraining.guess import GuessLoss
 from bermo.methods.pretraining.run import _plan, _why_diverged, build_model, make_batches, pretrain
@@ -29,7 +30,6 @@ from bermo.pretrain_spec import (
     PretrainSpec,
     ShapeSpec,
     TextSpec,
-    check_pretrain,
 )
 from bermo.progress import Quiet
 from bermo.training.job import Fit, Stopped
@@ -231,7 +231,7 @@ def test_mistakes_are_told_before_any_training(
 
 
 def test_without_a_length_it_is_that_of_the_box(text: str, cache: Path, tmp_path: Path) -> None:
-    spec = check_pretrain(replace(make_spec(text, cache), pace=PaceSpec()))
+    spec = check(replace(make_spec(text, cache), pace=PaceSpec()))
     accelerator: Any = None
     assert _plan(spec, None, None, tmp_path, Quiet(), accelerator) == DEFAULT_STEPS  # type: ignore[arg-type]
 

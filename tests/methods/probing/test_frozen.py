@@ -13,7 +13,8 @@ from bermo.errors import BermoError
 from bermo.figures.data import Heat, Table, read_findings
 from bermo.methods.probing import frozen as probe
 from bermo.methods.probing.bag import bag_accuracy
-from bermo.methods.probing.frozen import ProbeSpec, claim_folder, probe_task, read_probed, write_probed
+from bermo.methods.probing.frozen import claim_folder, probe_task, read_probed, write_probed
+from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import Settings
 from bermo.progress import Quiet
 from bermo.report.probing import frozen_findings, frozen_table

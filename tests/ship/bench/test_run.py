@@ -11,12 +11,13 @@ from bermo.errors import BermoError
 from bermo.figures.data import read_findings
 from bermo.progress import Display, Quiet
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import Bench, BenchSpec, Measured, _quantile, _timing, machine
+from bermo.ship.bench.run import Bench, Measured, _quantile, _timing, machine
+from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry, Served, Worker
 from bermo.ship.compress import plan as planning
 from bermo.ship.compress import run as compressing
-from bermo.ship.compress.goal import Wish
-from bermo.ship.compress.run import CompressSpec, compress
+from bermo.ship.compress.run import compress
+from bermo.ship.compress.spec import CompressSpec
 from bermo.ship.export.run import ExportSpec, export
 from tests.ship.folders import make_model, prune_randomly_, save, write_rows
 
@@ -64,15 +65,15 @@ def test_a_bench_compares_processes_and_writes_what_it_found(
     ("command", "sentence"),
     [
         ("bench nothing", "There is no folder"),
-        ("bench model --batch 1,x", "not a list of whole numbers"),
+        ("bench model --batch 1,x", '--batch must be a whole number, but got "x"'),
         ("bench model --lengths 500", "reads 64 tokens at most"),
         ("bench model --device cuda", "no GPU"),
-        ("bench model --device tpu", "There is no device"),
-        ("bench model --precision fp8", "There is no precision"),
-        ("bench model --rounds 0", "--rounds must be at least 1"),
-        ("bench model --threads 0", "--threads must be at least 1"),
+        ("bench model --device tpu", '--device cannot be "tpu"'),
+        ("bench model --precision fp8", '--precision cannot be "fp8"'),
+        ("bench model --rounds 0", "rounds must be at least 1, but got 0"),
+        ("bench model --threads 0", "threads must be at least 1, but got 0"),
         ("bench model --data nothing.tsv", "There is no file"),
-        ("compress model", "No wishes were given"),
+        ("compress model", "No goals were given"),
         ("compress model --latency fast", "--latency 5ms"),
     ],
 )
@@ -151,12 +152,14 @@ def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
     rows = str(folders / "dev.tsv")
     spec = CompressSpec(
         run=folders / "model",
-        wish=Wish(what="size", value=0.0001),
+        size="0.1kB",
         train=rows,
         valid=rows,
         is_quick=True,
         max_loss=100,
-        bench=BenchSpec(batches=(1,), lengths=(8,), rounds=1),
+        batches=(1,),
+        lengths=(8,),
+        rounds=1,
     )
     out = tmp_path / "small"
     told: list[str] = []
@@ -165,7 +168,7 @@ def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
     made = compress(spec, out, display)
     assert any("--vocabulary" in sentence for sentence in told)
     assert not made.is_met
-    assert "Nothing met the wish" in made.sentence
+    assert "Nothing met the goal" in made.sentence
     assert {row.name for row in made.found.rows} == {"dense", "dense int8", "2 layers at 0.05 int8"}
     for name in ("model/model.onnx", "torch/model.safetensors", "bench.json", "README.md"):
         assert (out / name).is_file()
@@ -191,13 +194,15 @@ def test_models_made_elsewhere_take_part_and_nothing_is_trained(
     rows = str(folders / "dev.tsv")
     spec = CompressSpec(
         run=folders / "model",
-        wish=Wish(what="size", value=0.03),
+        size="30kB",
         train=rows,
         valid=rows,
         candidates=(elsewhere,),
-        is_untrained=True,
+        with_training=False,
         max_loss=100,
-        bench=BenchSpec(batches=(1,), lengths=(8,), rounds=1),
+        batches=(1,),
+        lengths=(8,),
+        rounds=1,
     )
     made = compress(spec, tmp_path / "small", Quiet())
     assert [row.name for row in made.found.rows] == ["dense", "dense int8", "elsewhere int8"]

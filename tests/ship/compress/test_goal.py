@@ -1,4 +1,4 @@
-"""Wishes are read as people write them, and the pick is the best that meets one, or the nearest."""
+"""Goals are read as people write them, and the pick is the best that meets one, or the nearest."""
 
 from dataclasses import replace
 
@@ -6,8 +6,9 @@ import pytest
 
 from bermo.errors import BermoError
 from bermo.report.bench import bench_findings, points
-from bermo.ship.bench.run import Bench, BenchSpec, Measured, Timing, front
-from bermo.ship.compress.goal import Wish, pick, read_wish
+from bermo.ship.bench.run import Bench, Measured, Timing, front
+from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.compress.goal import Goal, pick, read_goal
 
 
 def make_row(name: str, megabytes: float, score: float, milliseconds: float) -> Measured:
@@ -48,39 +49,39 @@ def found() -> Bench:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (("5ms", None, None), Wish(what="latency", value=5)),
-        (("0.5 s", None, None), Wish(what="latency", value=500)),
-        ((None, "4x", None), Wish(what="speedup", value=4)),
-        ((None, "2.5", None), Wish(what="speedup", value=2.5)),
-        ((None, None, "10MB"), Wish(what="size", value=10)),
-        ((None, None, "500 kB"), Wish(what="size", value=0.5)),
+        (("5ms", None, None), Goal(what="latency", value=5)),
+        (("0.5 s", None, None), Goal(what="latency", value=500)),
+        ((None, "4x", None), Goal(what="speedup", value=4)),
+        ((None, "2.5", None), Goal(what="speedup", value=2.5)),
+        ((None, None, "10MB"), Goal(what="size", value=10)),
+        ((None, None, "500 kB"), Goal(what="size", value=0.5)),
     ],
 )
-def test_a_wish_is_read(given: tuple[str | None, ...], expected: Wish) -> None:
-    assert read_wish(*given) == expected
+def test_a_goal_is_read(given: tuple[str | None, ...], expected: Goal) -> None:
+    assert read_goal(*given) == expected
 
 
 @pytest.mark.parametrize(
     "given",
     [(None, None, None), ("5ms", "4", None), ("5", None, None), (None, "-1", None), (None, None, "1.2.3MB")],
 )
-def test_a_wish_that_is_none_or_two_or_unclear_is_an_error(given: tuple[str | None, ...]) -> None:
+def test_a_goal_that_is_none_or_two_or_unclear_is_an_error(given: tuple[str | None, ...]) -> None:
     with pytest.raises(BermoError, match=r"--(latency|speedup|size)"):
-        read_wish(*given)
+        read_goal(*given)
 
 
 @pytest.mark.parametrize(
-    ("wish", "name", "is_met"),
+    ("goal", "name", "is_met"),
     [
-        (Wish(what="latency", value=4), "half", True),
-        (Wish(what="speedup", value=2), "int8", True),
-        (Wish(what="size", value=19.5), "worse", True),
-        (Wish(what="size", value=5), "tenth", False),
-        (Wish(what="speedup", value=20), "tenth", False),
+        (Goal(what="latency", value=4), "half", True),
+        (Goal(what="speedup", value=2), "int8", True),
+        (Goal(what="size", value=19.5), "worse", True),
+        (Goal(what="size", value=5), "tenth", False),
+        (Goal(what="speedup", value=20), "tenth", False),
     ],
 )
-def test_the_best_that_meets_the_wish_is_picked(found: Bench, wish: Wish, name: str, is_met: bool) -> None:
-    row, met = pick(wish, found)
+def test_the_best_that_meets_the_goal_is_picked(found: Bench, goal: Goal, name: str, is_met: bool) -> None:
+    row, met = pick(goal, found)
     assert (row.name, met) == (name, is_met)
 
 

@@ -124,7 +124,7 @@ def test_same_answers_counts_rows_and_tags() -> None:
         ("export bare --to onnx", "without a head"),
         ("export half --to onnx", "is not finished"),
         ("export model --to onx", 'Did you mean "onnx"'),
-        ("export model --to sparse --values fp8", "There is no kind of values"),
+        ("export model --to sparse --values fp8", '--values cannot be "fp8"'),
         ("export model --to openvino-int8", "--calibrate FILE"),
         ("export model --to sparse", "never pruned"),
         ("export model --to onnx --out taken", "is not overwritten"),

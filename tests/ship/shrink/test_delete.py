@@ -159,11 +159,11 @@ def test_fisher_needs_no_training_and_cuts_the_vocabulary_in_the_same_command(
         ("{t5}", "is not an encoder that bermo can read"),
         ("{runs}/dense --fisher", "takes --density"),
         ("{runs}/dense --fisher --density 2", "at most 1"),
-        ("{runs}/dense --fisher --speedup 0.5", "must be 1 or more"),
+        ("{runs}/dense --fisher --speedup 0.5", "speedup must be at least 1"),
         ("{runs}/dense --density 0.5", "Add --fisher"),
         ("{runs}/dense/model --fisher --density 0.5", "does not say which data"),
         ("{runs}/dense --vocabulary {runs}/none.txt", "none.txt"),
-        ("{runs}/pruned --read-share 2", "read-share is a share"),
+        ("{runs}/pruned --read-share 2", "read-share must be at least 0 and under 1"),
         ("{runs}/pruned --densty 1", 'Did you mean "--density"'),
     ],
 )

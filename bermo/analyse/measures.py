@@ -1,0 +1,6 @@
+"""The groups of measures that a user can name with --measures. No torch is imported."""
+
+from typing import Literal, get_args
+
+Measure = Literal["geometry", "senses", "identity", "attention", "heads", "layers", "knowledge"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)

@@ -1,0 +1,81 @@
+"""What a compressed model has to reach, from which data it is made, and how. No torch is imported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bermo.fields import Rules, option, positional
+from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.compress.goal import Goal, read_goal
+from bermo.spec import Precision
+
+GOAL = "the goal (one of them)"
+TRAINING = "each training (default: as the run was trained)"
+TRAIN_FIELDS = ("epochs", "batch_size", "lr", "precision")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressSpec:
+    """What is wanted, from which data, and by which way."""
+
+    run: Path = positional("a finished run, or a saved model's folder")
+    latency: str | None = option(
+        None, "longest median call, batch 1, shortest length", metavar="5ms", title=GOAL
+    )
+    speedup: str | None = option(
+        None, "times the throughput of the dense torch model", metavar="4", title=GOAL
+    )
+    size: str | None = option(None, "largest size of the model's files", metavar="10MB", title=GOAL)
+    train: str | None = option(None, "your training file; default: the run's", metavar="FILE")
+    valid: str | None = option(None, "your validation file; default: the run's", metavar="FILE")
+    folder: str | None = option(
+        None, "the folder with a named task's files; default: the run's", "data", metavar="FOLDER"
+    )
+    vocabulary: tuple[Path, ...] = option(
+        (), "texts: only their words are kept", metavar="FILE", is_list=True
+    )
+    is_quick: bool = option(False, "no training: choose by Fisher information and refit", "quick")
+    candidates: tuple[Path, ...] = option(
+        (),
+        "smaller models made elsewhere (on a GPU machine, say) that take part in the choice",
+        metavar="FOLDER",
+        is_list=True,
+    )
+    with_training: bool = option(True, "train nothing: only measure the candidates", "no-training")
+    epochs: float | None = option(None, "passes over the training data", title=TRAINING, over=0)
+    batch_size: int | None = option(None, "rows a step", title=TRAINING, least=1)
+    lr: float | None = option(None, "learning rate", title=TRAINING, least=0)
+    precision: Precision | None = option(None, "arithmetic of the forward pass", title=TRAINING)
+    limit: int | None = option(None, "use only the first so many training rows", title=TRAINING, least=1)
+    hard: float | None = option(
+        None,
+        "weight of the labels beside the teacher's answers; 0 = none",
+        shown="0.1",
+        title=TRAINING,
+        least=0,
+    )
+    max_loss: float = option(1.0, "points of score that int8 may cost")
+    batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", least=1)
+    lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", least=1)
+    rounds: int = option(3, "rounds of the bench", least=1)
+    threads: int | None = option(None, "threads in the bench", shown="all cores", least=1)
+
+    @property
+    def goal(self) -> Goal:
+        """The one goal that was given."""
+        return read_goal(self.latency, self.speedup, self.size)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Fields of TrainSpec that differ from the run's."""
+        given = {name: getattr(self, name) for name in TRAIN_FIELDS}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def bench(self) -> BenchSpec:
+        """The bench that compares the candidates."""
+        return BenchSpec(batches=self.batches, lengths=self.lengths, rounds=self.rounds)
+
+    def rules(self) -> Rules:
+        _ = self.goal
+        return []

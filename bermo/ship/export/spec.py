@@ -1,0 +1,19 @@
+"""What an export writes, and what it is compared on. No torch is imported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bermo.fields import REQUIRED, option
+from bermo.ship.runtimes.forms import FormName, Values
+
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSpec:
+    """What to write, and what it is compared on."""
+
+    to: FormName = option(REQUIRED, "the form of the export", metavar="FORM")
+    data: Path | None = option(None, "rows with answers: compare scores on them", metavar="FILE")
+    max_loss: float = option(1.0, "points of score that may be lost")
+    calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
+    values: Values = option("fp16", "sparse: how kept weights are stored")

@@ -1,0 +1,29 @@
+"""How a model is shrunk without training: how much is kept, and the data that decides it. No torch is imported."""
+
+from dataclasses import dataclass
+
+from bermo.fields import option
+from bermo.spec import DEVICE_HELP, Device
+
+READ_SHARE = 0.001
+"""Top layers are deleted that together have at most this share of the mix (see `delete.py`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FisherSpec:
+    """How much is kept, a share of the weights or a speed-up on this machine, and the data that decides it.
+
+    Data that is not given is the run's own.
+    """
+
+    density: float | None = option(None, "share of the weights that is kept", over=0, most=1)
+    speedup: float | None = option(None, "how many times faster, by times measured on this machine", least=1)
+    folder: str | None = option(
+        None, "the folder with the named task's files; default: the run's data", "data", metavar="FOLDER"
+    )
+    train: str | None = option(None, "your training file; default: the run's", metavar="FILE")
+    valid: str | None = option(None, "your validation file; default: the run's", metavar="FILE")
+    examples: int = option(2048, "training rows to learn from", least=1)
+    batch_size: int = option(32, "rows at a time, and in the timing", least=1)
+    length: int = option(128, "tokens of a text in the timing", least=1)
+    device: Device = option("auto", DEVICE_HELP)
