@@ -51,6 +51,8 @@ ROOMS: list[dict[str, str]] = [
     {"nn/": "pure torch: mixes, masks, gates, heads, losses, probes"},
     {
         "spec.py": "what a run is: frozen dataclasses",
+        "fields.py": "the fields of a spec: help, flag, bounds, rules",
+        "values.py": "values of fields read from texts and JSON",
         "pretrain_spec.py": "what a pretraining is",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",
