@@ -7,7 +7,6 @@ from bermo.fields import REQUIRED, option
 from bermo.ship.runtimes.forms import FormName, Values
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class ExportSpec:
     """What to write, and what it is compared on."""

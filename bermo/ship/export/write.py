@@ -21,9 +21,8 @@ from bermo.ship.export.rewrite import quicken
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
 from bermo.ship.runtimes.candidate import OnnxCandidate
 from bermo.ship.runtimes.folder import Source
-from bermo.ship.runtimes.forms import Form
+from bermo.ship.runtimes.forms import Form, Values
 from bermo.ship.runtimes.openvino import write_openvino
-from bermo.ship.runtimes.forms import Values
 from bermo.ship.runtimes.sparse import write_sparse
 from bermo.ship.runtimes.texts import built_in
 
