@@ -61,7 +61,7 @@ def make_spec(text: str, folder: Path, **pace: Any) -> PretrainSpec:
     return PretrainSpec(
         text=TextSpec(files=(text,), vocabulary=600, length=32, held_out=0.1, cache=str(folder)),
         shape=ShapeSpec(preset="tiny", width=32, heads=2, positions=64),
-        pace=PaceSpec(**({"steps": 6, "batch_size": 8, "device": "cpu", "looks": 2} | pace)),
+        pace=PaceSpec(**({"steps": 6, "batch_size": 8, "device": "cpu", "evaluations": 2} | pace)),
     )
 
 
