@@ -18,7 +18,7 @@ run() {  # folder, recipe, arms, changes…
 }
 deep() {  # what, changes…: does it keep the mix's deep layers alive where the score alone ranks? Three seeds, and one of them cut after each layer.
   local what=$1; shift
-  run "deep-$what" here/stability score-mix train.epochs=3 "$@" --seeds 9,25,39
+  run "deep-$what" gpu/stability score-mix train.epochs=3 "$@" --seeds 9,25,39
   python3 -m bermo analyse "$out/deep-$what/score-mix" --data "$data/sst2" --measures layers --rows 872 --max-texts 300 --out "$out/deep-$what/look" >> "$out/logs/deep-$what-score-mix.log" 2>&1
 }
 export -f run deep
@@ -26,30 +26,30 @@ sst2="data.folder=$data/sst2" none="train.keep=none" taught="distill.teacher=$ou
 rte="data.task=rte data.folder=$data/rte train.epochs=10 $none" mrpc="data.task=mrpc data.folder=$data/mrpc train.epochs=10 $none"
 small=magnitude-plain,magnitude-mix,score-plain,score-mix,size-plain,size-mix,soft-plain,soft-mix,l0-plain,l0-mix
 grep -E "${ONLY:-.}" <<JOBS | xargs -P "${4:-3}" -I {} bash -c '{}'
-run dense here/dense plain $sst2
-run stability here/stability size-mix $sst2 $none
-run stability here/stability size-plain $sst2 $none
-run taught here/distillation mix $sst2 $none $taught
-run score here/stability score-plain $sst2 $none train.epochs=3
-run score here/stability score-mix $sst2 $none train.epochs=3
-run methods here/pruning-methods l0-plain,l0-mix $sst2 $none
-run methods here/pruning-methods soft-plain,soft-mix $sst2 $none
-run methods here/pruning-methods size-plain,size-mix $sst2 $none
-run methods here/pruning-methods magnitude-plain,magnitude-mix $sst2 $none
-run rte here/pruning-methods $small $rte
-run mrpc here/pruning-methods $small $mrpc
-run rte here/dense plain,mix $rte
-run mrpc here/dense plain,mix $mrpc
-run baselines here/baselines taught-1,taught-2 $sst2 $none $taught
-run baselines here/baselines first-1-plain,first-2-plain $sst2 $none
-run dense here/dense mix $sst2 $none
-run epochs here/convergence 1-epochs-plain,1-epochs-mix,2-epochs-plain,2-epochs-mix $sst2 $none
+run dense gpu/dense plain $sst2
+run stability gpu/stability size-mix $sst2 $none
+run stability gpu/stability size-plain $sst2 $none
+run taught gpu/distillation mix $sst2 $none $taught
+run score gpu/stability score-plain $sst2 $none train.epochs=3
+run score gpu/stability score-mix $sst2 $none train.epochs=3
+run methods gpu/pruning-methods l0-plain,l0-mix $sst2 $none
+run methods gpu/pruning-methods soft-plain,soft-mix $sst2 $none
+run methods gpu/pruning-methods size-plain,size-mix $sst2 $none
+run methods gpu/pruning-methods magnitude-plain,magnitude-mix $sst2 $none
+run rte gpu/pruning-methods $small $rte
+run mrpc gpu/pruning-methods $small $mrpc
+run rte gpu/dense plain,mix $rte
+run mrpc gpu/dense plain,mix $mrpc
+run baselines gpu/baselines taught-1,taught-2 $sst2 $none $taught
+run baselines gpu/baselines first-1-plain,first-2-plain $sst2 $none
+run dense gpu/dense mix $sst2 $none
+run epochs gpu/convergence 1-epochs-plain,1-epochs-mix,2-epochs-plain,2-epochs-mix $sst2 $none
 deep as-it-is $sst2
 deep layer-dropout $sst2 model.mix.layer_dropout=0.3
 deep global $sst2 prune.scope=global
 deep hidden-teacher $sst2 $taught distill.hidden=1
-run epochs here/convergence 5-epochs-plain,5-epochs-mix $sst2 $none
-run taught here/distillation plain $sst2 $none $taught
+run epochs gpu/convergence 5-epochs-plain,5-epochs-mix $sst2 $none
+run taught gpu/distillation plain $sst2 $none $taught
 run long paper/stability mix $sst2 train.together=10
 run long paper/stability plain $sst2 $none train.together=10 train.give_up=3
 JOBS

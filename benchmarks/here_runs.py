@@ -13,7 +13,7 @@ from typing import Any
 
 from bermo.errors import BermoError
 from bermo.methods.probing.paired import Paired, paired
-from bermo.recipes import here
+from bermo.recipes import gpu
 from bermo.recipes.core import PAPER_SEEDS
 from bermo.spec import replace_in
 
@@ -31,7 +31,7 @@ EXPECTED: Mapping[str, Mapping[str, Any]] = {
     "prune": {"density": 0.1, "scope": "matrix", "block": [1, 1], "start": "zeros", "lr": 0.01},
     "distill": {"hidden": 0.0, "relations": 0.0, "embeddings": 0.0, "hard": 0.1, "temperature": 2.0},
 }
-"""What the recipes here/* set: a run that differs is no arm of the tables and is listed by itself."""
+"""What the recipes gpu/* set: a run that differs is no arm of the tables and is listed by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,20 +156,20 @@ def difference(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> Pai
 
 
 def missing(arms: Sequence[Arm]) -> list[Arm]:
-    """Return the arms of the recipes here/* that no finished run is of: all on SST-2, methods and dense on the small tasks."""
+    """Return the arms of the recipes gpu/* that no finished run is of: all on SST-2, methods and dense on the small tasks."""
     experiments = (
-        here.stability,
-        here.distillation,
-        here.pruning_methods,
-        here.convergence,
-        here.baselines,
-        here.dense,
+        gpu.stability,
+        gpu.distillation,
+        gpu.pruning_methods,
+        gpu.convergence,
+        gpu.baselines,
+        gpu.dense,
     )
     wanted = [spec for experiment in experiments for spec in experiment().arms.values()]
     wanted += [
         replace_in(spec, data={"task": task}, train={"epochs": 10.0})
         for task in ("rte", "mrpc")
-        for experiment in (here.pruning_methods, here.dense)
+        for experiment in (gpu.pruning_methods, gpu.dense)
         for spec in experiment().arms.values()
     ]
     kinds = {(one := _arm("", {"spec": asdict(spec), "seeds": ()})).kind: one for spec in wanted}

@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--mix", default="across")
     parser.add_argument("--rank", default="size")
     options = parser.parse_args()
-    spec = find("here/stability")().arms["size-mix" if options.mix != "none" else "size-plain"]
+    spec = find("gpu/stability")().arms["size-mix" if options.mix != "none" else "size-plain"]
     spec = replace_in(
         spec,
         model={"backbone": options.model},

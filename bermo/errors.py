@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 class BermoError(Exception):
-    """A mistake in the user's input, told in a sentence; the command prints it without a traceback."""
+    """A mistake in the user's input, as one sentence; the command prints it without a traceback."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,9 +1,9 @@
-"""The fields of a spec: their help texts, flags and bounds, declared with the field and checked in one function.
+"""The fields of a spec: help texts, flags and bounds, declared with the field and checked in one function.
 
-    lr: float = option(3e-5, "learning rate", least=0)      flag --lr, and "lr must be at least 0, but got -1."
+    lr: float = option(3e-5, "learning rate", least=0)     flag --lr, and "lr must be at least 0, but got -1."
 
-A spec is a frozen dataclass whose fields are options or specs. What must hold between several fields stands in
-its method `rules`: pairs of a condition and the sentence of the error where it does not hold.
+A spec is a frozen dataclass whose fields are options or specs. What must hold between several fields stands
+in its method `rules`: pairs of a condition and the sentence of the error where it does not hold.
 """
 
 import types
@@ -45,7 +45,7 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What a field's metadata says about it."""
+    """The metadata of a field."""
 
     help: str
     flag: str | None = None
@@ -70,9 +70,9 @@ def option(
 ) -> Any:
     """Declare a field with its help text and, where its name would be unclear, its own flag.
 
-    `REQUIRED` as the default means that there is none. `shown` is what the help shows as the default where that is
-    worked out later, `title` names the group in the help. A list takes its items as separate words, other tuples as
-    one word with commas. `bounds` are the fields of `Bounds`.
+    `REQUIRED` as the default means that there is none. `shown` is what the help shows as the default where that
+    is worked out later, `title` names the group in the help. A list takes its items as separate words, other
+    tuples as one word with commas. `bounds` are the fields of `Bounds`.
     """
     known = Option(
         help=help,
@@ -112,7 +112,7 @@ class Leaf:
 
     @property
     def is_switch(self) -> bool:
-        """Whether the flag alone says enough."""
+        """Whether the flag needs no value."""
         return without_none(self.hint) is bool
 
     @property
@@ -172,7 +172,7 @@ def choices_of(hint: Any) -> list[str]:
 
 
 def check(spec: T) -> T:
-    """Raise an error for a value out of its bounds or a rule that does not hold; return the spec unchanged."""
+    """Raise an error for a value out of bounds or a rule that does not hold; return the spec unchanged."""
     for leaf in leaves(spec):
         values = leaf.default if isinstance(leaf.default, tuple) else (leaf.default,)
         for value in values:

@@ -1,4 +1,4 @@
-"""What a pretraining is: text and vocabulary, the encoder's shape, the objective, the steps. No torch is imported.
+"""What a pretraining is: text and vocabulary, the encoder's shape, the objective, the steps.
 
     PretrainSpec = TextSpec (files, vocabulary) + ShapeSpec (layers, width, inner mix)
                  + ObjectiveSpec (masks, pairs) + PaceSpec (steps, rates) + seed

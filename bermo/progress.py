@@ -1,4 +1,4 @@
-"""How long work tells how far it is: the interface of every display, and one that shows nothing."""
+"""How long work shows its progress: the interface of every display, and a display that shows nothing."""
 
 from typing import Protocol
 

@@ -2,9 +2,9 @@
 
     RunSpec = ModelSpec (encoder, mix, pooling) + DataSpec (task, files) + TrainSpec (rates, steps) + seeds
 
-A spec imports no torch and never enters `nn/`: builders unpack it into plain arguments. Each field says its help
-text, its bounds and the flag under which the command line offers it (`fields.py`). The choices of a field are its
-Literal type, written once and used wherever they are needed.
+A spec imports no torch and never enters `nn/`: builders unpack it into plain arguments. Each field says its
+help text, its bounds and the flag under which the command line offers it (`fields.py`). The choices of a
+field are its Literal type, written once and used wherever they are needed.
 """
 
 from collections.abc import Mapping

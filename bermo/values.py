@@ -39,7 +39,7 @@ def from_dict(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def from_texts(kind: type[T], texts: Mapping[str, Text]) -> T:
-    """Build a spec from the texts of its options, by their dotted names; fields without one have their default."""
+    """Build a spec from the texts of its options by dotted name; fields without one have their default."""
     shown = {leaf.dotted: leaf.shown for leaf in leaves(kind)}
     return _from_texts(kind, None, texts, shown, "")
 
@@ -47,7 +47,7 @@ def from_texts(kind: type[T], texts: Mapping[str, Text]) -> T:
 def _from_texts(
     kind: type[T], start: T | None, texts: Mapping[str, Text], shown: Mapping[str, str], prefix: str
 ) -> T:
-    """Read the fields whose dotted names start with `prefix`; the others are as in `start`, where there is one."""
+    """Read the fields whose dotted names start with `prefix`; the others are as in `start`, if there is one."""
     hints = typing.get_type_hints(kind)
     built: dict[str, Any] = {}
     for item in fields(kind):  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def parse(hint: Any, text: Text, name: str) -> Any:
 
 
 def _parse_union(hint: Any, text: Text, name: str) -> Any:
-    """Read "none" as None where that is allowed, a word of a Literal as itself, anything else as the other type."""
+    """Read "none" as None where allowed, a word of a Literal as itself, anything else as the other type."""
     members = typing.get_args(hint)
     if type(None) in members:
         if isinstance(text, str) and text.lower() == "none":

@@ -4,9 +4,9 @@
     Matthews = (c·s − Σ_k p_k t_k) / √((s² − Σ p_k²)(s² − Σ t_k²)): Gorodkin 2004, for any number of classes
     Spearman = Pearson of the ranks, equal values sharing their mean rank
 
-Entities count as right by exact span and type, as conlleval does (Tjong Kim Sang and De Meulder 2003). SQuAD's
-EM and F1 follow the official scripts of versions 1.1 and 2.0. A value that is undefined (a correlation with a
-constant, F1 without any positive) is 0.
+Entities count as right by exact span and type, as conlleval does (Tjong Kim Sang and De Meulder 2003).
+SQuAD's EM and F1 follow the official scripts of versions 1.1 and 2.0. A value that is undefined (a
+correlation with a constant, F1 without any positive) is 0.
 """
 
 import re

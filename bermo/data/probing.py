@@ -4,9 +4,10 @@
     X-Probe    FOLDER/past_present/*.txt   sentence <TAB> label, in files that are no splits
     neither    generated, with trees in hand
 
-X-Probe's files repeat sentences, some with two labels, and two of them are the same file: a sentence counts once, whatever its
-capitals and spaces, one with two labels not at all, and the rest is cut by a seed into 80, 10 and 10 %. What was left out is in `notes`.
-Where many sentences have two labels, those with one cannot be trusted either: `doubt` says so, and no mean over tasks counts the task.
+X-Probe's files repeat sentences, some with two labels, and two of them are the same file: a sentence counts
+once, whatever its capitals and spaces, one with two labels not at all, and the rest is cut by a seed into 80,
+10 and 10 %. What was left out is in `notes`. Where many sentences have two labels, those with one cannot be
+trusted either: `doubt` says so, and no mean over tasks counts the task.
 """
 
 from collections import Counter

@@ -1,9 +1,9 @@
 """The named tasks: their columns, labels, official metrics, and the file names their data comes in.
 
-GLUE (Wang et al. 2019), the probing tasks in the files of SentEval and X-Probe (`data/probing.py`), SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), CoNLL-2003 (Tjong Kim Sang and
-De Meulder 2003), SWAG (Zellers et al. 2018), and the generated sentences of `data/sentences.py`. The main
-metric is the one the best checkpoint is chosen by. Where GLUE names two metrics, it is their mean, as in
-GLUE's own score; the two stand beside it.
+GLUE (Wang et al. 2019), the probing tasks in the files of SentEval and X-Probe (`data/probing.py`), SQuAD 1.1
+and 2.0 (Rajpurkar et al. 2016, 2018), CoNLL-2003 (Tjong Kim Sang and De Meulder 2003), SWAG (Zellers et al.
+2018), and the generated sentences of `data/sentences.py`. The main metric is the one the best checkpoint is
+chosen by. Where GLUE names two metrics, it is their mean, as in GLUE's own score; the two stand beside it.
 """
 
 import hashlib

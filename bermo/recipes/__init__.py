@@ -1,7 +1,7 @@
-"""Experiments: functions that return a whole spec. A variant is two lines of `replace_in`.
+"""Experiments: functions that return a whole spec for each arm. A variant is two lines of `replace_in`.
 
 `RECIPES` is the list that `bermo list` shows; a recipe's docstring gives question, source, cost and
-expected score. `tiny` turns any of them into a form that ends in seconds, offline, on the box.
+expected score. `tiny` turns any of them into a form that ends in seconds, offline, with the box as encoder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bermo.errors import BermoError, nearest
-from bermo.recipes import core, here, paper, probing
+from bermo.recipes import core, gpu, paper, probing
 from bermo.spec import DistillSpec, Experiment, MixSpec, PruneSpec, RunSpec, replace_in
 from bermo.values import override
 
@@ -26,27 +26,40 @@ RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "paper/convergence": paper.convergence,
     "paper/distillation": paper.distillation,
     "paper/probing": probing.probing,
-    "here/dense": here.dense,
-    "here/stability": here.stability,
-    "here/distillation": here.distillation,
-    "here/pruning-methods": here.pruning_methods,
-    "here/convergence": here.convergence,
-    "here/baselines": here.baselines,
+    "gpu/dense": gpu.dense,
+    "gpu/stability": gpu.stability,
+    "gpu/distillation": gpu.distillation,
+    "gpu/pruning-methods": gpu.pruning_methods,
+    "gpu/convergence": gpu.convergence,
+    "gpu/baselines": gpu.baselines,
     **{f"glue/{name}": core.glue(name) for name in core.GLUE},
 }
 
 
+RENAMED = {"here/": "gpu/"}
+"""Earlier beginnings of names, which still work, and those of today."""
+
+
+def current_name(name: str) -> str:
+    """Return the name of today for an earlier name of a recipe, and any other name as it is."""
+    for old, new in RENAMED.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
+
+
 def find(name: str) -> Callable[[], Experiment]:
-    """Return the recipe of that name."""
-    if name not in RECIPES:
-        raise BermoError(f'There is no recipe "{name}".{nearest(name, RECIPES)}')
-    return RECIPES[name]
+    """Return the recipe of that name, or of that earlier name."""
+    current = current_name(name)
+    if current not in RECIPES:
+        raise BermoError(f'There is no recipe "{name}".{nearest(current, RECIPES)}')
+    return RECIPES[current]
 
 
 def tiny(experiment: Experiment, out: Path) -> Experiment:
     """The same experiment in seconds: the box, generated data of the same kind, 48 rows, an epoch or two.
 
-    Where an arm has a teacher, one is trained before it in `out`, as tiny: an arm of its own.
+    Where an arm has a teacher, an arm before it trains a tiny one in `out`.
     """
     arms: dict[str, RunSpec] = {}
     for name, spec in experiment.arms.items():
@@ -61,11 +74,12 @@ def tiny(experiment: Experiment, out: Path) -> Experiment:
 
 
 def _tiny(spec: RunSpec) -> RunSpec:
-    stand_in = {"squad": "box/answer", "conll2003": "box/arguments"}
+    generated = {"squad": "box/answer", "conll2003": "box/arguments"}
     task = spec.data.task
     is_pruned = spec.prune.method != "none"
-    if not task.startswith(("box/", "probe/")):  # these are generated without a folder
-        task = stand_in.get(task, "box/tense")
+    # Tasks of the box and probing tasks are generated without a folder.
+    if not task.startswith(("box/", "probe/")):
+        task = generated.get(task, "box/tense")
     small = replace_in(
         spec,
         model={"backbone": "box"},

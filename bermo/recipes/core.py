@@ -1,6 +1,6 @@
 """Recipes of the core: the plain encoder beside the mixed one on real tasks.
 
-Arms share everything but the mix. The head of each docstring is what `bermo list` shows.
+Arms share everything but the mix. `bermo list` shows the first line of each docstring.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,12 @@ def beside_plain(spec: RunSpec) -> Experiment:
 
 
 def demo() -> Experiment:
-    """Does it run here? The box, plain and mixed, beside an untrained encoder of its shape, on two questions about sentences.
+    """Does it run on this machine? The box, plain and mixed, beside an untrained encoder, on two questions.
 
-    960 generated sentences each: is the subject (the object) singular or plural? Guessing gives 50, a bag of words about 70.
-    Cost: 2 min 15 s on two CPU cores. Came, one seed: subject 99.2 plain, 99.1 mix, 50 untrained; object 87.4, 88.1, 74.1.
+    960 generated sentences each: is the subject (the object) singular or plural? Guessing gives 50, a bag of
+    words about 70.
+    Cost: 2 min 15 s on two CPU cores. Expected, one seed: subject 99.2 plain, 99.1 mix, 50 untrained;
+    object 87.4, 88.1, 74.1.
     """
     arms = {}
     for task in ("subject-number", "object-number"):
@@ -38,10 +40,10 @@ def demo() -> Experiment:
 
 
 def sst2() -> Experiment:
-    """Sentiment on the whole of SST-2, three epochs: does the mix cost anything when nothing is pruned?
+    """Sentiment on all of SST-2, three epochs: does the mix cost anything when nothing is pruned?
 
     Source: the paper's Table 2 (BERT-base: plain 91.74, mix 92.43; one run each).
-    Cost: 5 minutes a seed on one H200 with gte-small and nine other trainings beside it.
+    Cost: 5 minutes a seed on one H200 with gte-small, while nine other trainings ran on it.
     Expected with gte-small, three seeds: plain 91.9, mix 92.1, no difference shown (results/README.md).
     Needs: model.backbone=<folder or name> data.folder=<folder with train.tsv and dev.tsv>
     """
@@ -56,10 +58,11 @@ def sst2() -> Experiment:
 
 
 def squad() -> Experiment:
-    """Question answering on SQuAD 1.1, passages of 384 tokens cut in strides: EM and F1.
+    """Question answering on SQuAD 1.1, passages read in overlapping pieces of 384 tokens: EM and F1.
 
     Source: the paper's Table 2 (BERT-base F1: plain 76.95, mix 77.43, against 88.1 published elsewhere).
-    Cost: 5 minutes an arm on one H200 with gte-small. Expected with gte-small, one seed: EM/F1 plain 76.4/85.1, mix 76.6/85.4.
+    Cost: 5 minutes an arm on one H200 with gte-small.
+    Expected with gte-small, one seed: EM/F1 plain 76.4/85.1, mix 76.6/85.4.
     Needs: model.backbone=<folder or name> data.folder=<folder with train-v1.1.json and dev-v1.1.json>
     """
     return beside_plain(
@@ -75,7 +78,8 @@ def squad() -> Experiment:
 def conll2003() -> Experiment:
     """Named entities of CoNLL-2003: entity F1 with the tagger reading the mix.
 
-    Cost: 1 to 2 minutes a seed on one H200 with gte-small. The text is cased, so an uncased encoder loses something.
+    Cost: 1 to 2 minutes a seed on one H200 with gte-small. The text is cased, so an uncased encoder loses a
+    little.
     Expected with gte-small, three seeds, valid: plain 91.2, mix 91.4, no difference shown.
     Needs: model.backbone=<folder or name> data.folder=<folder with the three files>
     """
@@ -101,7 +105,7 @@ def readings() -> Experiment:
 
 
 def ways() -> Experiment:
-    """The other ways to read several layers, on CoNLL-2003: BERT's feature table, and a per-example gate.
+    """The other ways to read several layers, on CoNLL-2003: those of BERT's Table 7, and a gate.
 
     Source: Devlin et al., Table 7 (second-to-last 95.6, sum of the last four 95.9, concatenation 96.1).
     """

@@ -8,9 +8,9 @@ from bermo.verbs.recipe import run_experiment
 from bermo.verbs.verb import Verb
 
 DEMO_NOTE = """
-The questions were whether a sentence's subject, and its object, is singular or plural. Guessing gives 50, a bag
-of words about 70. untrained: the same shape from random weights. plain and mix: the pretrained encoder in the box.
-This is one seed, which does not show whether the mix helps (more of them do: --seeds 5).
+The questions were whether a sentence's subject, and its object, is singular or plural. Guessing gives 50, a
+bag of words about 70. untrained: the same shape from random weights. plain and mix: the pretrained encoder in
+the box. One seed does not show whether the mix helps; several do (--seeds 5).
 """
 NEXT_STEPS = """
 What to do next:

@@ -1,4 +1,4 @@
-"""What a verb does around its imports of torch and transformers: thousands of modules, a million objects, none of them garbage."""
+"""What a verb does around its imports of torch and transformers, which make a million objects and no garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import without Python's garbage collector, and let it pass by what was imported: it would walk it now, later and at the end.
+    """Import without Python's garbage collector, and exclude what was imported from every later collection.
 
-    This is done once in a process. Then transformers' own bars are kept off the screen: progress is shown once, by us.
+    This is done once in a process. Then transformers' own bars are kept off the screen: progress is shown
+    once, by us.
     """
     is_first = gc.isenabled() and not gc.get_freeze_count()
     if is_first:

@@ -1,4 +1,4 @@
-"""The options of a verb: the fields of its dataclass as arguments of argparse, and what was typed as an instance of it."""
+"""A verb's options: the fields of its dataclass as arguments of argparse, and what was typed as an instance."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""bermo probe: what each layer knows of surface, syntax and meaning; frozen, or fine-tuned as in the paper."""
+"""bermo probe: what each layer knows of surface, syntax, meaning; frozen, or fine-tuned as in the paper."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ ONLY: dict[Protocol, dict[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeOptions:
-    """What is probed, on which sentences, how, and where the results go; None is the protocol's own default."""
+    """What is probed, on which sentences, how, and where the results go; None is the protocol's default."""
 
     changes: tuple[str, ...] = positional(
         "finetune: change a field in every arm, as in bermo run",
@@ -90,8 +90,8 @@ class ProbeOptions:
         return [
             (
                 not (is_frozen and self.changes),
-                f'"{"".join(self.changes[:1])}" changes a training, and frozen probes have none. Leave it out, or'
-                " pass --protocol finetune.",
+                f'"{"".join(self.changes[:1])}" changes a training, and frozen probes have none. Leave it out,'
+                " or pass --protocol finetune.",
             ),
             (
                 not wrong,

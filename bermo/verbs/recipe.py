@@ -1,6 +1,7 @@
 """bermo run: a recipe's arms, one after the other, side by side in the end."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,9 @@ class RunOptions:
 
 
 def run(options: RunOptions) -> int:
-    from bermo.recipes import choose, find, tiny
+    from bermo.recipes import choose, tiny
 
-    experiment = find(options.recipe)()
+    experiment = find_recipe(options.recipe)()
     if options.arms:
         experiment = choose(experiment, options.arms)
     form = "-tiny" if options.tiny else ""
@@ -40,6 +41,16 @@ def run(options: RunOptions) -> int:
     if options.seeds:
         experiment = change_fields(experiment, [f"seeds={options.seeds}"])
     return run_experiment(experiment, out)
+
+
+def find_recipe(name: str) -> Callable[[], Experiment]:
+    """Return a recipe; print the name of today where an earlier one was given."""
+    from bermo.recipes import current_name, find
+
+    recipe = find(name)
+    if current_name(name) != name:
+        print(f'bermo: The recipe "{name}" is called "{current_name(name)}" now.', file=sys.stderr)
+    return recipe
 
 
 def change_fields(experiment: Experiment, changes: Iterable[str]) -> Experiment:

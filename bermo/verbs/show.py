@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bermo.fields import leaves, positional
 from bermo.verbs.options import show_value
+from bermo.verbs.recipe import find_recipe
 from bermo.verbs.verb import Verb
 
 
@@ -16,9 +17,7 @@ class ShowOptions:
 
 
 def run(options: ShowOptions) -> int:
-    from bermo.recipes import find
-
-    recipe = find(options.recipe)
+    recipe = find_recipe(options.recipe)
     print(inspect.cleandoc(recipe.__doc__ or ""))
     for arm, spec in recipe().arms.items():
         print(f"\n{arm}:")

@@ -1,4 +1,4 @@
-"""What a verb of the command is: its help, its options as a dataclass, and the function that does the work."""
+"""What a verb of the command is: its help, its options as a dataclass, and its function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bermo.recipes import here
+from bermo.recipes import gpu
 from bermo.recipes.core import PAPER_SEEDS
 from bermo.spec import RunSpec, replace_in
 
@@ -61,11 +61,11 @@ def run(spec: RunSpec, scores: tuple[float | None, ...]) -> dict[str, Any]:
 
 
 def gathered(stability: tuple[float | None, ...]) -> dict[str, Any]:
-    methods, lengths = here.pruning_methods().arms, here.convergence().arms
-    dense, baselines = here.dense().arms, here.baselines().arms
+    methods, lengths = gpu.pruning_methods().arms, gpu.convergence().arms
+    dense, baselines = gpu.dense().arms, gpu.baselines().arms
     rte = replace_in(methods["score-plain"], data={"task": "rte"}, train={"epochs": 10.0})
     return {
-        "ten": run(here.stability().arms["size-mix"], stability),
+        "ten": run(gpu.stability().arms["size-mix"], stability),
         "score": run(methods["score-plain"], (50.0,) * 5),
         "three-plain": run(methods["size-plain"], PLAIN),
         "three-mix": run(methods["size-mix"], MIX),
@@ -109,7 +109,7 @@ def test_means_and_intervals_are_those_of_the_seeds(text: str) -> None:
 def test_seeds_that_were_given_up_are_told_with_the_density_they_stopped_at(
     tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = replace_in(here.stability().arms["score-plain"], train={"give_up": 3})
+    spec = replace_in(gpu.stability().arms["score-plain"], train={"give_up": 3})
     content = gathered((88.0,) * 10) | {"given": run(spec, (50.0,) * 9 + (80.0,))}
     text = written(tables, tmp_path, monkeypatch, content)
     said = "movement, by score, plain, 10 epochs: 9 seeds were given up after 3 looks in a row at one answer to everything: 10.0 % kept, step 20."
@@ -140,7 +140,7 @@ def test_the_verdict_on_stability_follows_the_seeds(
 def test_three_epochs_do_not_meet_a_target_of_ten(
     tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = replace_in(here.stability().arms["size-mix"], train={"epochs": 3.0})
+    short = replace_in(gpu.stability().arms["size-mix"], train={"epochs": 3.0})
     text = written(tables, tmp_path, monkeypatch, {"short": run(short, (91.0,) * 10)})
     assert "mix, 3 epochs: missed: 10 of 10 survive, mean 91.00 ≥ 87.0" in text
     assert "3 epochs where ten were asked" in text

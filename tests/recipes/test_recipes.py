@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from bermo.cli import main
+from bermo.data import sentences
+from bermo.data.probing import FILES
 from bermo.errors import BermoError
-from bermo.recipes import RECIPES, find, tiny
+from bermo.recipes import RECIPES, find, probing, tiny
 from bermo.runs.folder import fixed_part
 from bermo.spec import RunSpec
 
@@ -24,9 +26,9 @@ FEW_ARMS = {
         "squad-movement-mix",
     ],
     "paper/distillation": ["qqp-plain", "squad-mix"],
-    "here/convergence": ["1-epochs-plain", "1-epochs-mix"],
-    "here/stability": ["score-plain", "score-mix"],
-    "here/pruning-methods": ["size-plain", "magnitude-mix", "size-mix", "soft-mix", "l0-mix"],
+    "gpu/convergence": ["1-epochs-plain", "1-epochs-mix"],
+    "gpu/stability": ["score-plain", "score-mix"],
+    "gpu/pruning-methods": ["size-plain", "magnitude-mix", "size-mix", "soft-mix", "l0-mix"],
 }
 
 
@@ -76,9 +78,7 @@ def test_arms_of_the_demo_differ_in_task_mix_and_training_alone() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in RECIPES if not n.startswith(("paper/", "here/")) and n != "demo"]
-)
+@pytest.mark.parametrize("name", [n for n in RECIPES if not n.startswith(("paper/", "gpu/")) and n != "demo"])
 def test_arms_of_the_core_differ_only_in_the_mix(name: str) -> None:
     parts = [fixed_part(spec) for spec in RECIPES[name]().arms.values()]
     for part in parts:
@@ -86,7 +86,7 @@ def test_arms_of_the_core_differ_only_in_the_mix(name: str) -> None:
     assert all(part == parts[0] for part in parts)
 
 
-@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("here/")])
+@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("gpu/")])
 def test_arms_of_one_name_differ_only_in_the_mix(name: str) -> None:
     arms = RECIPES[name]().arms
     for arm, spec in arms.items():
@@ -139,3 +139,21 @@ def test_the_papers_schedules_have_room(name: str) -> None:
 def test_an_unknown_recipe_gets_the_nearest() -> None:
     with pytest.raises(BermoError, match=r'no recipe "sts2"\. Did you mean "sst2"'):
         find("sts2")
+
+
+def test_earlier_names_of_recipes_still_work_and_name_those_of_today(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert find("here/stability") is find("gpu/stability")
+    assert main(["show", "here/stability"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == 'bermo: The recipe "here/stability" is called "gpu/stability" now.\n'
+    assert "Source: Table 3" in printed.out
+    assert main(["show", "gpu/stability"]) == 0
+    assert capsys.readouterr().err == ""
+    with pytest.raises(BermoError, match=r'no recipe "here/stabilty"\. Did you mean "gpu/stability"'):
+        find("here/stabilty")
+
+
+def test_the_papers_probing_tasks_are_those_that_there_is_data_for() -> None:
+    assert tuple(probing.PAPER) == probing.TASKS == tuple(sentences.TASKS) == tuple(FILES)

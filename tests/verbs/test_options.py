@@ -1,4 +1,4 @@
-"""What a user may type: every option of every verb with its default, and how options become a verb's dataclass."""
+"""What a user may type: every option of every verb with its default, and how it becomes a verb's dataclass."""
 
 import subprocess
 import sys
@@ -15,40 +15,44 @@ from bermo.verbs.options import add_options, read_options, show_value
 
 HEAVY = {"torch", "transformers", "numpy", "rich", "accelerate", "safetensors", "tokenizers", "pyarrow"}
 
-# Each option with its default as a user would type it: "" is none, "required" has to be given, "off" is a switch.
+# Each option with its default as a user would type it: "" is none, "required" has to be given, "off" is a
+# switch.
 OPTIONS = {
     "demo": "--out=runs/demo",
     "train": """
-        --out --model=box --mix=across --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init=xavier --pooling
-        --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off --task=own --data --train --valid
-        --hub --text --label --max-length=128 --stride=128 --limit --max-unknown=0.05 --lowercase --cache
-        --epochs=3.0 --batch-size=32 --accumulation=1 --lr=3e-05 --mix-lr=0.01 --weight-decay=0.0 --warmup=0.1
-        --clip=1.0 --precision=fp32 --device=auto --group-lengths=True --evaluations=1 --patience --give-up
-        --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best --tracker=none --prune=none
-        --prune-by=movement --density --penalty --threshold=0.1 --scope=matrix --block=1,1 --scores=zeros
-        --rank=score --prune-warmup --initial-warmup=1 --final-warmup=1 --score-lr=0.01 --teacher
-        --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0 --distill-hidden=0.0 --distill-relations=0.0
-        --distill-embeddings=0.0 --layer-map --student-layers --seeds=1
+        --out --model=box --mix=across --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init=xavier
+        --pooling --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off --task=own
+        --data --train --valid --hub --text --label --max-length=128 --stride=128 --limit --max-unknown=0.05
+        --lowercase --cache --epochs=3.0 --batch-size=32 --accumulation=1 --lr=3e-05 --mix-lr=0.01
+        --weight-decay=0.0 --warmup=0.1 --clip=1.0 --precision=fp32 --device=auto --group-lengths=True
+        --evaluations=1 --patience --give-up --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best
+        --tracker=none --prune=none --prune-by=movement --density --penalty --threshold=0.1 --scope=matrix
+        --block=1,1 --scores=zeros --rank=score --prune-warmup --initial-warmup=1 --final-warmup=1
+        --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0
+        --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
+        --seeds=1
     """,
     "predict": "run file --out --batch-size=64",
     "pretrain": """
-        --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128 --limit
-        --cache --config=small --layers --width --heads --intermediate --positions=512 --dropout=0.0
-        --later-dropout=0.1 --inner-mix=none --objective=mlm --masking=token --mask-share=0.15 --steps --minutes
-        --batch-size=256 --accumulation=1 --lr=0.001 --mix-lr=0.01 --weight-decay=0.01 --warmup=0.06 --clip=1.0
-        --precision=fp32 --device=auto --looks=10 --checkpoint-minutes=5.0 --tracker=none --seed=1 --half=off
+        --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128
+        --limit --cache --config=small --layers --width --heads --intermediate --positions=512 --dropout=0.0
+        --later-dropout=0.1 --inner-mix=none --objective=mlm --masking=token --mask-share=0.15 --steps
+        --minutes --batch-size=256 --accumulation=1 --lr=0.001 --mix-lr=0.01 --weight-decay=0.01
+        --warmup=0.06 --clip=1.0 --precision=fp32 --device=auto --looks=10 --checkpoint-minutes=5.0
+        --tracker=none --seed=1 --half=off
     """,
     "probe": """
-        changes* --model=box --tasks=all --data --protocol=frozen --layers --probe --pooling --no-controls=off
-        --limit --lowercase --max-unknown=0.05 --precision --batch-size --seeds --epochs --cache --out
+        changes* --model=box --tasks=all --data --protocol=frozen --layers --probe --pooling
+        --no-controls=off --limit --lowercase --max-unknown=0.05 --precision --batch-size --seeds --epochs
+        --cache --out
     """,
     "analyse": """
         models* --model --text --data --measures --out=look --senses --sense-test=senseval2 --pairs
         --max-texts=1000 --max-length=128 --rows=128 --max-unknown=0.05 --device=auto
     """,
     "shrink": """
-        run --out=required --vocabulary --read-share=0.001 --fisher=off --density --speedup --data --train --valid
-        --examples=2048 --batch-size=32 --length=128 --device=auto
+        run --out=required --vocabulary --read-share=0.001 --fisher=off --density --speedup --data --train
+        --valid --examples=2048 --batch-size=32 --length=128 --device=auto
     """,
     "export": "run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16",
     "bench": """

@@ -2,7 +2,8 @@
 
     draw(…)_{r,k} = mix(mix(mix(seed) + purpose) + r) + (k + 1)·φ), mix = the finaliser of splitmix64 (Steele et al. 2014)
 
-No state is kept and none is saved: a row has the same numbers in whichever batch, process or restart it is met.
+No state is kept and none is saved: a row has the same numbers in whichever batch, process or restart it is
+met.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 
     files -> documents -> counted words -> vocabulary -> tokenizer -> ids (uint16 or uint32) + where documents start
 
-Every k-th document, k = 1 / held-out share, is kept for scoring and trained on by nobody. What a folder of the cache
-holds is decided by the files' bytes and the settings, so the same text is never tokenised twice.
+Every k-th document, k = 1 / held-out share, is kept for scoring and trained on by nobody. What a folder of
+the cache holds is decided by the files' bytes and the settings, so the same text is never tokenised twice.
 """
 
 import hashlib

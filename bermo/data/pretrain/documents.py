@@ -1,7 +1,8 @@
 """Documents streamed from text files, plain or packed by xz or gzip; never a whole file in memory.
 
-A blank line ends a block. A block of one short line without a full stop is a title: it opens the document of the
-block after it, so that both "title, blank line, paragraphs" and plain blocks of text come out as documents.
+A blank line ends a block. A block of one short line without a full stop is a title: it opens the document of
+the block after it, so that both "title, blank line, paragraphs" and plain blocks of text come out as
+documents.
 """
 
 import gzip

@@ -3,9 +3,10 @@
     tokens -> groups (a token, a word, a span of words) -> a random number for each group -> the groups with the
     smallest numbers, until the share is reached -> of their tokens 80 % [MASK], 10 % a random one, 10 % as it was
 
-BERT (Devlin et al. 2018) masks tokens, its later version whole words; spans follow SpanBERT (Joshi et al. 2019), with
-lengths drawn from a geometric distribution of the same mean, 3.8 words, and not cut at 10. A row always has K places,
-so that shapes never change: where it has fewer tokens to mask, the places left over have weight 0.
+BERT (Devlin et al. 2018) masks tokens, its later version whole words; spans follow SpanBERT (Joshi et al.
+2019), with lengths drawn from a geometric distribution of the same mean, 3.8 words, and not cut at 10. A row
+always has K places, so that shapes never change: where it has fewer tokens to mask, the places left over have
+weight 0.
 
 Axes: B rows, T tokens, K places.
 """

@@ -3,9 +3,9 @@
     stream (masked LM, ELECTRA)   [CLS] the next T − 2 tokens [SEP]        documents run on, as in RoBERTa; no padding
     pairs (NSP, SOP)              [CLS] A [SEP] B [SEP]                    of one document, cut at a sentence's end
 
-Next-sentence prediction (BERT) takes B from another document for half of the rows; sentence-order prediction (ALBERT)
-swaps A and B. A row of epoch e has the number e · rows + row; cuts, swaps and masks are drawn from seed and number, so
-order and content of a training need no saved state.
+Next-sentence prediction (BERT) takes B from another document for half of the rows; sentence-order prediction
+(ALBERT) swaps A and B. A row of epoch e has the number e · rows + row; cuts, swaps and masks are drawn from
+seed and number, so order and content of a training need no saved state.
 
 Axes: B rows, T tokens.
 """
@@ -122,8 +122,8 @@ class Pairs:
     def _cuts(self, rows: Rows, index_B: Ids) -> tuple[Ids, Ids, Ids]:
         """Return where each window begins, where it is cut, and the tokens from there to its end.
 
-        Both are starts of sentences wherever the text has some: a row that began in the middle of one would give
-        away which of its segments came first.
+        Both are starts of sentences wherever the text has some: a row that began in the middle of one would
+        give away which of its segments came first.
         """
         size_B, slack_B = self.windows["size"][index_B], self.windows["slack"][index_B]
         luck = draw(self.seed, JITTER, rows, 2)

@@ -3,8 +3,8 @@
     start: every character, alone and inside a word (##)
     repeat: join the neighbouring pair that occurs most often; of two equally frequent, the one first in the alphabet
 
-These are the merges of Sennrich et al. 2016, as the trainer of `tokenizers` makes them for WordPiece too; that one
-breaks ties by the order of a hash table, so that two runs on one text may differ, and ours does not.
+These are the merges of Sennrich et al. 2016, as the trainer of `tokenizers` makes them for WordPiece too;
+that one breaks ties by the order of a hash table, so that two runs on one text may differ, and ours does not.
 """
 
 import heapq

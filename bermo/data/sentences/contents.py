@@ -1,9 +1,10 @@
 """Tasks of a sentence's words: which one of many it holds, and whether one of them is out of place.
 
-WC and SOMO of Conneau et al. 2018. For SOMO a noun or a verb is replaced by one that its verb, or its object, does not go
-with. Verbs v and kinds of object k are drawn from a table P'(v, k) that is zero wherever v takes k and has the same
-sums over rows and columns as the table P(v, k) of sound sentences (found by iterative proportional fitting, Deming and
-Stephan 1940). So every word is as frequent in odd sentences as in sound ones, and no bag of words tells them apart.
+WC and SOMO of Conneau et al. 2018. For SOMO a noun or a verb is replaced by one that its verb, or its object,
+does not go with. Verbs v and kinds of object k are drawn from a table P'(v, k) that is zero wherever v takes
+k and has the same sums over rows and columns as the table P(v, k) of sound sentences (found by iterative
+proportional fitting, Deming and Stephan 1940). So every word is as frequent in odd sentences as in sound
+ones, and no bag of words tells them apart.
 """
 
 from bisect import bisect

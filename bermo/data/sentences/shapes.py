@@ -1,7 +1,7 @@
 """Tasks of a sentence's shape: how long it is, how deep its tree, which constituents it is made of.
 
-SentLen, TreeDepth and TopConst of Conneau et al. 2018. Depth counts the nodes from the root to a word's part of speech; all
-depths are drawn in one range of lengths, so that length hardly tells depth.
+SentLen, TreeDepth and TopConst of Conneau et al. 2018. Depth counts the nodes from the root to a word's part
+of speech; all depths are drawn in one range of lengths, so that length hardly tells depth.
 """
 
 from collections.abc import Mapping

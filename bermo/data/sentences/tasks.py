@@ -1,9 +1,9 @@
 """The tasks of generated sentences: exact labels, balanced classes, no sentence twice, seeded.
 
-They are the ten probing tasks of Conneau et al. 2018, "What you can cram into a single vector". A task names its labels and
-draws, for one of them, a tree and its words. Below the surface the words alone do not give the label: other clauses
-have other tenses, other nouns other numbers; shifts and inversions change only the order of words; an odd word is as
-frequent elsewhere.
+They are the ten probing tasks of Conneau et al. 2018, "What you can cram into a single vector". A task names
+its labels and draws, for one of them, a tree and its words. Below the surface the words alone do not give the
+label: other clauses have other tenses, other nouns other numbers; shifts and inversions change only the order
+of words; an odd word is as frequent elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""The paper's questions in a form that one GPU answers in minutes: SST-2 whole, and GLUE's small tasks, with seeds and intervals.
+"""The paper's questions in a form that one GPU answers in minutes, on SST-2 or another task.
 
-Seeds are trained together. Movement pruning comes in two ranks: by the score alone, as in the paper, and by size · σ(score). Every recipe
-takes another task by `data.task=rte data.folder=… train.epochs=10` (SQuAD: data.max_length=384 train.batch_size=16).
+The seeds of an arm are trained at once. Movement pruning keeps weights by the score alone, as in the paper,
+or by size · σ(score). Every recipe takes another task: `data.task=rte data.folder=… train.epochs=10` (SQuAD:
+data.max_length=384 train.batch_size=16).
 """
 
 from dataclasses import replace
@@ -32,10 +33,12 @@ def _both(spec: RunSpec, name: str) -> dict[str, RunSpec]:
 
 
 def stability() -> Experiment:
-    """Does training survive movement pruning to 10 %, ranked by score and by size? SST-2, ten seeds, ten epochs (Table 3).
+    """Does training survive movement pruning to 10 %, by score and by size? SST-2, ten seeds (Table 3).
 
-    Source: Table 3. BERT-base: 2 of 10 seeds survive (79.85, 82.22); BERMo: 10 of 10 (85.88 to 87.61), 25 epochs.
-    Cost: 21,050 steps a seed, ten seeds at once, four arms. Needs: model.backbone=<folder or name> data.folder=<folder of the task>
+    Source: Table 3. BERT-base: 2 of 10 seeds survive (79.85, 82.22); BERMo: 10 of 10 (85.88 to 87.61), 25
+    epochs.
+    Cost: 21,050 steps a seed, ten seeds at once, four arms.
+    Needs: model.backbone=<folder or name> data.folder=<folder of the task>
     """
     base = _base(10, 10)
     return Experiment(
@@ -45,18 +48,20 @@ def stability() -> Experiment:
 
 
 def distillation() -> Experiment:
-    """How much does a teacher give back at 10 %? SST-2, ten seeds, ten epochs, plain beside mixed (Table 5's question).
+    """How much does a teacher give back at 10 %? SST-2, ten seeds, ten epochs, plain beside mixed (Table 5).
 
-    Needs: model.backbone=<folder or name> data.folder=<folder of the task> distill.teacher=<a dense run of the same task>
+    Needs: model.backbone=<folder or name> data.folder=<folder of the task>
+    distill.teacher=<a dense run of the same task>
     """
     base = replace(_base(10, 10), prune=METHODS["size"])
     return beside_plain(replace(base, distill=DistillSpec(teacher="runs/dense")))
 
 
 def pruning_methods() -> Experiment:
-    """Magnitude, movement by score and by size, soft movement and L0, all at 10 %, plain beside mixed (Table 4).
+    """Magnitude, movement by score and by size, soft movement, L0: all at 10 %, plain beside mixed (Table 4).
 
-    L0 and soft movement aim at the density by a Lagrangian, so that no λ has to be guessed and all keep as many weights.
+    L0 and soft movement reach the density by a Lagrangian: no λ has to be guessed, and all methods keep as
+    many weights.
     Needs: model.backbone=<folder or name> data.folder=<folder of the task>
     """
     arms: dict[str, RunSpec] = {}
@@ -77,10 +82,12 @@ def convergence() -> Experiment:
 
 
 def baselines() -> Experiment:
-    """What do as many weights score without any pruning? The first one and two layers, dense, without and with a teacher.
+    """What do as many weights score without any pruning? The first one or two layers, also with a teacher.
 
     gte-small's first layer is 8 % of its encoder, its first two are 17 %.
-    Needs: model.backbone=<folder or name> data.folder=<folder of the task>, and for the taught arms distill.teacher=<a dense run>
+    Needs: model.backbone=<folder or name> data.folder=<folder of the task>, and for the arms taught-1 and
+    taught-2
+    distill.teacher=<a dense run>
     """
     arms: dict[str, RunSpec] = {}
     for count in (1, 2):
@@ -92,7 +99,7 @@ def baselines() -> Experiment:
 
 
 def dense() -> Experiment:
-    """The whole encoder, nothing pruned, embeddings frozen as in the pruned runs: the score that all others are measured by.
+    """The whole encoder, nothing pruned, embeddings frozen as in the pruned runs: the score to compare with.
 
     Needs: model.backbone=<folder or name> data.folder=<folder of the task>
     """
