@@ -47,7 +47,7 @@ def from_texts(kind: type[T], texts: Mapping[str, Text]) -> T:
 def _from_texts(
     kind: type[T], start: T | None, texts: Mapping[str, Text], shown: Mapping[str, str], prefix: str
 ) -> T:
-    """Read the fields whose dotted names start with `prefix`; the others are as in `start`, if there is one."""
+    """Read the fields whose dotted names start with `prefix`; the others are as in `start`, if given."""
     hints = typing.get_type_hints(kind)
     built: dict[str, Any] = {}
     for item in fields(kind):  # type: ignore[arg-type]

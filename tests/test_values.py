@@ -1,4 +1,4 @@
-"""A value is read from its text or from JSON by the type of its field, and an unknown name gets the nearest."""
+"""A value is read from its text or from JSON by the type of its field, and an unknown name is an error."""
 
 import json
 from pathlib import Path

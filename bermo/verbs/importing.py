@@ -1,4 +1,4 @@
-"""What a verb does around its imports of torch and transformers, which make a million objects and no garbage."""
+"""What a verb does around its imports of torch and transformers, which make a million objects."""
 
 import gc
 from collections.abc import Iterator

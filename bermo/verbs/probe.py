@@ -90,8 +90,8 @@ class ProbeOptions:
         return [
             (
                 not (is_frozen and self.changes),
-                f'"{"".join(self.changes[:1])}" changes a training, and frozen probes have none. Leave it out,'
-                " or pass --protocol finetune.",
+                f'"{"".join(self.changes[:1])}" changes a training, and frozen probes have none. Leave it'
+                " out, or pass --protocol finetune.",
             ),
             (
                 not wrong,

@@ -1,4 +1,4 @@
-"""What a user may type: every option of every verb with its default, and how it becomes a verb's dataclass."""
+"""What a user may type: every option of every verb with its default, and how it becomes a dataclass."""
 
 import subprocess
 import sys
