@@ -38,7 +38,7 @@ from bermo.data.features import Features, TokenFacts
 from bermo.data.tasks import Task
 from bermo.encoders.backbone import load_tokenizer
 from bermo.files import write_json
-from bermo.methods.assemble import ModelLoss, TaskBatches
+from bermo.methods.assemble import LabelLoss, TaskBatches
 from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.pruning.criteria import Movement
@@ -119,7 +119,7 @@ def time_ours(
     if way != "ours":
         model.freeze_embeddings_()
     plan = BatchPlan(features.lengths, settings.batch_size, seed=1, grouped=settings.group_lengths)
-    objective: Any = ModelLoss()
+    objective: Any = LabelLoss(model)
     hooks: Any = ()
     masked: Any = ()
     fast: list[Any] = []
@@ -128,7 +128,7 @@ def time_ours(
         pruner = prune_(model, Movement(density=0.1), schedule)
         for scores in pruner.score_parameters():  # all equal at first, which is not how they stay
             nn.init.normal_(scores, std=1e-3)
-        objective, hooks = PrunedLoss(objective, pruner), (MiddleHook(pruner),)
+        objective, hooks = PrunedLoss(objective, pruner.penalty), (MiddleHook(pruner),)
         fast, masked = [(pruner.score_parameters(), 1e-2)], pruner.simple_masks()
     job = Job(
         model=model,

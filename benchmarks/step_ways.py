@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
-from bermo.methods.assemble import ModelLoss
+from bermo.methods.assemble import LabelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.models.encoder import BermoConfig
 from bermo.models.tasks import BermoForSequenceClassification
@@ -77,14 +77,14 @@ class Ours:
         config = BermoConfig(config_of(options, dropout), mix=settings, num_labels=2, head_dropout=dropout)
         model = BermoForSequenceClassification(config)
         fast_groups: list[Any] = [(model.mix.parameters(), 1e-2)]
-        objective: Any = ModelLoss()
+        objective: Any = LabelLoss(model)
         hooks, masked = (), ()
         self.pruner = None
         if method is not None:
             model.freeze_embeddings_()
             schedule = CubicSchedule(total_steps=10000, warmup_steps=100)
             self.pruner = prune_(model, method, schedule)
-            objective, hooks = PrunedLoss(objective, self.pruner), (PruneHook(self.pruner),)
+            objective, hooks = PrunedLoss(objective, self.pruner.penalty), (PruneHook(self.pruner),)
             fast_groups.append((self.pruner.score_parameters(), 1e-2))
             masked = self.pruner.simple_masks()
         groups = parameter_groups(model, TrainSpec(), fast_groups)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bermo.spec import TrainSpec
-from bermo.training.job import Batch, Job
+from bermo.training.job import Batch, Job, ModelCall
 from bermo.training.schedule import parameter_groups
 
 NUM_ROWS = 50
@@ -58,12 +58,13 @@ class ToyBatches:
 class ToyLoss:
     """Cross-entropy; rows with label 2 do not count, so that parts of a batch weigh differently."""
 
+    call = ModelCall(only_for_loss=frozenset({"labels"}))
+
     def count(self, batch: Batch) -> int:
         return int((batch["labels"] != 2).sum())
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = model(batch["x"])
-        return nn.functional.cross_entropy(logits, batch["labels"], ignore_index=2)
+    def __call__(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return nn.functional.cross_entropy(outputs, batch["labels"], ignore_index=2)
 
 
 def toy_job(folder: Path, settings: TrainSpec, *, dropout: float = 0.1, **changes: Any) -> Job:

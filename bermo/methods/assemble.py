@@ -3,15 +3,16 @@
 labels' loss -> + teacher (distill) -> + masks' penalty (prune)
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from transformers.utils import ModelOutput
 
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
@@ -22,13 +23,14 @@ from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
-from bermo.models.tasks import BermoPreTrainedModel
+from bermo.models.tasks import TARGETS, BermoPreTrainedModel
+from bermo.nn.heads import IGNORED
 from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
 from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import RunSpec
-from bermo.training.job import Batch, Batches, Hook, Objective
+from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
 from bermo.training.schedule import parameter_groups
 
 EVAL_BATCH_FACTOR = 2  # no gradients are kept, so twice the rows fit
@@ -68,16 +70,20 @@ class TaskBatches:
         return self.plan.padding_share(is_bucketed=self.longest is not None)
 
 
-class ModelLoss:
-    """The model's own loss: a mean over rows or, for tags, over labelled tokens."""
+class LabelLoss:
+    """The loss of the labels as the model defines it: a mean over rows or, for tags, over labelled tokens."""
+
+    call = ModelCall(only_for_loss=frozenset(TARGETS))
+
+    def __init__(self, model: BermoPreTrainedModel) -> None:
+        self.loss_of = cast(Callable[..., Tensor], model.loss_of)
 
     def count(self, batch: Batch) -> int:
         labels = batch.get("labels")
-        return int((labels != -100).sum()) if labels is not None else len(batch["input_ids"])
+        return int((labels != IGNORED).sum()) if labels is not None else len(batch["input_ids"])
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        loss: Tensor = model(**batch).loss
-        return loss
+    def __call__(self, outputs: ModelOutput, batch: Batch) -> Tensor:
+        return self.loss_of(outputs, **{name: batch[name] for name in TARGETS if name in batch})
 
 
 def check_methods(spec: RunSpec) -> None:
@@ -102,10 +108,10 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     longest = int(prepared.train.lengths.max()) if is_graphed else None
     own = TaskBatches(prepared.train, plan, longest)
     batches: Batches = own
-    objective: Objective = ModelLoss()
     teacher = prepared.teacher
     torch.manual_seed(seed)
     model = _model(prepared, teacher)
+    objective: Objective = LabelLoss(model)
     fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
     if teacher is not None:
         teacher.model.to(accelerator.device)
@@ -121,7 +127,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     best_from = 0
     if spec.prune.method != "none":
         pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)
-        objective, hooks = PrunedLoss(objective, pruner), (PruneHook(pruner),)
+        objective, hooks = PrunedLoss(objective, pruner.penalty), (PruneHook(pruner),)
         fast.append((pruner.score_parameters(), spec.prune.lr))
         masked = pruner.simple_masks()
         best_from = pruner.schedule.last_step

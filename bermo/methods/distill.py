@@ -9,6 +9,7 @@ the batch from the teacher's cache; else the teacher runs beside the student.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 
 from bermo.encoders.projections import Projections
 from bermo.errors import BermoError
-from bermo.methods.evaluate import TARGETS
 from bermo.methods.teacher import LOGITS, Teacher
 from bermo.models.encoder import BermoConfig
 from bermo.models.tasks import BermoPreTrainedModel
@@ -79,7 +79,11 @@ class DistilledLoss:
         self.hard, self.teacher, self.spec = hard, teacher, spec
         self.layer_map = _layer_map(spec, _config(student), _config(teacher.model))
         self.projections = _projections(spec, _config(student), _config(teacher.model))
-        self._reads_layers = bool(spec.hidden or spec.embeddings)
+        self.call = replace(
+            hard.call,
+            only_for_loss=hard.call.only_for_loss | {LOGITS},
+            hidden_states=bool(spec.hidden or spec.embeddings),
+        )
         self._relations: tuple[Projections, Projections] | None = None
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -105,21 +109,18 @@ class DistilledLoss:
         """Count what the labels' loss counts."""
         return self.hard.count(batch)
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return the weighted sum; a term of weight 0 is not computed."""
-        answers = batch.get(LOGITS)
-        batch = {name: tensor for name, tensor in batch.items() if name != LOGITS}
-        student = _Watched(model, self._reads_layers)
-        loss = self.spec.hard * self.hard(cast(nn.Module, student), batch)
-        taught = student.outputs
-        known = self._ask(batch) if answers is None or not wants_only_answers(self.spec) else None
+    def __call__(self, outputs: Any, batch: Batch) -> Tensor:
+        """Return the weighted sum; a term of the teacher with weight 0 is not computed."""
+        loss = self.spec.hard * self.hard(outputs, batch)
+        cached = batch.get(LOGITS)
+        teacher = None if cached is not None and wants_only_answers(self.spec) else self._ask(batch)
         counts_B, mask_BT = _counts(batch), batch["attention_mask"].flatten(0, -2)
         if self.spec.soft:
-            teacher = _logits(known) if answers is None else answers
-            losses_B = self._soft(_logits(taught), teacher, batch)
+            logits = _logits(teacher) if cached is None else cached
+            losses_B = self._soft(_logits(outputs), logits, batch)
             loss = loss + self.spec.soft * mean_over(losses_B, counts_B)
-        if known is not None:
-            inner_B = self._inner(taught.hidden_states, known.hidden_states, mask_BT)
+        if teacher is not None:
+            inner_B = self._inner(outputs.hidden_states, teacher.hidden_states, mask_BT)
             # Each ending of a choice has its own tokens and an even part of its row's weight.
             endings = len(mask_BT) // len(counts_B)
             loss = loss + mean_over(inner_B.view(-1, endings).mean(1), counts_B)
@@ -129,9 +130,8 @@ class DistilledLoss:
         teacher, device = self.teacher.model, batch["input_ids"].device
         if teacher.device != device:
             teacher.to(device)  # type: ignore[arg-type]
-        inputs = {name: tensor for name, tensor in batch.items() if name not in TARGETS}
         with torch.no_grad():
-            return teacher(**inputs, output_hidden_states=self._reads_layers)
+            return teacher(**self.call.arguments(batch))
 
     def _soft(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
         temperature = self.spec.temperature
@@ -177,19 +177,6 @@ def set_aside(model: nn.Module) -> Iterator[None]:
     finally:
         if projections is not None:
             model.add_module(NAME, projections)
-
-
-class _Watched:
-    """Stands for the student in the labels' loss, and keeps its outputs: one forward pass serves all terms."""
-
-    def __init__(self, model: nn.Module, wants_layers: bool) -> None:
-        self.model = model
-        self.options = {"output_hidden_states": True} if wants_layers else {}
-        self.outputs: Any = None
-
-    def __call__(self, **batch: Any) -> Any:
-        self.outputs = self.model(**batch, **self.options)
-        return self.outputs
 
 
 def _logits(outputs: Any) -> Tensor:

@@ -1,11 +1,12 @@
 """Fine-pruning as a method: a spec -> masks, a hook that moves them, a loss with their penalty, and what is recorded."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
@@ -15,7 +16,7 @@ from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.units import UnitPruner, prune_units_
 from bermo.pruning.weights import Pruner, prune_
 from bermo.spec import PruneSpec
-from bermo.training.job import Batch, Objective
+from bermo.training.job import Batch, ModelCall, Objective
 
 WARMUP_SHARE = 0.1
 MISSED = 0.2
@@ -98,14 +99,18 @@ def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed
 class PrunedLoss:
     """Another objective's loss plus the masks' penalty."""
 
-    def __init__(self, objective: Objective, pruner: Pruner | UnitPruner) -> None:
-        self.objective, self.pruner = objective, pruner
+    def __init__(self, objective: Objective, penalty: Callable[[], Tensor | float]) -> None:
+        self.objective, self.penalty = objective, penalty
+
+    @property
+    def call(self) -> ModelCall:
+        return self.objective.call
 
     def count(self, batch: Batch) -> int:
         return self.objective.count(batch)
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        return self.objective(model, batch) + self.pruner.penalty()
+    def __call__(self, outputs: Any, batch: Batch) -> Tensor:
+        return self.objective(outputs, batch) + self.penalty()
 
 
 class PruneHook:

@@ -19,18 +19,16 @@ from transformers.utils import ModelOutput
 
 from bermo.data.features import Features
 from bermo.errors import BermoError
-from bermo.methods.assemble import ModelLoss
+from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import NAME, DistilledLoss, wants_only_answers
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
-from bermo.methods.teacher import LOGITS
-from bermo.models.tasks import TARGETS
 from bermo.nn.fast.penalty import Scores, mean_size
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
 from bermo.pruning.criteria import L0, SoftMovement
 from bermo.pruning.weights import Pruner, Together
 from bermo.spec import RunSpec
-from bermo.training.job import Batch, Batches, Job, Objective
+from bermo.training.job import Batch, Batches, Job, ModelCall, Objective
 from bermo.training.stack import stack, stacked_masks
 
 
@@ -62,12 +60,14 @@ def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
     masks = stacked_masks(joint)
     hooks = [cast(PruneHook, job.hooks[0]) for job in jobs if job.hooks]
     pruners = [cast(Pruner, hook.pruner) for hook in hooks]
-    losses = [cast(PrunedLoss, j.objective).objective if hooks else j.objective for j in jobs]
+    objective: Objective = JoinedLoss([_without_penalty(job.objective) for job in jobs])
+    if hooks:
+        objective = PrunedLoss(objective, JoinedPenalty(pruners, [mask for mask, _ in masks]))
     return replace(
         jobs[0],
         model=joint,
         batches=JoinedBatches([job.batches for job in jobs], lengths),
-        objective=JoinedLoss(jobs, losses, [mask for mask, _ in masks], pruners),
+        objective=objective,
         groups=_join_groups(joint, jobs[0]),
         hooks=(JoinedHook(pruners, [mask for mask, _ in masks]),) if hooks else (),
         masked=tuple(masks),
@@ -75,6 +75,10 @@ def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
         identity="+".join(job.identity for job in jobs),
         members=tuple(jobs),
     )
+
+
+def _without_penalty(objective: Objective) -> Objective:
+    return objective.objective if isinstance(objective, PrunedLoss) else objective
 
 
 def _join_groups(joint: nn.Module, first: Job) -> list[dict[str, Any]]:
@@ -112,67 +116,55 @@ class JoinedBatches:
 
 
 class JoinedLoss:
-    """Each seed's own objective on its own rows, from one pass through the stack; the masks' penalties on top.
+    """The loss of each seed by its own objective, from the outputs of the stack on the rows of all seeds.
 
-    Objectives that read nothing but the batch and the answers are computed for all seeds at once, by torch.vmap; a teacher who is asked
-    in the step is asked seed by seed.
+    Objectives that read nothing but logits and batch are computed for all seeds at once, by torch.vmap. With a teacher
+    who runs in the step they are computed seed by seed.
     """
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        objectives: Sequence[Objective],
-        masks: Sequence[Mask],
-        pruners: Sequence[Pruner],
-    ) -> None:
-        self.jobs, self.objectives = jobs, objectives
-        self.masks, self.pruners = masks, pruners
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        self.objectives = objectives
         is_one_kind = len({type(objective) for objective in objectives}) == 1
-        self.is_alike = is_one_kind and all(_reads_answers_only(one) for one in objectives)
+        self.is_alike = is_one_kind and all(_reads_logits_only(one) for one in objectives)
+
+    @property
+    def call(self) -> ModelCall:
+        return self.objectives[0].call
 
     def count(self, batch: Batch) -> int:
         return self.objectives[0].count(batch)
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+    def __call__(self, outputs: ModelOutput, batch: Batch) -> Tensor:
         """Return a loss for each seed."""
-        find = self._at_once if self.is_alike else self._one_by_one
-        return find(model, batch) + self._penalty()
+        return self._at_once(outputs, batch) if self.is_alike else self._one_by_one(outputs, batch)
 
-    def _at_once(self, model: nn.Module, batch: Batch) -> Tensor:
-        first, objective = cast(Any, self.jobs[0].model), self.objectives[0]
-        names = [name for name in batch if name not in (*TARGETS, LOGITS)]
-        outputs = model(**{name: batch[name] for name in names})
+    def _at_once(self, outputs: ModelOutput, batch: Batch) -> Tensor:
+        make, objective, count = type(outputs), self.objectives[0], len(self.objectives)
 
-        def one(answers: dict[str, Tensor], part: Batch) -> Tensor:
-            def stand_in(**given: Any) -> Any:
-                made = type(outputs)(**answers)
-                targets = {name: given[name] for name in TARGETS if name in given}
-                made["loss"] = first.loss_of(made, **targets)
-                return made
+        def loss_of_one(logits: dict[str, Tensor], rows: Batch) -> Tensor:
+            return objective(make(**logits), rows)
 
-            return objective(cast(nn.Module, stand_in), part)
+        logits = {name: value for name, value in outputs.items() if isinstance(value, Tensor)}
+        split = [{k: _split(v, count) for k, v in tensors.items()} for tensors in (logits, batch)]
+        return torch.vmap(loss_of_one)(*split)
 
-        tensors = {name: value for name, value in outputs.items() if isinstance(value, Tensor)}
-        split = [{k: self._split(v) for k, v in given.items()} for given in (tensors, batch)]
-        return torch.vmap(one)(*split)
-
-    def _split(self, value: Tensor) -> Tensor:
-        return value.view(len(self.jobs), -1, *value.shape[1:])
-
-    def _one_by_one(self, model: nn.Module, batch: Batch) -> Tensor:
-        count = len(self.jobs)
-        answers = _Answers(model, batch, count)
-        parts = [_part(batch, place, count) for place in range(count)]
+    def _one_by_one(self, outputs: ModelOutput, batch: Batch) -> Tensor:
+        count = len(self.objectives)
         losses = [
-            objective(cast(nn.Module, _One(answers, place, job.model)), part)
-            for place, (job, objective, part) in enumerate(
-                zip(self.jobs, self.objectives, parts, strict=True)
-            )
+            objective(_rows_of(outputs, index, count), _rows_of(batch, index, count))
+            for index, objective in enumerate(self.objectives)
         ]
         return torch.stack(losses)
 
-    def _penalty(self) -> Tensor | float:
-        if not self.pruners or not isinstance(self.pruners[0].method, SoftMovement | L0):
+
+class JoinedPenalty:
+    """The penalty of each seed's masks, from the masks of the stack."""
+
+    def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
+        self.pruners, self.masks = pruners, masks
+
+    def __call__(self) -> Tensor | float:
+        if not isinstance(self.pruners[0].method, SoftMovement | L0):
             return 0.0
         count, first = len(self.pruners), self.pruners[0]
         masks = cast(list[ScoreMask | HardConcrete], self.masks)
@@ -187,11 +179,11 @@ class JoinedLoss:
         return kept / sum(site.original.numel() for site in self.pruners[0].sites)
 
 
-def _reads_answers_only(objective: Objective) -> bool:
-    """Tell whether an objective is a function of a batch and a model's answers to it."""
+def _reads_logits_only(objective: Objective) -> bool:
+    """Tell whether an objective is a function of a batch and a model's logits."""
     if isinstance(objective, DistilledLoss):
-        return wants_only_answers(objective.spec) and _reads_answers_only(objective.hard)
-    return isinstance(objective, ModelLoss)
+        return wants_only_answers(objective.spec) and _reads_logits_only(objective.hard)
+    return isinstance(objective, LabelLoss)
 
 
 class JoinedHook:
@@ -234,14 +226,14 @@ def predict_together(
 
     def ask(**inputs: Tensor) -> Any:
         found.append(joint(**{k: v.repeat(count, *[1] * (v.ndim - 1)) for k, v in inputs.items()}))
-        return _sliced(found[-1], 0, count)
+        return _rows_of(found[-1], 0, count)
 
     answers = [predict(ask, features, batch_size, accelerator)]
     for place in range(1, count):
         known = iter(found)
         answers.append(
             predict(
-                lambda known=known, place=place, **_: _sliced(next(known), place, count),
+                lambda known=known, place=place, **_: _rows_of(next(known), place, count),
                 features,
                 batch_size,
                 accelerator,
@@ -250,43 +242,16 @@ def predict_together(
     return answers
 
 
-class _Answers:
-    """The stack's outputs on a whole batch, made once and handed out model by model."""
-
-    def __init__(self, model: nn.Module, batch: Batch, count: int) -> None:
-        self.model, self.batch, self.count = model, batch, count
-        self.outputs: Any = None
-
-    def of(self, place: int, given: Mapping[str, Any]) -> Any:
-        if self.outputs is None:
-            inputs = {
-                name: self.batch.get(name, value) for name, value in given.items() if name not in TARGETS
-            }
-            self.outputs = self.model(**inputs)
-        return _sliced(self.outputs, place, self.count)
-
-
-class _One:
-    """Stands for one seed's model in its objective."""
-
-    def __init__(self, answers: _Answers, place: int, model: nn.Module) -> None:
-        self.answers, self.place, self.model = answers, place, model
-
-    def __call__(self, **given: Any) -> Any:
-        outputs = self.answers.of(self.place, given)
-        targets = {name: given[name] for name in TARGETS if name in given}
-        outputs["loss"] = cast(Any, self.model).loss_of(outputs, **targets)
-        return outputs
-
-
-def _sliced(value: Any, place: int, count: int) -> Any:
+def _rows_of(value: Any, index: int, count: int) -> Any:
+    """Return one model's rows of a stack's tensors: of a batch, of outputs, or of a tuple of hidden states."""
     if isinstance(value, Tensor):
-        return value.view(count, -1, *value.shape[1:])[place]
+        return _split(value, count)[index]
     if isinstance(value, tuple):
-        return tuple(_sliced(item, place, count) for item in value)
-    made = {name: _sliced(item, place, count) for name, item in cast(ModelOutput, value).items()}
-    return type(value)(**made)
+        return tuple(_rows_of(item, index, count) for item in value)
+    parts = {name: _rows_of(item, index, count) for name, item in value.items()}
+    return type(value)(**parts)
 
 
-def _part(batch: Batch, place: int, count: int) -> Batch:
-    return {name: tensor.view(count, -1, *tensor.shape[1:])[place] for name, tensor in batch.items()}
+def _split(value: Tensor, count: int) -> Tensor:
+    """Give a stack's tensor an axis of its models: (models · rows, …) -> (models, rows, …)."""
+    return value.view(count, -1, *value.shape[1:])

@@ -23,12 +23,40 @@ class Batches(Protocol):
     def collate(self, rows: np.ndarray) -> Batch: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelCall:
+    """What an objective needs of the model's call: which tensors the model reads, and what its outputs hold."""
+
+    only_for_loss: frozenset[str] = frozenset()
+    """Names of tensors in the batch that the objective reads and the model does not, such as labels."""
+    hidden_states: bool = False
+    """Whether the outputs must hold the hidden states of every layer."""
+
+    def arguments(self, batch: Batch) -> dict[str, Any]:
+        """Return the keyword arguments of the model's call on a batch."""
+        inputs = {name: tensor for name, tensor in batch.items() if name not in self.only_for_loss}
+        return inputs | ({"output_hidden_states": True} if self.hidden_states else {})
+
+
 class Objective(Protocol):
-    """What is made small: a mean over the labelled things of a batch, and how many there are; for several models one each."""
+    """What a training minimises: the loss of a model's outputs on a batch.
+
+    The loss is a mean over the labelled rows or tokens of the batch, `count` says how many there are. Where several
+    models are trained as one stack, it is a vector with one loss for each model. Objectives wrap each other:
+    labels -> + teacher -> + penalty of pruning.
+    """
+
+    @property
+    def call(self) -> ModelCall: ...
 
     def count(self, batch: Batch) -> int: ...
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
+    def __call__(self, outputs: Any, batch: Batch) -> Tensor: ...
+
+
+def compute_loss(model: Callable[..., Any], objective: Objective, batch: Batch) -> Tensor:
+    """Call the model on a batch, and the objective on its outputs; nothing but the loss outlives this call."""
+    return objective(model(**objective.call.arguments(batch)), batch)
 
 
 class Hook(Protocol):

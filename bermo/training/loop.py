@@ -25,7 +25,7 @@ from bermo.training import checkpoint
 from bermo.training.feed import Feed
 from bermo.training.fuse import NOTHING, Fused
 from bermo.training.graphs import GraphedStep, make_step
-from bermo.training.job import Batch, Fit, Job, Stopped
+from bermo.training.job import Batch, Fit, Job, Stopped, compute_loss
 from bermo.training.members import Member
 from bermo.training.optimiser import make_optimizer, set_rate_
 from bermo.training.schedule import look_steps, num_steps, rate_factor, seed_step
@@ -314,7 +314,7 @@ def _num_bytes(job: Job) -> int:
 def _freeze_unused_(job: Job) -> None:
     """Freeze the weights that no gradient reaches (layers above the mix): processes would wait for them."""
     rows = job.batches.epoch(0)[0][:1]
-    job.objective(job.model, job.batches.collate(rows)).backward()
+    compute_loss(job.model, job.objective, job.batches.collate(rows)).backward()
     for parameter in job.model.parameters():
         parameter.requires_grad_(parameter.grad is not None)
         parameter.grad = None

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bermo.nn.fast.host import Hosting, can_host
 from bermo.nn.fast.shadow import Shadow
 from bermo.training.fuse import NOTHING, Fused, barely_dropping, make_fusion
-from bermo.training.job import Batch, Job
+from bermo.training.job import Batch, Job, compute_loss
 from bermo.training.optimiser import Direct, make_direct, start_optimizer_
 
 # cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
@@ -98,7 +98,7 @@ class Step:
             is_last = index == len(parts) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
                 with accelerator.autocast(), sdpa_kernel(ATTENTION), self._holding():
-                    loss = self.job.objective(self._reader(), batch)
+                    loss = compute_loss(self._call_model, self.job.objective, batch)
                 if not has_labels:  # a mean over nothing is not a number
                     loss = loss.nan_to_num(0.0)
                 total += loss.detach() * share
@@ -109,11 +109,10 @@ class Step:
                 accelerator.backward(loss if factor == 1.0 else loss * factor)
         return total
 
-    def _reader(self) -> Any:
-        """The model, reading the copies in place of its weights."""
-        if self.shadow is None or not self.shadow.plain:
-            return self.model
-        return _Reader(self.model, self.shadow.plain)
+    def _call_model(self, **arguments: Any) -> Any:
+        """Run the model, with the copies in place of its weights where there are some."""
+        copies = None if self.shadow is None else self.shadow.plain
+        return call_with_copies(self.model, copies, arguments)
 
     def _holding(self) -> AbstractContextManager[None]:
         """The model's fused forwards in place, where there are some and they were found right; on some processors better functions."""
@@ -215,17 +214,13 @@ class Step:
         self.optimizer.step()
 
 
-class _Reader:
-    """Calls a model with some parameters replaced by copies."""
-
-    def __init__(self, model: nn.Module, copies: Mapping[str, Tensor]) -> None:
-        self.model, self.copies = model, copies
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return torch.func.functional_call(self.model, dict(self.copies), args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
+def call_with_copies(
+    model: nn.Module, copies: Mapping[str, Tensor] | None, arguments: Mapping[str, Any]
+) -> Any:
+    """Run a model that reads these copies in place of its parameters of the same names."""
+    if not copies:
+        return model(**arguments)
+    return torch.func.functional_call(model, dict(copies), (), dict(arguments))
 
 
 def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -15,7 +15,7 @@ from transformers import (
 from bermo.data.batches import collate
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
-from bermo.methods.assemble import ModelLoss, TaskBatches
+from bermo.methods.assemble import LabelLoss, TaskBatches
 from bermo.methods.distill import NAME, DistilledLoss, check_distill, set_aside
 from bermo.methods.evaluate import predict
 from bermo.methods.teacher import LOGITS, TaughtBatches, Teacher, check_teacher, load_teacher, teacher_logits
@@ -25,7 +25,7 @@ from bermo.progress import Quiet
 from bermo.spec import DistillSpec, TrainSpec
 from bermo.training import checkpoint
 from bermo.training.devices import make_accelerator
-from bermo.training.job import Job
+from bermo.training.job import Job, compute_loss
 from bermo.training.loop import fit
 from tests.methods.world import KINDS, World, build, make_world, save
 
@@ -46,7 +46,7 @@ def world(home: Path, request: pytest.FixtureRequest) -> World:
 
 def objective(world: World, student: models.BermoPreTrainedModel, spec: DistillSpec) -> DistilledLoss:
     torch.manual_seed(5)
-    found = DistilledLoss(ModelLoss(), load_teacher(world.folder), student, spec)
+    found = DistilledLoss(LabelLoss(student), load_teacher(world.folder), student, spec)
     found.attach_(student)
     return found
 
@@ -60,13 +60,15 @@ def test_the_cached_and_the_live_teacher_give_the_same_loss(world: World) -> Non
     teacher, student = load_teacher(world.folder), world.student().train()
     logits = teacher_logits(teacher, world.train, 16, accelerator, Quiet())
     live, cached = world.rows(), TaughtBatches(world.rows(), world.train, logits)
-    loss = DistilledLoss(ModelLoss(), teacher, student, DistillSpec())
+    loss = DistilledLoss(LabelLoss(student), teacher, student, DistillSpec())
     for rows in live.epoch(0)[:2]:
         batch = cached.collate(rows)
         assert loss.count(batch) == loss.count(live.collate(rows)) > 0
-        torch.testing.assert_close(loss(student, batch), loss(student, live.collate(rows)))
-        alone = ModelLoss()(student, live.collate(rows))
-        assert abs(loss(student, batch) - alone).item() > 1e-3
+        torch.testing.assert_close(
+            compute_loss(student, loss, batch), compute_loss(student, loss, live.collate(rows))
+        )
+        alone = compute_loss(student, LabelLoss(student), live.collate(rows))
+        assert abs(compute_loss(student, loss, batch) - alone).item() > 1e-3
 
 
 @every_kind
@@ -78,8 +80,8 @@ def test_splitting_a_batch_changes_nothing_but_rounding(world: World) -> None:
     parts = [collate(world.train, part) for part in (rows[:3], rows[3:4], rows[4:])]
     whole = collate(world.train, rows)
     shares = [loss.count(part) / loss.count(whole) for part in parts]
-    split = sum(loss(student, part) * share for part, share in zip(parts, shares, strict=True))
-    torch.testing.assert_close(split, loss(student, whole), rtol=1e-4, atol=1e-6)
+    split = sum(compute_loss(student, loss, part) * share for part, share in zip(parts, shares, strict=True))
+    torch.testing.assert_close(split, compute_loss(student, loss, whole), rtol=1e-4, atol=1e-6)
 
 
 def test_left_padding_leaves_the_cached_answers_on_their_tokens(home: Path) -> None:
@@ -127,7 +129,7 @@ def test_the_terms_are_the_losses_of_student_and_teacher(world: World) -> None:
     own, theirs = (m(**inputs, output_hidden_states=True).hidden_states for m in (student, teacher))
     mask, project = batch["attention_mask"], loss.projections
     ones = torch.ones(6)
-    expected = objective(world, student, DistillSpec())(student, batch)
+    expected = compute_loss(student, objective(world, student, DistillSpec()), batch)
     hidden = hidden_distance(project["hidden"](own[1]), theirs[2], mask) / 2
     hidden = hidden + hidden_distance(project["hidden"](own[2]), theirs[4], mask) / 2
     expected = expected + 0.5 * mean_over(hidden, ones)
@@ -142,7 +144,7 @@ def test_the_terms_are_the_losses_of_student_and_teacher(world: World) -> None:
         for m, h in ((student, own), (teacher, theirs))
     ]
     expected = expected + 0.7 * mean_over(relation_distance(*inner, mask), ones)
-    torch.testing.assert_close(loss(student, batch), expected)
+    torch.testing.assert_close(compute_loss(student, loss, batch), expected)
 
 
 def test_gradients_reach_the_student_and_the_projections_and_never_the_teacher(
@@ -151,7 +153,7 @@ def test_gradients_reach_the_student_and_the_projections_and_never_the_teacher(
     student = world.student().train()
     loss = objective(world, student, ALL)
     before = {name: tensor.clone() for name, tensor in loss.teacher.model.state_dict().items()}
-    loss(student, world.rows().collate(np.arange(6))).backward()
+    compute_loss(student, loss, world.rows().collate(np.arange(6))).backward()
     assert all(parameter.grad is None for parameter in loss.teacher.model.parameters())
     assert not loss.teacher.model.training
     missing = [name for name, parameter in student.named_parameters() if parameter.grad is None]
@@ -186,9 +188,9 @@ def test_a_teacher_of_another_architecture_teaches_all_it_can(world: World, tmp_
     folder = save(build(world.data, config), world.data, tmp_path / "distilbert")
     student = world.student().train()
     loss = objective(replace(world, folder=folder), student, ALL)
-    value = loss(student, world.rows().collate(np.arange(6)))
-    assert value.isfinite()
-    value.backward()
+    total = compute_loss(student, loss, world.rows().collate(np.arange(6)))
+    assert total.isfinite()
+    total.backward()
 
 
 def distil(
@@ -196,7 +198,7 @@ def distil(
 ) -> models.BermoPreTrainedModel:
     """Train a student with or without the teacher, by the one loop."""
     student = world.student()
-    loss = ModelLoss() if spec is None else objective(world, student, spec)
+    loss = LabelLoss(student) if spec is None else objective(world, student, spec)
     train_(student, world, loss, folder, **changes)
     return student
 
@@ -222,7 +224,7 @@ def test_a_student_follows_its_trained_teacher_and_not_the_labels(world: World, 
     assert world.train.targets is not None
     liar = replace(world, train=replace(world.train, targets=1 - world.train.targets))
     teacher = load_teacher(world.folder).model.requires_grad_()
-    train_(teacher, liar, ModelLoss(), tmp_path / "teacher", epochs=10)
+    train_(teacher, liar, LabelLoss(teacher), tmp_path / "teacher", epochs=10)
     world = replace(world, folder=save(teacher, world.data, tmp_path / "model"))
     batch = world.rows().collate(np.arange(40))
     spec = DistillSpec(hard=0.0, soft=1.0)
@@ -230,7 +232,7 @@ def test_a_student_follows_its_trained_teacher_and_not_the_labels(world: World, 
         distil(world, tmp_path / name, given, epochs=10)
         for name, given in (("alone", None), ("taught", spec))
     )
-    far, close = (objective(world, m, spec)(m.eval(), batch).item() for m in (alone, taught))
+    far, close = (compute_loss(m.eval(), objective(world, m, spec), batch).item() for m in (alone, taught))
     assert close < 0.5 * far
 
 
@@ -238,9 +240,9 @@ def test_training_brings_the_student_closer_to_the_teachers_inside(world: World,
     spec = DistillSpec(hard=0.0, soft=0.0, hidden=1.0, relations=1.0, embeddings=1.0)
     student, batch = world.student(), world.rows().collate(np.arange(40))
     loss = objective(world, student, spec)
-    before = loss(student, batch).item()
+    before = compute_loss(student, loss, batch).item()
     train_(student, world, loss, tmp_path, epochs=8)
-    assert loss(student.eval(), batch).item() < 0.8 * before
+    assert compute_loss(student.eval(), loss, batch).item() < 0.8 * before
 
 
 def test_accumulation_ends_in_the_same_student_but_for_rounding(world: World, tmp_path: Path) -> None:
@@ -314,4 +316,4 @@ def test_weights_without_sense_are_refused(spec: DistillSpec, sentence: str) -> 
 def test_a_layer_map_that_does_not_fit_is_refused(world: World, layer_map: tuple[int, ...]) -> None:
     spec = DistillSpec(hidden=1.0, layer_map=layer_map)
     with pytest.raises(BermoError, match=r"for each of the student's 2 layers.*2,4"):
-        DistilledLoss(ModelLoss(), load_teacher(world.folder), world.student(), spec)
+        objective(world, world.student(), spec)

@@ -1,20 +1,18 @@
 """The losses of all seeds at once are those of the seeds one by one: their numbers, and the gradients of all weights."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from bermo.methods.assemble import ModelLoss
+from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import DistilledLoss
 from bermo.methods.teacher import LOGITS, load_teacher
 from bermo.methods.together import JoinedLoss
-from bermo.spec import DistillSpec, TrainSpec
+from bermo.spec import DistillSpec
 from bermo.training.stack import stack
 from tests.methods.world import CLASSES, make_world
-from tests.toy import toy_job
 
 COUNT = 3
 
@@ -36,20 +34,21 @@ def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path)
     batch = world.rows().collate(np.arange(COUNT * 4))
     if kind == "tagging":
         batch["labels"][4:8] = -100  # a seed without any label in this step
-    jobs = [replace(toy_job(home, TrainSpec()), model=student) for student in students]
-    outputs = joint(**{k: v for k, v in batch.items() if "label" not in k and "position" not in k})
+    outputs = joint(**LabelLoss.call.arguments(batch))
     answers = torch.stack([v for k, v in outputs.items() if "logits" in k], -1).detach()
     answers = answers if kind == "span" else answers[..., 0]
     teacher = load_teacher(world.folder)
     for is_taught in (False, True):
         given = batch | ({LOGITS: torch.randn_like(answers)} if is_taught else {})
-        taught = [DistilledLoss(ModelLoss(), teacher, s, DistillSpec()) for s in students]
-        losses = JoinedLoss(jobs, taught if is_taught else [ModelLoss()] * COUNT, [], [])
+        alone = [LabelLoss(student) for student in students]
+        pairs = zip(alone, students, strict=True)
+        taught = [DistilledLoss(one, teacher, student, DistillSpec()) for one, student in pairs]
+        losses = JoinedLoss(taught if is_taught else alone)
         assert losses.is_alike
         found = []
         for find in (losses, losses._one_by_one):
             joint.zero_grad()
-            loss = find(joint, dict(given))
+            loss = find(joint(**losses.call.arguments(given)), given)
             loss.sum().backward()
             grads = [p.grad.clone() for p in joint.parameters() if p.grad is not None]
             found.append((loss.detach(), grads))
@@ -64,7 +63,6 @@ def test_a_teacher_who_runs_beside_the_students_is_asked_seed_by_seed(home: Path
     world = make_world(home, "classification")
     student = world.student()
     teacher = load_teacher(world.folder)
-    asked = DistilledLoss(ModelLoss(), teacher, student, DistillSpec(hidden=0.5))
-    jobs = [toy_job(home, TrainSpec())] * 2
-    assert not JoinedLoss(jobs, [asked] * 2, [], []).is_alike
-    assert not JoinedLoss(jobs, [ModelLoss(), asked], [], []).is_alike
+    asked = DistilledLoss(LabelLoss(student), teacher, student, DistillSpec(hidden=0.5))
+    assert not JoinedLoss([asked] * 2).is_alike
+    assert not JoinedLoss([LabelLoss(student), asked]).is_alike

@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from bermo.methods.assemble import ModelLoss
+from bermo.methods.assemble import LabelLoss
 from bermo.methods.finetune import finetune
 from bermo.nn.fast.shadow import Shadow
 from bermo.pruning.criteria import Movement
@@ -20,7 +20,7 @@ from bermo.training.fuse import NOTHING, Fused, Fusion, make_fusion
 from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
 from bermo.training.stack import stack, stacked_masks
-from bermo.training.step import Step, _Reader, linear_parameters
+from bermo.training.step import Step, call_with_copies, linear_parameters
 from tests.small_models import model_of, small_batch, without_dropout
 from tests.specs import TINY
 
@@ -42,7 +42,7 @@ def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[
     fusion = Fusion(model, shadow, fused)
     batch = small_batch(model)
     with fusion.holding(CPU):
-        loss = _Reader(model, shadow.plain)(**batch).loss
+        loss = call_with_copies(model, shadow.plain, batch).loss
     assert not any("forward" in vars(module) for module in model.modules())
     loss.backward()
     shadow.collect()
@@ -126,7 +126,7 @@ def test_gradients_go_to_their_places_once_and_are_gathered(is_pruned: bool) -> 
         shadow.refresh()
         for _ in range(num_passes):
             with fusion.holding(CPU):
-                loss = _Reader(model, shadow.plain)(**batch).loss
+                loss = call_with_copies(model, shadow.plain, batch).loss
             loss.backward()
         direct = [c.grad.data_ptr() == shadow.places[id(c)].data_ptr() for c in copies]
         assert all(direct)
@@ -207,7 +207,7 @@ def test_a_stack_of_models_is_fused_too(is_pruned: bool) -> None:
     fusion = Fusion(joint, shadow, Fused())
     inputs = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
     with fusion.holding(CPU):
-        outputs = _Reader(joint, shadow.plain)(**inputs)
+        outputs = call_with_copies(joint, shadow.plain, inputs)
     (outputs.loss * 2).backward()
     shadow.collect()
     found = {n: p.grad for n, p in joint.named_parameters() if p.grad is not None}
@@ -236,7 +236,7 @@ def test_kernels_that_compute_nonsense_are_found_out(
     job = Job(
         model=model,
         batches=None,
-        objective=ModelLoss(),
+        objective=LabelLoss(model),
         groups=[{"params": list(model.parameters())}],
         masked=masked,
         evaluate=lambda _: {},

@@ -157,12 +157,14 @@ def test_a_run_that_stays_dead_is_given_up_and_one_that_recovers_is_not(tmp_path
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:
-    class Broken(nn.Module):
-        def count(self, batch: dict[str, torch.Tensor]) -> int:
+    class Broken:
+        call = ToyLoss.call
+
+        def count(self, batch: Batch) -> int:
             return 1
 
-        def forward(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-            return model(batch["x"]).sum() * math.nan
+        def __call__(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
+            return outputs.sum() * math.nan
 
     ended = run(toy_job(tmp_path, SETTINGS, objective=Broken()))
     assert not ended.is_finite
@@ -359,12 +361,8 @@ def test_a_steps_random_numbers_are_those_of_its_seed(step: int) -> None:
 
 def test_training_goes_on_in_training_mode_after_every_look(tmp_path: Path) -> None:
     seen: list[bool] = []
-
-    class Watching(ToyLoss):
-        def __call__(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-            seen.append(model.training)
-            return super().__call__(model, batch)
-
-    run(toy_job(tmp_path, SETTINGS, objective=Watching()))
+    job = toy_job(tmp_path, SETTINGS, evaluate=lambda model: {"accuracy": 50.0})
+    job.model.register_forward_hook(lambda module, inputs, output: seen.append(module.training))
+    run(job)
     assert len(seen) == 21
     assert all(seen)

@@ -6,15 +6,16 @@ import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from transformers.utils import ModelOutput
 
-from bermo.methods.assemble import ModelLoss
+from bermo.methods.assemble import LabelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.nn.fast.shadow import Shadow
 from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import prune_
 from bermo.training.fuse import Fused, Fusion
-from bermo.training.job import Job
+from bermo.training.job import Job, ModelCall
 from bermo.training.stack import stack
 from bermo.training.step import Step, linear_parameters
 from tests.small_models import small_batch, without_dropout
@@ -31,12 +32,13 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 class Each:
     """A loss for each of two stacked models, from half of the rows each."""
 
+    call = ModelCall(only_for_loss=frozenset({"labels"}))
+
     def count(self, batch: dict[str, Tensor]) -> int:
         return 2
 
-    def __call__(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-        inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-        logits, labels = model(**inputs).logits.chunk(2), batch["labels"].chunk(2)
+    def __call__(self, outputs: ModelOutput, batch: dict[str, Tensor]) -> Tensor:
+        logits, labels = outputs.logits.chunk(2), batch["labels"].chunk(2)
         pairs = zip(logits, labels, strict=True)
         return torch.stack([nn.functional.cross_entropy(a, b) for a, b in pairs])
 
@@ -45,7 +47,7 @@ def make_step(is_pruned: bool = False, num_models: int = 1, is_direct: bool = Tr
     """A step as on a graphics card, but with copies in float32."""
     torch.manual_seed(0)
     model: nn.Module = without_dropout("bert")
-    hooks, masked, objective = (), (), ModelLoss()
+    hooks, masked, objective = (), (), LabelLoss(model)
     if num_models > 1:
         models = [model, without_dropout("bert")]
         for one in models:
@@ -56,7 +58,7 @@ def make_step(is_pruned: bool = False, num_models: int = 1, is_direct: bool = Tr
         pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
         pruner.at(5)
         hooks, masked = (PruneHook(pruner),), pruner.simple_masks()
-        objective = PrunedLoss(objective, pruner)
+        objective = PrunedLoss(objective, pruner.penalty)
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.dim() > 1], "lr": torch.tensor(1e-2), "weight_decay": 0.1},

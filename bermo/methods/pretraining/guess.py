@@ -13,28 +13,29 @@ from torch.nn import functional
 
 from bermo.data.pretrain.packing import PackedBatches
 from bermo.models.pretraining import Guesses
-from bermo.training.job import Batch
+from bermo.training.job import Batch, ModelCall
 
 DETECTION_WEIGHT = 50.0  # ELECTRA's: its loss is far smaller than that of words
-INPUTS = ("input_ids", "places", "targets", "weights", "attention_mask", "token_type_ids")
+CALL = ModelCall(only_for_loss=frozenset({"pair_labels"}))
 SCORED_ROWS = 64
 
 
 class GuessLoss:
     """The mean over masked tokens of −log p, plus the pair's, plus 50 times that of replaced or not."""
 
+    call = CALL
+
     def count(self, batch: Batch) -> int:
         return int(batch["weights"].sum())
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        guesses: Guesses = model(**{name: batch[name] for name in INPUTS if name in batch})
+    def __call__(self, outputs: Guesses, batch: Batch) -> Tensor:
         weights_BK = batch["weights"]
-        loss = (word_losses(guesses, batch) * weights_BK).sum() / weights_BK.sum().clamp(min=1)
-        if guesses.pairs_B2 is not None:
-            loss = loss + functional.cross_entropy(guesses.pairs_B2.float(), batch["pair_labels"])
-        if guesses.replaced_BT is not None and guesses.is_replaced_BT is not None:
+        loss = (word_losses(outputs, batch) * weights_BK).sum() / weights_BK.sum().clamp(min=1)
+        if outputs.pairs_B2 is not None:
+            loss = loss + functional.cross_entropy(outputs.pairs_B2.float(), batch["pair_labels"])
+        if outputs.replaced_BT is not None and outputs.is_replaced_BT is not None:
             loss = loss + DETECTION_WEIGHT * functional.binary_cross_entropy_with_logits(
-                guesses.replaced_BT.float(), guesses.is_replaced_BT.float()
+                outputs.replaced_BT.float(), outputs.is_replaced_BT.float()
             )
         return loss
 
@@ -62,7 +63,7 @@ def score_guesses(
         for chunk in np.array_split(rows, -(-len(rows) // SCORED_ROWS)):
             batch = {name: value.to(device) for name, value in held.collate(chunk).items()}
             with accelerator.autocast():
-                guesses = model(**{name: batch[name] for name in INPUTS if name in batch})
+                guesses = model(**CALL.arguments(batch))
             for name, value in _tally(guesses, batch).items():
                 sums[name] = sums.get(name, torch.zeros((), device=device)) + value.double()
     return _scores({name: value.item() for name, value in sums.items()})
