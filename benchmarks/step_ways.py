@@ -24,7 +24,7 @@ from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
 from bermo.training.optimiser import make_optimizer
 from bermo.training.schedule import parameter_groups, seed_step
-from bermo.training.step import Step, linear_parameters
+from bermo.training.step import Step, WeightedBatch, linear_parameters
 
 METHODS: dict[str, Method | None] = {
     "magnitude": Magnitude(density=0.1),
@@ -120,7 +120,7 @@ class Ours:
                 hook.plan(number)
             seed_step(0, number, 0)
 
-        self.step([(batch, 1.0, True)], prepare)
+        self.step([WeightedBatch(batch, 1.0, True)], prepare)
 
     def loss(self) -> float:
         """The mean loss since the last call is asked for one step at a time here."""

@@ -29,6 +29,15 @@ backbone.BOX = SMALL_BOX
 gc.freeze()  # a million objects of torch and transformers, walked through again and again otherwise
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that carry the mark `gpu` where there is none."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
 def pytest_unconfigure() -> None:
     shutil.rmtree(SMALL_BOX, ignore_errors=True)
 

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from bermo.spec import TrainSpec
-from bermo.training.job import Batch, Job, ModelCall
+from bermo.training.devices import make_accelerator
+from bermo.training.job import Batch, Fit, Job, ModelCall
+from bermo.training.loop import fit
 from bermo.training.schedule import parameter_groups
 
 NUM_ROWS = 50
@@ -92,6 +94,11 @@ def toy_job(folder: Path, settings: TrainSpec, *, dropout: float = 0.1, **change
     }
     folder.mkdir(parents=True, exist_ok=True)
     return Job(**(fields | changes))
+
+
+def run(job: Job, settings: TrainSpec = SETTINGS) -> Fit:
+    """Train a toy job on the CPU."""
+    return fit(job, settings, make_accelerator(settings, job.folder))
 
 
 def weights(job: Job) -> torch.Tensor:

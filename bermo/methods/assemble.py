@@ -1,6 +1,6 @@
-"""The parts of one training put together: model, batches, objective, parameter groups and hooks, from a spec.
+"""Model, batches, objective, parameter groups and hooks of one training, made from a spec.
 
-labels' loss -> + teacher (distill) -> + masks' penalty (prune)
+objective = labels [+ teacher, distill.py] [+ penalty of masks, prune.py]
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.files import whole_folder
-from bermo.methods.distill import DistilledLoss, check_distill, set_aside, wants_only_answers
+from bermo.methods.distill import DistilledLoss, check_distill, needs_only_logits, set_aside
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
 from bermo.methods.student import student_from_teacher
@@ -33,12 +33,13 @@ from bermo.spec import RunSpec
 from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
 from bermo.training.schedule import parameter_groups
 
-EVAL_BATCH_FACTOR = 2  # no gradients are kept, so twice the rows fit
+# No activations are kept for gradients, so twice the rows fit into memory.
+EVAL_BATCH_FACTOR = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assembled:
-    """All that `fit` needs for one seed, but the evaluation."""
+    """All that `fit` needs for one seed, except the evaluation."""
 
     model: BermoPreTrainedModel
     batches: Batches
@@ -57,7 +58,7 @@ class TaskBatches:
     features: Features
     plan: BatchPlan
     longest: int | None = None
-    """Texts are padded to one of a few lengths up to this one, so that few shapes of batch occur; None: not at all."""
+    """Texts are padded to one of a few lengths up to this one, so that few shapes of batch occur; None: to the longest."""
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         return self.plan.epoch(epoch)
@@ -101,7 +102,7 @@ def check_methods(spec: RunSpec) -> None:
 
 
 def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accelerator) -> Assembled:
-    """Put one seed's training together; what starts at random is drawn from the seed."""
+    """Make one seed's training; random weights are drawn from the seed."""
     spec = prepared.spec
     plan = BatchPlan(prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths)
     is_graphed = accelerator.device.type == "cuda"
@@ -118,7 +119,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         taught = DistilledLoss(objective, teacher, model, spec.distill)
         taught.attach_(model)
         objective = taught
-        if wants_only_answers(spec.distill):
+        if needs_only_logits(spec.distill):
             rows = EVAL_BATCH_FACTOR * spec.train.batch_size
             logits = teacher_logits(teacher, prepared.train, rows, accelerator, display, spec.data.cache)
             batches = TaughtBatches(batches, prepared.train, logits)
@@ -145,7 +146,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
 
 
 def save_model(model: nn.Module, prepared: Prepared, folder: Path) -> None:
-    """Save a model in training as an ordinary one: masks folded, nothing of the teacher in it."""
+    """Save a model in training as an ordinary one: masks folded, projections to a teacher left out."""
     with whole_folder(folder) as temporary, set_aside(model):
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
         prepared.tokenizer.save_pretrained(temporary)

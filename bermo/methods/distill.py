@@ -1,10 +1,10 @@
-"""Distillation: a student learns from the labels and from a teacher's answers and inner states.
+"""Distillation: a student learns from the labels and from a teacher's logits and hidden states.
 
-    loss = hard · labels + soft · answers + hidden · layers + relations · attention + embeddings · h_0
+    loss = hard · labels + soft · logits + hidden · layers + relations · attention + embeddings · h_0
 
-The weights default to the paper's 0.1 · CE + 0.9 · KL(teacher ‖ student) · T², T = 2; the terms are those of
-nn/losses.py, each a mean over what the labels' loss counts. Where only the answers are wanted, they come with
-the batch from the teacher's cache; else the teacher runs beside the student.
+The weights default to the paper's 0.1 · CE + 0.9 · KL(teacher ‖ student) · T², T = 2. The terms are those of
+nn/losses.py, each a mean over the same rows or tokens as the labels' loss. Where only the teacher's logits are needed,
+the batch brings them from a cache; else the teacher runs in each step.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ NAME = "distillation"
 
 
 def check_distill(spec: DistillSpec) -> None:
-    """Refuse weights that make no sense, before anything is loaded."""
+    """Refuse weights of terms that make no sense, before anything is loaded."""
     weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
     if spec.teacher is None:
         if spec.student_layers is not None:
@@ -55,17 +55,17 @@ def check_distill(spec: DistillSpec) -> None:
         raise BermoError(f"temperature must be over 0, but got {spec.temperature}.")
 
 
-def wants_only_answers(spec: DistillSpec) -> bool:
-    """Tell whether the teacher's cached answers are enough, so that it need not run in training."""
+def needs_only_logits(spec: DistillSpec) -> bool:
+    """Tell whether the teacher's cached logits are enough, so that it need not run in training."""
     return not (spec.hidden or spec.relations or spec.embeddings)
 
 
 class DistilledLoss:
-    """An objective around the labels' own: it asks the teacher, or finds its answers in the batch.
+    """The labels' loss plus the terms of a teacher, whose logits come with the batch or who runs in the step.
 
-    Between `attach_` and `detach_` the learned projections (only where widths differ) are a submodule of the
-    student: optimiser, clipping, checkpoints and several processes see them as any other weight. A model is
-    saved inside `set_aside(model)`.
+    Between `attach_` and `detach_` the learned projections (only where widths differ) are a submodule of the student, so
+    that optimiser, clipping, checkpoints and several processes treat them as any other weight. A student is saved inside
+    `set_aside(student)`. The queries, keys and values of both models are read by hooks on their last layers.
     """
 
     def __init__(
@@ -91,29 +91,29 @@ class DistilledLoss:
         return self.projections.parameters()
 
     def attach_(self, student: BermoPreTrainedModel) -> None:
-        """Make the projections part of the student, and read both sides' queries, keys and values if wanted."""
+        """Make the projections a part of the student, and put hooks on both models if relations are learned."""
         if len(self.projections):
             student.add_module(NAME, self.projections.to(student.device))
         if self.spec.relations:
             self._relations = Projections(student), Projections(self.teacher.model)
 
     def detach_(self, student: BermoPreTrainedModel) -> None:
-        """Leave student and teacher as they were before `attach_`, but for what the student learned."""
+        """Take projections and hooks off student and teacher again."""
         if NAME in student._modules:
             delattr(student, NAME)
-        for side in self._relations or ():
-            side.remove()
+        for projections in self._relations or ():
+            projections.remove()
         self._relations = None
 
     def count(self, batch: Batch) -> int:
-        """Count what the labels' loss counts."""
+        """Return the number of labels, as the labels' loss counts them."""
         return self.hard.count(batch)
 
     def __call__(self, outputs: Any, batch: Batch) -> Tensor:
         """Return the weighted sum; a term of the teacher with weight 0 is not computed."""
         loss = self.spec.hard * self.hard(outputs, batch)
         cached = batch.get(LOGITS)
-        teacher = None if cached is not None and wants_only_answers(self.spec) else self._ask(batch)
+        teacher = None if cached is not None and needs_only_logits(self.spec) else self._call_teacher(batch)
         counts_B, mask_BT = _counts(batch), batch["attention_mask"].flatten(0, -2)
         if self.spec.soft:
             logits = _logits(teacher) if cached is None else cached
@@ -121,12 +121,12 @@ class DistilledLoss:
             loss = loss + self.spec.soft * mean_over(losses_B, counts_B)
         if teacher is not None:
             inner_B = self._inner(outputs.hidden_states, teacher.hidden_states, mask_BT)
-            # Each ending of a choice has its own tokens and an even part of its row's weight.
+            # Each ending of a multiple choice is a sequence of its own, with an equal part of its row's weight.
             endings = len(mask_BT) // len(counts_B)
             loss = loss + mean_over(inner_B.view(-1, endings).mean(1), counts_B)
         return loss
 
-    def _ask(self, batch: Batch) -> Any:
+    def _call_teacher(self, batch: Batch) -> Any:
         teacher, device = self.teacher.model, batch["input_ids"].device
         if teacher.device != device:
             teacher.to(device)  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ class DistilledLoss:
                 return soft_targets(student, teacher, temperature)
 
     def _inner(self, student: Any, teacher: Any, mask_BT: Tensor) -> Tensor:
-        """Return the weighted sum of what is learned from inside the teacher, one number a sequence."""
+        """Return the weighted distances to the teacher's hidden states and relations, one number for each sequence."""
         spec, total_B = self.spec, torch.zeros(len(mask_BT), device=mask_BT.device)
         if spec.embeddings:
             project = self._projection("embeddings")
@@ -155,12 +155,12 @@ class DistilledLoss:
         if spec.hidden:
             project = self._projection("hidden")
             # The mean over layers, so that the weight means the same at any depth.
-            for place, layer in enumerate(self.layer_map, start=1):
-                distance_B = hidden_distance(project(student[place]), teacher[layer], mask_BT)
+            for own_layer, layer in enumerate(self.layer_map, start=1):
+                distance_B = hidden_distance(project(student[own_layer]), teacher[layer], mask_BT)
                 total_B = total_B + spec.hidden / len(self.layer_map) * distance_B
         if spec.relations:
             assert self._relations is not None, "attach_ comes before training"
-            own, theirs = (side.take() for side in self._relations)
+            own, theirs = (projections.take() for projections in self._relations)
             total_B = total_B + spec.relations * relation_distance(own, theirs, mask_BT)
         return total_B
 
@@ -170,7 +170,7 @@ class DistilledLoss:
 
 @contextmanager
 def set_aside(model: nn.Module) -> Iterator[None]:
-    """Take the projections out of a student for the time of the block, so that they are not saved with it."""
+    """Take the learned projections out of a student inside the block, so that they are not saved with it."""
     projections = model._modules.pop(NAME, None)
     try:
         yield
@@ -187,7 +187,7 @@ def _logits(outputs: Any) -> Tensor:
 
 
 def _counts(batch: Batch) -> Tensor:
-    """Return how many things of each row the labels' loss counts: its labelled tokens, or the row itself."""
+    """Return how much of each row the labels' loss counts: its labelled tokens, or 1 for the row itself."""
     labels = batch.get("labels")
     if labels is None:
         return torch.ones(len(batch["input_ids"]), device=batch["input_ids"].device)
@@ -207,7 +207,7 @@ def _layer_map(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) ->
 
 
 def _projections(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) -> nn.ModuleDict:
-    """Build W of the hidden states and of the embeddings, where they are wanted and widths differ."""
+    """Build the maps of hidden states and of embeddings to the teacher's width, where these are learned and differ."""
     sizes = student.hidden_size, teacher.hidden_size
     wanted = {"hidden": spec.hidden, "embeddings": spec.embeddings}
     return nn.ModuleDict(

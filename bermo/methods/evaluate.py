@@ -1,4 +1,4 @@
-"""A model and features -> one prediction a feature, over all processes, in bounded padding."""
+"""A model and features -> the logits of each feature, computed by all processes, with little padding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +21,10 @@ def predict(
     accelerator: Accelerator,
     advance: Callable[[int], None] = lambda num_rows: None,
 ) -> list[np.ndarray]:
-    """Return the model's outputs in feature order, padding cut off; `advance` hears of each batch."""
+    """Return the model's logits in feature order, without padding; `advance` gets the rows of each batch."""
     batches = in_order(features, batch_size)
     mine = batches[accelerator.process_index :: accelerator.num_processes]
-    found: list[tuple[int, np.ndarray]] = []
+    numbered: list[tuple[int, np.ndarray]] = []
     if isinstance(model, nn.Module):
         model.eval()
     with torch.inference_mode():
@@ -34,11 +34,11 @@ def predict(
             with accelerator.autocast():
                 outputs = model(**inputs)
             logits = [part.float().cpu().numpy() for part in _logits(features, outputs)]
-            found += zip(rows.tolist(), trim(features, rows, logits), strict=True)
+            numbered += zip(rows.tolist(), trim(features, rows, logits), strict=True)
             advance(len(rows))
     if accelerator.num_processes > 1:
-        found = gather_object(found)
-    return [array for _, array in sorted(found, key=lambda pair: pair[0])]
+        numbered = gather_object(numbered)
+    return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
 
 
 def _logits(features: Features, outputs: Any) -> tuple[torch.Tensor, ...]:

@@ -45,7 +45,7 @@ from bermo.training.loop import fit_members
 
 GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
-REMEDY_OF_MOVEMENT = "Try --rank size, which lets no large weight go before its score has told; or --mix across, or more --epochs."
+REMEDY_OF_MOVEMENT = "Try --rank size, which prunes no large weight before its score is clear; or --mix across, or more --epochs."
 
 
 def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunResult:
@@ -69,7 +69,8 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
             is_new = claim(out, spec, prepared.digest)
             try:
                 return _all_seeds(prepared, out, display, accelerator)
-            except BermoError:  # found out while the model was made, such as blocks that do not fit
+            except BermoError:
+                # Raised while the model was made, such as by blocks that do not fit.
                 if is_new:
                     release(out)
                 raise
@@ -86,13 +87,13 @@ def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Acc
             display.tell(f"Seed {names} ({seeds.index(group[0]) + 1} of {len(seeds)})")
         for done in _train(prepared, out, group, display, accelerator):
             results[done.seed] = done
-    found = [result for result in results.values() if result is not None]
-    for done in found:
+    finished = [result for result in results.values() if result is not None]
+    for done in finished:
         if done.diverged:
             display.tell(f"Seed {done.seed} diverged: {done.diverged}. {_remedy(prepared.spec)}")
-    result = summarise(found)
+    result = summarise(finished)
     if accelerator.is_main_process:
-        _publish(out, found)
+        _publish(out, finished)
         write_result(out / "result.json", result)
     accelerator.wait_for_everyone()
     return result
@@ -126,7 +127,7 @@ def _train(
         folder = out / "-".join([GROUP, *map(str, seeds)])
         folder.mkdir(exist_ok=True)
         job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
-        job = replace(job, before_look=lambda: _ask_all(job.model, made))
+        job = replace(job, before_evaluation=lambda: _ask_all(job.model, made))
     fits = fit_members(job, prepared.spec.train, accelerator)
     results = [one.result(ended, len(made)) for one, ended in zip(made, fits, strict=True)]
     if accelerator.is_main_process:
@@ -139,7 +140,7 @@ def _train(
 
 
 class _Seed:
-    """One seed's training: its parts, and the answers of its last look."""
+    """One seed's training: its job, and the scores of its last evaluation."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class _Seed:
         return {self.latest.main: self.latest.score} | self.latest.values
 
     def is_collapsed(self) -> bool:
-        """Tell whether the last look found one answer for everything."""
+        """Tell whether the model gave one answer to everything in the last evaluation."""
         return self.latest is not None and one_answer(self.prepared, self.latest) is not None
 
     def num_rows(self) -> int:
@@ -210,8 +211,9 @@ class _Seed:
 def _ask_all(joint: nn.Module, made: list[_Seed]) -> None:
     """Let the stack answer for all seeds at once; each takes its answers when it is scored."""
     first = made[0]
-    found = predict_together(joint, first.prepared.valid, first.num_rows(), first.accelerator, len(made))
-    for one, answers in zip(made, found, strict=True):
+    valid, count = first.prepared.valid, len(made)
+    predictions = predict_together(joint, valid, first.num_rows(), first.accelerator, count)
+    for one, answers in zip(made, predictions, strict=True):
         one.answers = answers
 
 

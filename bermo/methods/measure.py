@@ -28,8 +28,8 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
     """Say how a training collapsed, or None: no number, one answer for everything, or a loss at chance."""
     if not ended.is_finite:
         return "the loss became infinite or not a number"
-    if told := one_answer(prepared, scores):
-        return told
+    if reason := one_answer(prepared, scores):
+        return reason
     if prepared.data.task.kind == "classification" and _is_plain_loss(prepared.spec):
         targets = np.asarray(prepared.valid.targets)
         chance = _entropy(np.asarray(prepared.train.targets))

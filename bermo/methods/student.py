@@ -79,7 +79,7 @@ def _mix_of_student(config: BermoConfig, chosen: tuple[int, ...]) -> dict[str, A
     options = dict(config.mix)
     if options["layers"] is not None:
         named = {layer % num_layers(config.backbone) for layer in options["layers"]}
-        kept = [place for place, layer in enumerate((0, *chosen)) if layer in named]
+        kept = [index for index, layer in enumerate((0, *chosen)) if layer in named]
         if not kept:
             raise BermoError(
                 f"The teacher mixes layers {options['layers']}, and student-layers leaves all of them out."
@@ -95,12 +95,12 @@ def _copy_layers_(
     sources, targets = layers_of(teacher), layers_of(student)
     if len(sources) == 1 < len(chosen):  # one layer that stands for all
         chosen = (1,)
-    for place, (target, number) in enumerate(zip(targets, chosen, strict=True), start=1):
+    for index, (target, number) in enumerate(zip(targets, chosen, strict=True), start=1):
         source = sources[min(number, len(sources)) - 1]
         odd = set(source.state_dict()) ^ set(target.state_dict())
         if odd:
             raise BermoError(
-                f"Layer {number} of the teacher cannot become layer {place} of a student: they differ in"
+                f"Layer {number} of the teacher cannot become layer {index} of a student: they differ in"
                 f" {', '.join(sorted(odd)[:3])}. Take layer 1 as the first of student-layers."
             )
         target.load_state_dict(source.state_dict())
@@ -126,6 +126,6 @@ def _copy_mix_(student: nn.Module, teacher: nn.Module, origin: tuple[int, ...]) 
     wanted = [origin[layer] for layer in student.layers]
     if student.norm != teacher.norm or not set(wanted) <= set(teacher.layers):
         return
-    places = [teacher.layers.index(layer) for layer in wanted]
-    student.logits.copy_(teacher.logits[:, places])
+    indices = [teacher.layers.index(layer) for layer in wanted]
+    student.logits.copy_(teacher.logits[:, indices])
     student.scale.copy_(teacher.scale)

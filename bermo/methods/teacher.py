@@ -184,14 +184,14 @@ def _key(teacher: Teacher, features: Features, accelerator: Accelerator) -> str:
         features.pad_id,
         str(accelerator.mixed_precision),
     ]
-    found = hashlib.sha256(json.dumps(parts).encode())
+    total = hashlib.sha256(json.dumps(parts).encode())
     for file in sorted([*teacher.folder.glob("*.safetensors"), teacher.folder / "config.json"]):
         with file.open("rb") as handle:
-            found.update(hashlib.file_digest(handle, "sha256").digest())
+            total.update(hashlib.file_digest(handle, "sha256").digest())
     for array in (features.ids, features.starts, features.segments):
         content = b"" if array is None else np.ascontiguousarray(array).data
-        found.update(hashlib.sha256(content).digest())
-    return found.hexdigest()[:32]
+        total.update(hashlib.sha256(content).digest())
+    return total.hexdigest()[:32]
 
 
 def _some(labels: tuple[str, ...]) -> str:

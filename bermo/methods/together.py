@@ -1,9 +1,9 @@
 """Seeds trained together: N models of one shape as one stacked model, one step for all of them.
 
-On a graphics card a small encoder's step is a thousand short launches; N seeds in one stack share them, and their matrices are
-multiplied in batches. Each seed has its own start, its own batches, its own masks, clipping, scores and folder.
-Two things are shared: at each step all seeds read texts of about the same length (so that nothing is padded), and the
-random numbers of dropout come from one stream. A seed trained together is therefore another draw than the same seed alone.
+On a GPU the step of a small encoder is a thousand short kernel launches. N seeds in one stack share these launches, and
+their matrices are multiplied in batches. Each seed has its own initial weights, batches, masks, clipping, scores and
+folder. Two things are shared: in each step all seeds read texts of about the same length, so that little is padded, and
+dropout draws from one stream of random numbers. So a seed trained together gives other numbers than the same seed alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.methods.assemble import LabelLoss
-from bermo.methods.distill import NAME, DistilledLoss, wants_only_answers
+from bermo.methods.distill import NAME, DistilledLoss, needs_only_logits
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
 from bermo.nn.fast.penalty import Scores, mean_size
@@ -33,7 +33,7 @@ from bermo.training.stack import stack, stacked_masks
 
 
 def check_together(spec: RunSpec) -> None:
-    """Refuse what cannot be done for several seeds at once, before any file is read."""
+    """Refuse options that several seeds cannot be trained together with, before any file is read."""
     train, distill = spec.train, spec.distill
     faults = {
         "an accumulation of gradients": train.accumulation > 1,
@@ -42,15 +42,15 @@ def check_together(spec: RunSpec) -> None:
         "pruning of whole units": spec.prune.method in UNITS,
         "blocks of weights": spec.prune.block != (1, 1),
         "a teacher of attention relations": distill.relations > 0,
-        'the mix "tensor", which looks at a whole batch': spec.model.mix.kind == "tensor",
+        'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
     }
-    found = [name for name, is_there in faults.items() if is_there]
-    if train.together > 1 and found:
-        raise BermoError(f"Seeds cannot be trained together with {found[0]}. Leave --together out.")
+    refused = [name for name, is_set in faults.items() if is_set]
+    if train.together > 1 and refused:
+        raise BermoError(f"Seeds cannot be trained together with {refused[0]}. Leave --together out.")
 
 
 def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
-    """Make one job of several that differ in their seed alone; their models become views of its own."""
+    """Make one job of several that differ only in their seed; their weights become views of the stacked model's."""
     if NAME in dict(jobs[0].model.named_children()):
         raise BermoError(
             "The teacher's layers have another width than the student's, so each seed learns projections of its own,"
@@ -94,19 +94,19 @@ class JoinedBatches:
         self.batches, self.lengths = batches, lengths
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """Rank each seed's batches by size and length; the k-th of all of them make one step, in the first seed's order."""
+        """Rank each seed's batches by size and length: those of one rank make a step, in the order of the first seed."""
         plans = [batches.epoch(epoch) for batches in self.batches]
         ranks = [self._ranked(plan) for plan in plans]
         steps = [
             np.concatenate([plan[rank[k]] for plan, rank in zip(plans, ranks, strict=True)])
             for k in range(len(ranks[0]))
         ]
-        place_of = np.empty(len(steps), dtype=np.int64)
-        place_of[ranks[0]] = np.arange(len(steps))
-        return [steps[place] for place in place_of]
+        rank_of = np.empty(len(steps), dtype=np.int64)
+        rank_of[ranks[0]] = np.arange(len(steps))
+        return [steps[rank] for rank in rank_of]
 
     def collate(self, rows: np.ndarray) -> Batch:
-        """All seeds read the same data, so that one of them can pad the rows of all."""
+        """Pad the rows of all seeds by the batches of the first, since all seeds read the same data."""
         return self.batches[0].collate(rows)
 
     def _ranked(self, plan: Sequence[np.ndarray]) -> np.ndarray:
@@ -182,12 +182,12 @@ class JoinedPenalty:
 def _reads_logits_only(objective: Objective) -> bool:
     """Tell whether an objective is a function of a batch and a model's logits."""
     if isinstance(objective, DistilledLoss):
-        return wants_only_answers(objective.spec) and _reads_logits_only(objective.hard)
+        return needs_only_logits(objective.spec) and _reads_logits_only(objective.hard)
     return isinstance(objective, LabelLoss)
 
 
 class JoinedHook:
-    """Sets the masks of all seeds; what it records is asked of each seed's own hook."""
+    """Sets the masks of all seeds; their metrics come from each seed's own hook."""
 
     def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
         self.pruners, self.masks, self.together = pruners, masks, Together(pruners)
@@ -220,26 +220,26 @@ class JoinedHook:
 def predict_together(
     joint: nn.Module, features: Features, batch_size: int, accelerator: Accelerator, count: int
 ) -> list[list[np.ndarray]]:
-    """What each of the stacked models answers, from one pass for all of them."""
+    """Return the predictions of each of the stacked models, from one pass for all of them."""
     joint.eval()
-    found: list[Any] = []
+    outputs: list[Any] = []
 
-    def ask(**inputs: Tensor) -> Any:
-        found.append(joint(**{k: v.repeat(count, *[1] * (v.ndim - 1)) for k, v in inputs.items()}))
-        return _rows_of(found[-1], 0, count)
+    def run_all(**inputs: Tensor) -> Any:
+        outputs.append(joint(**{k: v.repeat(count, *[1] * (v.ndim - 1)) for k, v in inputs.items()}))
+        return _rows_of(outputs[-1], 0, count)
 
-    answers = [predict(ask, features, batch_size, accelerator)]
-    for place in range(1, count):
-        known = iter(found)
-        answers.append(
+    predictions = [predict(run_all, features, batch_size, accelerator)]
+    for index in range(1, count):
+        known = iter(outputs)
+        predictions.append(
             predict(
-                lambda known=known, place=place, **_: _rows_of(next(known), place, count),
+                lambda known=known, index=index, **_: _rows_of(next(known), index, count),
                 features,
                 batch_size,
                 accelerator,
             )
         )
-    return answers
+    return predictions
 
 
 def _rows_of(value: Any, index: int, count: int) -> Any:

@@ -3,7 +3,7 @@
     checkpoints/step-00001200/ = model.safetensors + optimizer.safetensors + manifest.json
 
 The manifest names the run it belongs to (`identity`), the loop's own numbers (`state`) and the size and
-CRC-32 of each file. A folder that is torn, foreign or damaged is named and skipped for the last whole one.
+CRC-32 of each file. A folder that is not whole, damaged or of another run is named and skipped for an older one.
 """
 
 import json
@@ -27,7 +27,7 @@ NUM_KEPT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One whole checkpoint that was found on disk."""
+    """One whole checkpoint on disk."""
 
     path: Path
     step: int
@@ -51,7 +51,7 @@ def save(
 
 
 def find_last(folder: Path, identity: str, tell: Callable[[str], None]) -> Checkpoint | None:
-    """Return the newest whole checkpoint of this run; `tell` hears of each one that is skipped."""
+    """Return the newest whole checkpoint of this run; `tell` gets a sentence for each one that is skipped."""
     for path in sorted(folder.glob("step-*"), reverse=True):
         fault, manifest = _inspect(path, identity)
         if fault is None:

@@ -1,4 +1,4 @@
-"""The coming batches, made in threads while the device works, so that no step waits for its tensors."""
+"""The next batches, made in threads while the device works, so that no step waits for its tensors."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,11 +6,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-WORKERS = 3  # arrays are cut and padded outside Python's lock, so that a few threads help
+# NumPy cuts and pads arrays outside Python's lock, so that a few threads help.
+WORKERS = 3
 
 
 class Feed(Generic[T]):
-    """Calls `make(step)` for the steps ahead, in threads; with depth 0, when it is asked for."""
+    """Calls `make(step)` for the next `depth` steps in threads; with depth 0, in `get` itself."""
 
     def __init__(self, make: Callable[[int], T], first: int, last: int, depth: int) -> None:
         self.make, self.last, self.depth = make, last, depth
@@ -19,7 +20,7 @@ class Feed(Generic[T]):
         self.next = first
 
     def get(self, step: int) -> T:
-        """Return what belongs to a step; they are asked for in their order. An error of a thread is raised here."""
+        """Return what was made for a step; steps come in their order. An error of a thread is raised here."""
         if not self.depth:
             return self.make(step)
         while self.next < min(self.last, step + 1 + self.depth):
@@ -28,5 +29,5 @@ class Feed(Generic[T]):
         return self.waiting.popleft().result()
 
     def close(self) -> None:
-        """Stop the threads, and forget what was made ahead."""
+        """Stop the threads, and drop what was made ahead."""
         self.pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Whole steps captured once for each shape of batch and replayed as one CUDA graph: what the plain step computes, in one launch."""
+"""Whole steps, captured once for each shape of batch and replayed as one CUDA graph: the plain step in one launch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,13 +8,14 @@ import torch
 from bermo.nn.fast.available import kernel_fault
 from bermo.spec import TrainSpec
 from bermo.training.job import Batch
-from bermo.training.step import Part, Step, to_device
+from bermo.training.step import Step, WeightedBatch, to_device
 
-LARGEST_GAP = 0.2  # of a kind of parameter; rounding in bfloat16 makes 1 to 6 %
+# Of the gradients of a kind of parameter; rounding in bfloat16 makes 1 to 6 %.
+LARGEST_GAP = 0.2
 
 
 class GraphedStep:
-    """Replays whole steps. A batch of another number of rows than usual, and whatever cannot be captured, takes the plain step."""
+    """Replays whole steps; a batch with another number of rows, and what cannot be captured, takes the plain step."""
 
     def __init__(self, step: Step, num_rows: int, tell: Callable[[str], None]) -> None:
         self.step, self.num_rows, self.tell = step, num_rows, tell
@@ -23,11 +24,12 @@ class GraphedStep:
         self.can_capture = True
         step.start_()
 
-    def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
-        (batch, share, has_labels), *others = parts
+    def __call__(self, batches: Sequence[WeightedBatch], prepare: Callable[[], None]) -> None:
+        """Do one step: copy the batch into the graph's inputs and replay it."""
+        (batch, share, has_labels), *others = batches
         is_usual = len(next(iter(batch.values()))) == self.num_rows and share == 1.0 and has_labels
         if others or not is_usual or not self.can_capture:
-            self.step(parts, prepare)
+            self.step(batches, prepare)
             return
         key = tuple((name, tuple(tensor.shape)) for name, tensor in batch.items())
         if key not in self.graphs:
@@ -36,52 +38,55 @@ class GraphedStep:
                 self.graphs[key] = self._capture(batch)
             except (RuntimeError, NotImplementedError) as error:
                 self._give_up(error)
-                self.step(parts, prepare)
+                self.step(batches, prepare)
                 return
         inputs, graph = self.graphs[key]
         for name, tensor in batch.items():
             inputs[name].copy_(tensor, non_blocking=True)
-        prepare()  # again after a capture, whose trial run has drawn random numbers
+        # Also after a capture, whose trial run has drawn random numbers.
+        prepare()
         graph.replay()
 
     def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:
         inputs = to_device(batch, self.step.accelerator.device)
-        parts = [(inputs, 1.0, True)]
-        self.step.is_fused = self.step.fusion is not None and self._is_right(parts)
+        batches = [WeightedBatch(inputs, 1.0, True)]
+        self.step.is_fused = self.step.fusion is not None and self._is_right(batches)
         try:
-            return inputs, self._capture_run(parts)
+            return inputs, self._capture_run(batches)
         finally:
             self.step.is_fused = False
 
-    def _is_right(self, parts: Sequence[Part]) -> bool:
-        """Whether fused kernels may compute batches of this shape; if not, say so."""
+    def _is_right(self, batches: Sequence[WeightedBatch]) -> bool:
+        """Tell whether the fused kernels compute batches of this shape right; if not, tell the user."""
         from triton.errors import TritonError
 
         try:
-            gap = self.step.gap(parts)
+            gap = self.step.gap(batches)
             if gap <= LARGEST_GAP:
                 return True
             fault = f"are off by {gap:.0%}"
-        except (RuntimeError, TritonError) as error:  # not built, or no room to compare
+        except (RuntimeError, TritonError) as error:
+            # The kernel could not be built, or there is no memory left to compare.
             fault = "cannot run (" + str(error).strip().partition("\n")[0] + ")"
-        shape = tuple(next(iter(parts[0][0].values())).shape)
+        shape = tuple(next(iter(batches[0].batch.values())).shape)
         self.tell(
-            f"On this card the fused kernels {fault} for batches of {shape}: these are computed without them."
+            f"On this GPU the fused kernels {fault} for batches of {shape}: these are computed without them."
         )
         return False
 
-    def _capture_run(self, parts: Sequence[Part]) -> torch.cuda.CUDAGraph:
+    def _capture_run(self, batches: Sequence[WeightedBatch]) -> torch.cuda.CUDAGraph:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries set themselves up in the first run of a shape
-            self.step.run(parts, is_update=False)
+        # Libraries set themselves up in the first run of a shape, which cannot be captured.
+        with torch.cuda.stream(side):
+            self.step.run(batches, is_update=False)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         for hook in self.step.job.hooks:
             for generator in hook.generators():
                 graph.register_generator_state(generator)
         with torch.cuda.graph(graph, pool=self.pool):
-            self.step.run(parts, is_update=True)
+            self.step.run(batches, is_update=True)
         return graph
 
     def _give_up(self, error: Exception) -> None:
@@ -95,7 +100,7 @@ class GraphedStep:
 def make_step(
     step: Step, settings: TrainSpec, num_rows: int, tell: Callable[[str], None]
 ) -> Step | GraphedStep:
-    """The whole step as CUDA graphs where that can work, else the plain one; on a graphics card it is said why."""
+    """Return the step as CUDA graphs where that can work, else the plain one; on a GPU the user is told why."""
     if step.accelerator.device.type != "cuda" or settings.fast == "off":
         return step
     if why := _why_not(step, settings):
@@ -110,5 +115,5 @@ def _why_not(step: Step, settings: TrainSpec) -> str | None:
     if step.accelerator.num_processes > 1:
         return "in several processes"
     if step.accelerator.scaler is not None:
-        return "in fp16, whose scale is looked at in every step"
+        return "in fp16, whose scale is read in every step"
     return "with accumulated batches" if settings.accumulation > 1 else None

@@ -1,4 +1,4 @@
-"""What a training is made of: batches, an objective, hooks, a display, and how it ended."""
+"""What a training needs (model, batches, objective, hooks), and how it ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,10 +60,10 @@ def compute_loss(model: Callable[..., Any], objective: Objective, batch: Batch) 
 
 
 class Hook(Protocol):
-    """Something a method does in each step: `plan` on the host, `apply` on the device before the forward pass.
+    """What a method does in each step: `plan` on the CPU, `apply` on the device before the forward pass.
 
-    `apply` may be captured and replayed, so all that changes from step to step comes from `plan`, through tensors that stay
-    the same or through `generators`. `metrics` is asked now and then.
+    `apply` may be captured in a CUDA graph and replayed. So all that changes from step to step comes from `plan`, which
+    writes into tensors that stay the same, or from random `generators`. `metrics` is called when losses are logged.
     """
 
     def plan(self, step: int) -> None: ...
@@ -90,19 +90,19 @@ class Job:
     identity: str
     hooks: tuple[Hook, ...] = ()
     watch: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda norms: {}
-    """What to record, now and then, of the gradient norm of each parameter."""
+    """Returns what to log of the gradient norms, given by the names of parameters."""
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
-    """Masks and their weights that the step may apply for all of them at once."""
+    """Masks and their weights that the step may apply all at once, through copies."""
     best_from: int = 0
-    """Looks before this step are not kept as the best, since the model is not yet what was asked for."""
+    """Evaluations before this step do not count for the best model, since it is not yet at its final density."""
     is_collapsed: Callable[[], bool] = lambda: False
-    """Asked after each look: whether the model gave one answer for everything."""
-    before_look: Callable[[], None] = lambda: None
+    """Called after each evaluation: whether the model gave one answer to everything."""
+    before_evaluation: Callable[[], None] = lambda: None
     """Called before the models are scored."""
     display: Display = field(default_factory=Quiet)
     members: tuple["Job", ...] = ()
-    """The jobs whose models are trained together as this one: the objective then gives a loss for each, every trained tensor
-    has them along its first axis, and each is scored, kept and recorded by itself."""
+    """The jobs whose models are stacked as this one. The objective then returns a loss for each, every trained tensor has
+    the models along its first axis, and each model is scored, kept and recorded by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ random numbers of a step (dropout) are seeded from seed and step; the rates are 
 checkpoint needs the weights, the optimiser's state and a few numbers, and a resumed run ends in the same bits.
 
 `batch_size` counts the rows of one optimiser step over all processes and accumulation passes together, and
-each loss is weighted by its share of the step's labelled things, so that splitting never changes the mean.
+each loss is weighted by its share of the step's labelled rows or tokens, so that splitting never changes the mean.
 """
 
 import signal
@@ -28,19 +28,23 @@ from bermo.training.graphs import GraphedStep, make_step
 from bermo.training.job import Batch, Fit, Job, Stopped, compute_loss
 from bermo.training.members import Member
 from bermo.training.optimiser import make_optimizer, set_rate_
-from bermo.training.schedule import look_steps, num_steps, rate_factor, seed_step
+from bermo.training.schedule import evaluation_steps, num_steps, rate_factor, seed_step
 from bermo.training.signals import catch_signals
-from bermo.training.step import Step, linear_parameters
+from bermo.training.step import Step, WeightedBatch, linear_parameters
 
-NUM_LOGS = 100  # training-loss points of a whole run in metrics.jsonl
-SAVING_SHARE = 0.05  # of the time may go into saving at looks; checkpoint_minutes comes on top
-SAVING_RATE = 4e8  # bytes a second, to guess what the first saving takes
-PREFETCHED = 8  # batches that wait, collated and pinned, for a graphics card
+# Training losses of a whole run in metrics.jsonl.
+NUM_LOGS = 100
+# The share of the time that may go into checkpoints at evaluations; those of checkpoint_minutes come on top.
+SAVING_SHARE = 0.05
+# Bytes a second, to guess how long the first checkpoint takes.
+SAVING_RATE = 4e8
+# Batches that wait, collated and pinned, for a GPU.
+PREFETCHED = 8
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """One process's batches of a step, the labelled things in each, and the rows of the step over all processes."""
+class _StepBatches:
+    """One process's batches of a step, how many labels each counts, and the rows of the step over all processes."""
 
     batches: list[Batch]
     counts: list[int]
@@ -53,7 +57,7 @@ def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:
 
 
 def fit_members(job: Job, settings: TrainSpec, accelerator: Accelerator) -> list[Fit]:
-    """The same for models that are trained together: how each of them ended."""
+    """Train models that are stacked as one in the same way, and return how each of them ended."""
     loop = _Loop(job, settings, accelerator)
     with catch_signals() as caught:
         try:
@@ -70,18 +74,19 @@ class _Loop:
         self.members = [Member(one, accelerator.is_main_process) for one in (job.members or (job,))]
         self.per_epoch = len(job.batches.epoch(0))
         self.total = num_steps(self.per_epoch, settings.epochs)
-        self.looks = set(look_steps(self.per_epoch, self.total, settings.evaluations))
+        self.evaluation_steps = set(evaluation_steps(self.per_epoch, self.total, settings.evaluations))
         self.log_every = max(1, self.total // NUM_LOGS)
         if accelerator.num_processes > 1:
             _freeze_unused_(job)
         optimizer = make_optimizer(job, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
-        # Unwrapped once: accelerate walks through all modules for it, longer than a small step is replayed.
+        # Unwrapped once: accelerate visits all modules for it, which takes longer than the replay of a small step.
         self.inner = accelerator.unwrap_model(self.model)
         self.step = self.num_rows = 0
         self.seconds = 0.0
         self.saving_seconds = _num_bytes(job) / SAVING_RATE
-        self.epoch_order = lru_cache(2)(job.batches.epoch)  # threads may be in two epochs at once
+        # Threads may be in two epochs at once.
+        self.epoch_order = lru_cache(2)(job.batches.epoch)
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
         self.plain = Step(
@@ -102,16 +107,16 @@ class _Loop:
         num_rows = self.settings.batch_size * len(self.members)
         train_step = make_step(self.plain, self.settings, num_rows, self.job.display.tell)
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
-        feed = Feed(self._make_parts, self.step, self.total, depth)
+        feed = Feed(self._make_batches, self.step, self.total, depth)
         try:
             while self.step < self.total and self._why_to_stop() is None:
-                # Whether to save is asked before the step, in which all processes agree on it: their clocks differ.
+                # Decided before the step, in which all processes agree on it: their clocks differ.
                 due = self._is_due((time.monotonic() - saved) / 60)
                 stop, due = self._train_step(train_step, feed.get(self.step), bool(caught), due)
                 self.seconds = before + time.monotonic() - started
                 is_finite = self._log()
-                if self.step in self.looks or not is_finite:
-                    self._look()
+                if self.step in self.evaluation_steps or not is_finite:
+                    self._evaluate()
                 if not is_finite:
                     self.job.display.tell(f"The loss is no longer a number at step {self.step}: stopped.")
                     break
@@ -129,7 +134,7 @@ class _Loop:
         return [member.fit(self.step, self.seconds, self.num_rows) for member in self.members]
 
     def _make_shadow(self) -> Shadow | None:
-        """The copies that the forward pass reads, where one process has a use for them."""
+        """Return the copies that the forward pass reads in place of weights, if this training needs any."""
         if not self.is_fast:
             return None
         is_half = self.accelerator.mixed_precision == "bf16"
@@ -140,56 +145,56 @@ class _Loop:
         return Shadow(self.job.masked, plain, dtype, num_models=len(self.members))
 
     def _train_step(
-        self, train_step: Step | GraphedStep, parts: "_Parts", stop: bool, due: bool
+        self, train_step: Step | GraphedStep, batches: "_StepBatches", stop: bool, due: bool
     ) -> tuple[bool, bool]:
-        """One optimiser step; returns whether any process wants to stop, and to save."""
-        # Asked of the model itself, since a wrapper of several processes is not told of a look.
+        """Do one optimiser step; return whether any process wants to stop, and to save."""
+        # The model itself is asked: an evaluation sets its mode, and not that of the wrapper of several processes.
         if not self.inner.training:
             self.model.train()
         factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
             set_rate_(group, group["peak_lr"] * factor)
-        whole, stop, due = self._agree(sum(parts.counts), stop, due)
-        shares = [
-            (batch, count / whole, count > 0)
-            for batch, count in zip(parts.batches, parts.counts, strict=True)
+        total, stop, due = self._agree(sum(batches.counts), stop, due)
+        weighted = [
+            WeightedBatch(batch, count / total, count > 0)
+            for batch, count in zip(batches.batches, batches.counts, strict=True)
         ]
-        train_step(shares, self._prepare)
+        train_step(weighted, self._prepare)
         self.step += 1
-        self.num_rows += parts.num_rows
+        self.num_rows += batches.num_rows
         return stop, due
 
     def _prepare(self) -> None:
-        """Set what this step's device work reads: the hooks' numbers, the random numbers' seeds."""
+        """Set what this step reads on the device: the hooks' numbers and the seeds of random numbers."""
         for hook in self.job.hooks:
             hook.plan(self.step)
         seed_step(self.job.seed, self.step, self.accelerator.process_index)
 
-    def _make_parts(self, step: int) -> "_Parts":
-        """This process's share of a step's batch in accumulation parts, and the labelled things in each."""
+    def _make_batches(self, step: int) -> "_StepBatches":
+        """Collate this process's rows of a step, in one batch for each accumulation pass."""
         rows = self.epoch_order(step // self.per_epoch)[step % self.per_epoch]
         mine = rows[self.accelerator.process_index :: self.accelerator.num_processes]
         chunks = np.array_split(mine, self.settings.accumulation)
-        parts = [self.job.batches.collate(chunk) for chunk in chunks if len(chunk)]
-        counts = [self.job.objective.count(part) for part in parts]
-        kept = [(part, count) for part, count in zip(parts, counts, strict=True) if count]
+        batches = [self.job.batches.collate(chunk) for chunk in chunks if len(chunk)]
+        counts = [self.job.objective.count(batch) for batch in batches]
+        kept = [(batch, count) for batch, count in zip(batches, counts, strict=True) if count]
         if not kept:
             # Every process must take part in the step: one with nothing to learn from computes with weight 0.
             kept = [(self.job.batches.collate(rows[:1]), 0)]
         if self.accelerator.device.type == "cuda":
-            kept = [({k: v.pin_memory() for k, v in part.items()}, n) for part, n in kept]
-        return _Parts([part for part, _ in kept], [count for _, count in kept], len(rows))
+            kept = [({k: v.pin_memory() for k, v in batch.items()}, n) for batch, n in kept]
+        return _StepBatches([batch for batch, _ in kept], [count for _, count in kept], len(rows))
 
     def _agree(self, count: int, stop: bool, due: bool) -> tuple[int, bool, bool]:
-        """Sum the labelled things over all processes, and let any of them ask to stop or save."""
+        """Sum the numbers of labels over all processes, and let any process ask to stop or save."""
         if self.accelerator.num_processes == 1:
             return max(count, 1), stop, due
         mine = torch.tensor([count, stop, due], dtype=torch.int64, device=self.accelerator.device)
-        together = self.accelerator.reduce(mine, "sum").tolist()
-        return max(together[0], 1), together[1] > 0, together[2] > 0
+        sums = self.accelerator.reduce(mine, "sum").tolist()
+        return max(sums[0], 1), sums[1] > 0, sums[2] > 0
 
     def _log(self) -> bool:
-        """Now and then, write the mean losses since the last time; returns whether any is a number."""
+        """Every `log_every` steps write the mean loss since the last time; return whether any model's is a number."""
         if not self._is_logged(self.step):
             self.job.display.step(self.step, None)
             return True
@@ -198,12 +203,12 @@ class _Loop:
         norms = self.plain.norm_sum.tolist()
         self.plain.loss_sum.zero_()
         self.plain.norm_sum.zero_()
-        for place, member in enumerate(self.members):
-            member.now.last_loss = losses[place] / since
-            row = {"loss": member.now.last_loss, "gradient_norm": norms[place] / since}
+        for index, member in enumerate(self.members):
+            member.now.last_loss = losses[index] / since
+            row = {"loss": member.now.last_loss, "gradient_norm": norms[index] / since}
             for hook in member.job.hooks:
                 row |= hook.metrics()
-            row |= member.job.watch(self.plain.gradient_norms(place))
+            row |= member.job.watch(self.plain.gradient_norms(index))
             self._write_row(member, row | {"seconds": round(self.seconds, 3)})
         self.job.display.step(self.step, sum(losses) / since / len(losses))
         return any(member.is_finite for member in self.members)
@@ -211,11 +216,11 @@ class _Loop:
     def _is_logged(self, step: int) -> bool:
         return step % self.log_every == 0 or step == self.total
 
-    def _look(self) -> None:
-        """Score the validation set by each model, and tell how the first score stands."""
-        self.job.before_look()
+    def _evaluate(self) -> None:
+        """Score the validation set by each model, and show the first score."""
+        self.job.before_evaluation()
         for member in self.members:
-            row = member.look(self.step)
+            row = member.evaluate(self.step)
             self.accelerator.log(self._named(member, row), step=self.step)
         main = next(iter(self.members[0].now.last))
         scores = " ".join(f"{member.now.last[main]:.2f}" for member in self.members)
@@ -223,13 +228,13 @@ class _Loop:
         self.accelerator.wait_for_everyone()
 
     def _why_to_stop(self) -> str | None:
-        """No model has become better for too many looks, or all have been dead for too many; None: go on."""
+        """Say why to end early, or None: no better score, or one answer to everything, for too many evaluations."""
         patience, give_up = self.settings.patience, self.settings.give_up
         now = [member.now for member in self.members]
-        if patience and all(one.stale_looks >= patience for one in now):
-            return f"no better score in {patience} looks"
-        if give_up and all(one.dead_looks >= give_up for one in now):
-            return f"the same answer to everything at {give_up} looks in a row"
+        if patience and all(one.stale_evaluations >= patience for one in now):
+            return f"no better score in {patience} evaluations"
+        if give_up and all(one.dead_evaluations >= give_up for one in now):
+            return f"the same answer to everything in {give_up} evaluations in a row"
         return None
 
     def _write_row(self, member: Member, row: dict[str, float]) -> None:
@@ -237,17 +242,20 @@ class _Loop:
         member.write(self.step, row)
 
     def _named(self, member: Member, row: dict[str, float]) -> dict[str, float]:
-        """A tracker's row: where several models are trained together, with the seed in the names."""
+        """Return a row for the tracker; where several models are stacked, the names hold the seed."""
         if len(self.members) == 1:
             return row
         return {f"seed-{member.job.seed}/{name}": value for name, value in row.items()}
 
     def _is_due(self, age: float) -> bool:
-        """Whether the next step is to be saved: it is long ago, or there is a look, a good moment, late enough for what saving takes."""
-        comes = self.step + 1
-        is_moment = comes in self.looks and comes < self.total
-        is_worth = 60 * age >= self.saving_seconds / SAVING_SHARE
-        return age > self.settings.checkpoint_minutes or (is_moment and is_worth)
+        """Tell whether to save after the next step, `age` minutes after the last checkpoint.
+
+        That is so when checkpoint_minutes are over, or at an evaluation, if saving takes a small share of the time.
+        """
+        coming = self.step + 1
+        is_evaluated = coming in self.evaluation_steps and coming < self.total
+        is_cheap = 60 * age >= self.saving_seconds / SAVING_SHARE
+        return age > self.settings.checkpoint_minutes or (is_evaluated and is_cheap)
 
     def _save(self) -> None:
         started = time.monotonic()
@@ -274,13 +282,11 @@ class _Loop:
 
     def _resume(self) -> None:
         """Go on from the last whole checkpoint, if there is one."""
-        found = checkpoint.find_last(
-            self.job.folder / "checkpoints", self.job.identity, self.job.display.tell
-        )
+        last = checkpoint.find_last(self.job.folder / "checkpoints", self.job.identity, self.job.display.tell)
         standings: list[Any] = [None] * len(self.members)
-        if found is not None:
-            checkpoint.load_(found, self.inner, self.optimizer.optimizer)
-            state = found.state
+        if last is not None:
+            checkpoint.load_(last, self.inner, self.optimizer.optimizer)
+            state = last.state
             self.step, self.num_rows = state["step"], state["num_rows"]
             self.seconds, standings = state["seconds"], state["members"]
             # The sum over all processes was saved; one of them carries it on.
@@ -297,8 +303,8 @@ class _Loop:
     def _sum_over_processes(self, values: Tensor) -> list[float]:
         if self.accelerator.num_processes == 1:
             return values.tolist()
-        together: list[float] = self.accelerator.reduce(values, "sum").tolist()
-        return together
+        sums: list[float] = self.accelerator.reduce(values, "sum").tolist()
+        return sums
 
     def _scaler_state(self) -> dict[str, Any]:
         scaler = self.accelerator.scaler
@@ -306,13 +312,13 @@ class _Loop:
 
 
 def _num_bytes(job: Job) -> int:
-    """What a checkpoint holds: all weights, and two moments of those that are trained."""
+    """Return the size of a checkpoint: all weights, and two moments of those that are trained."""
     sizes = [p.nbytes * (3 if p.requires_grad else 1) for p in job.model.parameters()]
     return sum(sizes)
 
 
 def _freeze_unused_(job: Job) -> None:
-    """Freeze the weights that no gradient reaches (layers above the mix): processes would wait for them."""
+    """Freeze the weights that get no gradient (layers above the mix): other processes would wait for it."""
     rows = job.batches.epoch(0)[0][:1]
     compute_loss(job.model, job.objective, job.batches.collate(rows)).backward()
     for parameter in job.model.parameters():

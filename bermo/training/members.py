@@ -1,12 +1,12 @@
-"""What a training knows of each of its models: scores, the best of them, losses, and the file these go to.
+"""What a training knows of each of its models: scores, the best score, losses, and the file that they are written to.
 
-A training has one model, or several of one shape that are trained together; each has its own folder.
+A training has one model, or several of one shape that are stacked as one; each has its own folder.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,15 @@ class Standing:
     best: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
     best_step: int = 0
-    stale_looks: int = 0
-    dead_looks: int = 0
+    stale_evaluations: int = 0
+    """Evaluations since the best one."""
+    dead_evaluations: int = 0
+    """The latest evaluations in a row that found one answer to everything."""
     last_loss: float | None = None
+
+
+# What checkpoints of this format call two of the fields.
+NAMES_ON_DISK = {"stale_evaluations": "stale_looks", "dead_evaluations": "dead_looks"}
 
 
 class Member:
@@ -36,47 +42,48 @@ class Member:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the last logged loss, if there is one, is a number."""
+        """Tell whether the last logged loss, if there is one, is a number."""
         return self.now.last_loss is None or math.isfinite(self.now.last_loss)
 
-    def look(self, step: int) -> dict[str, float]:
-        """Score the validation set; keep the model if it is the best so far. Return what is to be logged."""
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Score the validation set, and keep the model if it is the best so far; return what is to be logged."""
         now, job = self.now, self.job
         job.model.eval()
         now.last = dict(job.evaluate(job.model))
-        now.dead_looks = now.dead_looks + 1 if job.is_collapsed() else 0
+        now.dead_evaluations = now.dead_evaluations + 1 if job.is_collapsed() else 0
         row = {f"valid/{name}": value for name, value in now.last.items()}
         self.write(step, row)
         main = next(iter(now.last))
         if step >= job.best_from:
             if not now.best or now.last[main] > now.best[main]:
-                now.best, now.best_step, now.stale_looks = now.last, step, 0
+                now.best, now.best_step, now.stale_evaluations = now.last, step, 0
                 if self.is_writing:
                     job.keep(job.model)
             else:
-                now.stale_looks += 1
+                now.stale_evaluations += 1
         return row
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
-        """Append a row to the metrics; what is no number becomes null."""
+        """Append a row to the metrics; a value that is infinite or not a number becomes null."""
         if self.is_writing:
             finite = {k: v if math.isfinite(v) else None for k, v in row.items()}
             with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": step} | finite) + "\n")
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return asdict(self.now)
+        """Return what a checkpoint keeps."""
+        return {NAMES_ON_DISK.get(name, name): value for name, value in asdict(self.now).items()}
 
     def resume(self, step: int, state: Mapping[str, Any] | None) -> None:
-        """Stand where a checkpoint stood, or at the start, and cut the metrics back to it."""
+        """Go on from a checkpoint's numbers, or from the start, and drop the metrics that were written after it."""
         if state is not None:
-            self.now = Standing(**state)
+            names = [one.name for one in fields(Standing)]
+            self.now = Standing(**{name: state[NAMES_ON_DISK.get(name, name)] for name in names})
         if self.is_writing:
-            _cut(self.metrics, step)
+            _drop_rows_after(self.metrics, step)
 
     def fit(self, steps: int, seconds: float, num_rows: int) -> Fit:
-        """How it ended."""
+        """Return how the training of this model ended."""
         now = self.now
         loss = math.nan if now.last_loss is None else now.last_loss
         return Fit(
@@ -91,8 +98,8 @@ class Member:
         )
 
 
-def _cut(path: Path, step: int) -> None:
-    """Drop the rows after `step`, and a torn last one: the run is about to write them again."""
+def _drop_rows_after(path: Path, step: int) -> None:
+    """Drop the rows after `step`, and a last row that was half written: the run will write them again."""
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:

@@ -1,6 +1,7 @@
-"""AdamW as the step needs it: in one pass, and on a graphics card with its numbers where a captured step reads them.
+"""AdamW for a step: one fused kernel, and on a GPU with its rates and step numbers on the device for captured steps.
 
-`Direct` are weights whose gradient is never written in float32: our own AdamW reads that of their copies (bermo.nn.fast.adam).
+A `Direct` group holds weights whose gradient is never written in float32: our own AdamW (bermo.nn.fast.adam) reads the
+gradients of their bfloat16 copies.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(job: Job, device: torch.device) -> torch.optim.AdamW:
-    """AdamW in one pass; on a graphics card its rates and step numbers lie there, for captured steps to read."""
+    """Return a fused AdamW; on a GPU its rates and step numbers are tensors there, which captured steps read."""
     if device.type != "cuda":
         return torch.optim.AdamW(job.groups, eps=1e-8, fused=device.type == "cpu")
     groups = [group | {"lr": torch.tensor(group["lr"], device=device)} for group in job.groups]
@@ -28,7 +29,7 @@ def make_optimizer(job: Job, device: torch.device) -> torch.optim.AdamW:
 
 
 def set_rate_(group: dict[str, Any], rate: float) -> None:
-    """Give a parameter group its rate, in place where it lies on a graphics card."""
+    """Give a parameter group its rate, in place where the rate is a tensor on a GPU."""
     if isinstance(group["lr"], Tensor):
         group["lr"].fill_(rate)
     else:
@@ -37,7 +38,7 @@ def set_rate_(group: dict[str, Any], rate: float) -> None:
 
 @torch.no_grad()
 def start_optimizer_(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-    """Make the optimiser's state now: what is made inside a capture would be made anew by each replay."""
+    """Make the optimiser's state now: inside a capture, each replay would make it anew."""
     for parameter in parameters:
         if parameter in optimizer.state:
             continue
@@ -50,20 +51,21 @@ def start_optimizer_(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.P
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Direct:
-    """Weights that are updated from their copies' gradients; `places` are those of its parameters in the step."""
+    """Weights that are updated from the gradients of their copies."""
 
     adam: "DirectAdam"
     copies: list[Tensor]
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
+    """Where its parameters stand in the step's list of parameters."""
 
     @property
     def is_masked(self) -> bool:
         return self.adam.is_masked
 
     def is_ready(self) -> bool:
-        """Tell whether all there is of gradients lies with the copies, in this step.
+        """Tell whether every copy has a gradient in this step, and no parameter has one of its own.
 
-        A penalty's may lie with the scores. A weight that nothing read has none: torch leaves such a one alone.
+        A penalty may leave a gradient on the scores. A weight that nothing read has none, and torch does not update it.
         """
         if any(parameter.grad is not None for parameter in self.adam.parameters):
             return False
@@ -73,15 +75,18 @@ class Direct:
 def make_direct(
     optimizer: torch.optim.Optimizer, shadow: Shadow, parameters: Sequence[nn.Parameter], num_models: int
 ) -> list[Direct]:
-    """What of a step's parameters, masked and plain matrices, our own AdamW can update; the optimiser's state must be there."""
+    """Return the masked and the plain matrices of a step that our own AdamW can update.
+
+    The optimiser's state must exist (`start_optimizer_`).
+    """
     from bermo.nn.fast.adam import DirectAdam, can_update
 
-    indices = {id(parameter): place for place, parameter in enumerate(parameters)}
-    found = []
+    index_of = {id(parameter): index for index, parameter in enumerate(parameters)}
+    groups = []
 
     def add(adam: DirectAdam, copies: list[Tensor]) -> None:
-        places = tuple(indices[id(parameter)] for parameter in adam.parameters)
-        found.append(Direct(adam=adam, copies=copies, places=places))
+        indices = tuple(index_of[id(parameter)] for parameter in adam.parameters)
+        groups.append(Direct(adam=adam, copies=copies, indices=indices))
 
     weights = [weight for _, weight in shadow.masked]
     scores = [mask.scores for mask, _ in shadow.masked if isinstance(mask, ScoreMask)]
@@ -98,11 +103,11 @@ def make_direct(
         grads = shadow.keep_grads_(copies)
         add(DirectAdam(weights, grads, optimizer, num_models, copies=copies), copies)
         shadow.renew(copies)
-    return found
+    return groups
 
 
 def _is_even_matrix(weight: nn.Parameter, num_models: int) -> bool:
-    """Tell whether a weight is a matrix, or one a model, that 16 elements at a time fill."""
+    """Tell whether a weight is a matrix, or a stack of one for each model, of a multiple of 16 elements."""
     num_axes = 2 if num_models == 1 else 3
     is_even = weight.numel() // num_models % 16 == 0
     return weight.dim() == num_axes and is_even and weight.is_contiguous()

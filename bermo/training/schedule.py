@@ -1,4 +1,4 @@
-"""Formulas of the step: rates, parameter groups, looks, the seed of a step's random numbers, the pruning schedule."""
+"""Formulas of the step: rates, parameter groups, when to evaluate, the seed of a step's random numbers."""
 
 import math
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from bermo.spec import TrainSpec
 
 
 def num_steps(num_batches: int, epochs: float) -> int:
-    """Optimiser steps of a training over so many batches an epoch."""
+    """Return the optimiser steps of a training, from the batches in an epoch."""
     return max(1, math.ceil(epochs * num_batches))
 
 
@@ -37,15 +37,15 @@ def parameter_groups(
 
 
 def rate_factor(step: int, total: int, warmup: float) -> float:
-    """Linear warm-up to 1 over the first share of the steps, then linear decay to 0 at the end."""
+    """Return the factor of the rate: a linear warm-up to 1 over the first steps, then a linear decay to 0."""
     rising = warmup * total
     return (step + 1) / (rising + 1) if step < rising else (total - step) / max(1.0, total - rising)
 
 
-def look_steps(per_epoch: int, total: int, evaluations: int) -> list[int]:
-    """The steps after which the validation set is looked at: evenly in each epoch, and at the end."""
-    num_looks = math.ceil(total / per_epoch * evaluations)
-    marks = (math.ceil((k + 1) * per_epoch / evaluations) for k in range(num_looks))
+def evaluation_steps(per_epoch: int, total: int, evaluations: int) -> list[int]:
+    """Return the steps after which the validation set is scored: evenly in each epoch, and at the end."""
+    num_evaluations = math.ceil(total / per_epoch * evaluations)
+    marks = (math.ceil((k + 1) * per_epoch / evaluations) for k in range(num_evaluations))
     return sorted({min(mark, total) for mark in marks} | {total})
 
 
@@ -53,10 +53,10 @@ def seed_step(seed: int, step: int, rank: int) -> None:
     """Seed every generator of torch from (seed, step, process), so that no generator state is ever saved."""
     sequence = np.random.SeedSequence([seed, step, rank])
     number = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
-    card = torch.accelerator.current_accelerator()
-    if card is not None and card.type != "cuda":
+    device = torch.accelerator.current_accelerator()
+    if device is not None and device.type != "cuda":
         torch.manual_seed(number)
         return
-    # torch.manual_seed writes down the call stack for each kind of device that is not in use: 0.25 ms of every step.
+    # torch.manual_seed records the call stack for each kind of device that is not in use, 0.25 ms in every step.
     for generator in (torch.default_generator, *torch.cuda.default_generators):
         generator.manual_seed(number)

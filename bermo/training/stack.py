@@ -1,4 +1,4 @@
-"""N models of one shape as one: the same modules, each layer stacked, the masks of pruning with them.
+"""N models of one shape as one: the same modules, with every trained layer and pruning mask stacked.
 
 joint = stack(models)      joint(**batch) reads rows of model 0, then of model 1, …; the models become views of it
 """
@@ -20,7 +20,7 @@ WHY = "so the seeds cannot be trained together. Leave --together out."
 
 
 def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
-    """Return one model that computes what all of them do; they must lie where it is to run."""
+    """Return one model that computes what all of them do; they must already be on the device where it will run."""
     joint = copy.deepcopy(models[0])
     done: list[str] = []
     rows = [0]
@@ -43,24 +43,24 @@ def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
 
 
 def stacked_masks(joint: nn.Module) -> list[tuple[Mask, nn.Parameter]]:
-    """The joint masks and the weights under them."""
-    found = []
+    """Return the stacked masks and the weights under them."""
+    pairs = []
     for module in joint.modules():
         if isinstance(module, StackedLinear) and parametrize.is_parametrized(module):
             masks = cast(nn.ModuleDict, module.parametrizations)["weight"]
             weight = cast(nn.Parameter, masks.original)
-            found.append((cast(Mask, cast(nn.ModuleList, masks)[0]), weight))
-    return found
+            pairs.append((cast(Mask, cast(nn.ModuleList, masks)[0]), weight))
+    return pairs
 
 
 def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
-    """Put a mask over the joint weight whose scores and mask the members' own become views of."""
+    """Put a mask on the stacked weight; the scores and masks of the members become views of it."""
     if not parametrize.is_parametrized(members[0]):
         return
     masks = [cast(nn.ModuleDict, member.parametrizations)["weight"] for member in members]
     own = [cast(Mask, cast(nn.ModuleList, mask)[0]) for mask in masks]
     if own[0].blocks.size != (1, 1):
-        raise BermoError(f"Blocks of weights are pruned here, {WHY}")
+        raise BermoError(f"Weights are pruned in blocks, {WHY}")
     mask = type(own[0])(cast(Tensor, made.weight))
     if not isinstance(mask, TopMask):
         own_scores = [cast(ScoreMask | HardConcrete, one).scores for one in own]
@@ -68,10 +68,10 @@ def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
         for scores, joint in zip(own_scores, mask.scores.data, strict=True):
             scores.data = joint.view_as(scores)
     for name in dict(own[0].named_buffers()):
-        together = torch.stack([getattr(one, name).flatten() for one in own])
-        mask.register_buffer(name, together)
-        for place, one in enumerate(own):
-            setattr(one, name, together[place].view_as(getattr(one, name)))
+        joined = torch.stack([getattr(one, name).flatten() for one in own])
+        mask.register_buffer(name, joined)
+        for index, one in enumerate(own):
+            setattr(one, name, joined[index].view_as(getattr(one, name)))
     parametrize.register_parametrization(made, "weight", mask, unsafe=True)
 
 
@@ -82,7 +82,7 @@ def _check_bare(name: str, module: nn.Module) -> None:
 
 
 def _check_shared(models: Sequence[nn.Module], done: Sequence[str]) -> None:
-    """What is not stacked is read by all, so it must be the same in all."""
+    """Refuse models that differ in what is not stacked, since all of them read it."""
     prefixes = tuple(f"{name}." for name in done)
     first = models[0].state_dict()
     for model in models[1:]:

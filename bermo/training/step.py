@@ -1,14 +1,13 @@
-"""One step of training on its device: masks, forward, backward, clip, update, every operation launched in turn.
+"""One training step on its device: masks, forward, backward, clip, update, every operation launched in turn.
 
-What changes from step to step lies on the device (rates, kept numbers, thresholds) or is a seed of its random numbers, so the same
-operations can be captured and replayed (`graphs.py`), and a run can be taken up again at any step.
+All that changes from step to step lies in tensors on the device (rates, numbers of kept weights, thresholds) or is a
+seed of random numbers. So the same operations can be captured and replayed (graphs.py), and a run can be resumed at any
+step.
 """
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from accelerate import Accelerator
@@ -17,20 +16,26 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bermo.nn.fast.host import Hosting, can_host
 from bermo.nn.fast.shadow import Shadow
-from bermo.training.fuse import NOTHING, Fused, barely_dropping, make_fusion
+from bermo.training.fuse import NOTHING, Fused, make_fusion
+from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job, compute_loss
 from bermo.training.optimiser import Direct, make_direct, start_optimizer_
 
-# cuDNN's attention is left out: it builds a kernel for each new shape, 1.5 s on an H200, and short texts gain nothing by it.
+# cuDNN's attention is left out: it builds a kernel for each new shape (1.5 s on an H200), and short texts gain nothing.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
-LEAST_PART = 1e-2  # of all gradients, that a gap is relative to: the key bias gets none but rounding, a scalar's may cancel
-Part = tuple[Batch, float, bool]
-"""A batch, its share of the step's labelled things, and whether it has any."""
+
+class WeightedBatch(NamedTuple):
+    """A batch of a step, or one of its accumulation passes, and its weight in the step's loss."""
+
+    batch: Batch
+    share: float
+    """The share of the step's labelled rows or tokens that are in this batch."""
+    has_labels: bool
 
 
 class Step:
-    """Runs one optimiser step, and sums losses and gradient norms until they are asked for."""
+    """Runs one optimiser step, and sums losses and gradient norms until they are read."""
 
     def __init__(
         self,
@@ -52,26 +57,27 @@ class Step:
         self.loss_sum = torch.zeros(self.num_models, dtype=torch.float64, device=device)
         self.norm_sum = torch.zeros(self.num_models, dtype=torch.float64, device=device)
         self.norms = torch.zeros(len(named), self.num_models, device=device)
-        self.places: dict[tuple[int, ...], Tensor] = {}
+        self.indices: dict[tuple[int, ...], Tensor] = {}
         self.ones = torch.ones(self.num_models, device=device)
         is_half = accelerator.mixed_precision == "bf16"
         self.fusion = make_fusion(inner, shadow, fused, device, is_half)
         self.is_fused = False
-        self.is_hosted = fused != NOTHING and can_host(inner, device)
+        self.has_cpu_overrides = fused != NOTHING and can_host(inner, device)
         self.direct: list[Direct] = []
 
-    def __call__(self, parts: Sequence[Part], prepare: Callable[[], None]) -> None:
+    def __call__(self, batches: Sequence[WeightedBatch], prepare: Callable[[], None]) -> None:
+        """Set the step's numbers by `prepare`, move the batches to the device, and do the step."""
         prepare()
-        moved = [(to_device(batch, self.accelerator.device), share, has) for batch, share, has in parts]
-        self.run(moved, is_update=True)
+        device = self.accelerator.device
+        self.run([one._replace(batch=to_device(one.batch, device)) for one in batches], is_update=True)
 
-    def run(self, parts: Sequence[Part], is_update: bool) -> None:
-        """Do the step on batches that lie on the device; without the update nothing is changed."""
+    def run(self, batches: Sequence[WeightedBatch], is_update: bool) -> None:
+        """Do the step on batches that lie on the device; without the update no weight changes."""
         for hook in self.job.hooks:
             hook.apply()
         if self.shadow is not None:
             self.shadow.refresh()
-        loss = self._backward(parts)
+        loss = self._backward(batches)
         ready = [one for one in self.direct if one.is_ready()]
         if self.shadow is not None:
             self.shadow.collect([copy for one in ready for copy in one.copies])
@@ -88,21 +94,24 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
 
     def gradient_norms(self, model: int = 0) -> dict[str, float]:
-        """The gradient norm of each parameter of a model in the last step, before clipping."""
+        """Return the gradient norm of each parameter of a model in the last step, before clipping."""
         return dict(zip(self.names, self.norms[:, model].tolist(), strict=True))
 
-    def _backward(self, parts: Sequence[Part]) -> Tensor:
+    def _backward(self, batches: Sequence[WeightedBatch]) -> Tensor:
+        """Run the forward and backward passes of a step; return the loss of each model."""
         accelerator, model = self.accelerator, self.model
         total = torch.zeros(self.num_models, dtype=torch.float64, device=accelerator.device)
-        for index, (batch, share, has_labels) in enumerate(parts):
-            is_last = index == len(parts) - 1
+        for index, (batch, share, has_labels) in enumerate(batches):
+            is_last = index == len(batches) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
-                with accelerator.autocast(), sdpa_kernel(ATTENTION), self._holding():
+                with accelerator.autocast(), sdpa_kernel(ATTENTION), self._overrides():
                     loss = compute_loss(self._call_model, self.job.objective, batch)
-                if not has_labels:  # a mean over nothing is not a number
+                if not has_labels:
+                    # A mean over no labels is not a number.
                     loss = loss.nan_to_num(0.0)
                 total += loss.detach() * share
-                if loss.ndim:  # one for each model that is trained here, and none feels another's
+                if loss.ndim:
+                    # One loss for each stacked model; no weight is shared, so their sum gives each its own gradient.
                     loss = loss.sum()
                 # Gradients are averaged over processes, so each one's share is scaled up by their number.
                 factor = share * accelerator.num_processes
@@ -114,43 +123,38 @@ class Step:
         copies = None if self.shadow is None else self.shadow.plain
         return call_with_copies(self.model, copies, arguments)
 
-    def _holding(self) -> AbstractContextManager[None]:
-        """The model's fused forwards in place, where there are some and they were found right; on some processors better functions."""
+    def _overrides(self) -> AbstractContextManager[None]:
+        """Install the fused forwards where they passed the check; on some CPUs faster functions of torch's."""
         if self.fusion is not None and self.is_fused:
-            return self.fusion.holding(self.loss_sum.device)
-        return Hosting() if self.is_hosted else nullcontext()
+            return self.fusion.active(self.loss_sum.device)
+        return Hosting() if self.has_cpu_overrides else nullcontext()
 
-    def gap(self, parts: Sequence[Part]) -> float:
-        """How far the gradients of the fused pass are from the plain one's on these batches, relative, next to nothing dropped.
+    def gap(self, batches: Sequence[WeightedBatch]) -> float:
+        """Return how far the fused pass's gradients are from the plain one's on these batches, with hardly any dropout.
 
-        The largest gap of any kind of parameter, over all layers: what all biases get is little beside the matrices' part.
-
-        Kernels are compiled for the card at hand. One that is wrong there, for one shape of batch, must not train anything.
+        It is the largest relative gap over kinds of parameters, since all biases together are small beside the matrices.
+        Kernels are compiled for the GPU in use: one that is wrong there, for one shape of batch, must not train a model.
         """
         for hook in self.job.hooks:
             hook.apply()
-        found = []
+        gradients = []
         try:
-            with barely_dropping(self.accelerator.unwrap_model(self.model)):
+            with nearly_no_dropout(self.accelerator.unwrap_model(self.model)):
                 for is_fused in (False, True):
                     self.is_fused = is_fused
-                    found.append(self._gradients(parts))
-        finally:  # what cannot run here must not stay switched on
+                    gradients.append(self._gradients(batches))
+        finally:
+            # A kernel that failed must not stay switched on.
             self.is_fused = False
             self.optimizer.zero_grad(set_to_none=True)
-        both = [
-            (n, a, b) for n, a, b in zip(self.names, *found, strict=True) if a is not None and b is not None
-        ]
-        if len(both) < max(sum(grad is not None for grad in grads) for grads in found):
-            return math.inf
-        kinds = [re.sub(r"\d+", "", name) for name, _, _ in both]  # of any layer
-        return _largest_gap(kinds, [a for _, a, _ in both], [b for _, _, b in both])
+        plain, fused = gradients
+        return gradient_gap(self.names, plain, fused)
 
-    def _gradients(self, parts: Sequence[Part]) -> list[Tensor | None]:
-        """The gradient of each parameter on these batches."""
+    def _gradients(self, batches: Sequence[WeightedBatch]) -> list[Tensor | None]:
+        """Return the gradient of each parameter on these batches."""
         if self.shadow is not None:
             self.shadow.refresh()
-        self._backward(parts)
+        self._backward(batches)
         if self.shadow is not None:
             self.shadow.collect()
         grads = [p.grad for p in self.parameters]
@@ -158,27 +162,27 @@ class Step:
         return grads
 
     def start_(self) -> None:
-        """Make the optimiser's state, and what updates weights from the copies' gradients; tensors stay from now on."""
+        """Make the optimiser's state and the direct updates; a captured step needs that these tensors stay the same."""
         start_optimizer_(self.optimizer.optimizer, self.parameters)
         if self.shadow is not None and self.fusion is not None and self.fusion.fused.adam:
             inner = self.optimizer.optimizer
             self.direct = make_direct(inner, self.shadow, self.parameters, self.num_models)
 
     def _norm(self, ready: Sequence[Direct]) -> Tensor:
-        """The norm of all gradients of each model together; those of each parameter are kept."""
+        """Return the norm of all gradients of each model, and keep the norm of each parameter's."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        found = tuple(i for i, parameter in enumerate(self.parameters) if parameter.grad is not None)
-        parts = [*self._norms_of(self._grads()), *(one.adam.norms() for one in ready)]
-        norms = torch.cat(parts)
-        found = (*found, *(place for one in ready for place in one.places))
-        if found not in self.places:  # made once: a list cannot be moved to the device inside a capture
-            self.places[found] = torch.tensor(found, device=self.norms.device)
-        self.norms.zero_().index_copy_(0, self.places[found], norms)
+        norms = torch.cat([*self._norms_of(self._grads()), *(one.adam.norms() for one in ready)])
+        with_grad = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        rows = (*with_grad, *(index for one in ready for index in one.indices))
+        if rows not in self.indices:
+            # Made once: a list cannot be moved to the device inside a capture.
+            self.indices[rows] = torch.tensor(rows, device=self.norms.device)
+        self.norms.zero_().index_copy_(0, self.indices[rows], norms)
         return torch.linalg.vector_norm(norms, dim=0)
 
     def _norms_of(self, grads: list[Tensor]) -> list[Tensor]:
-        """The norms of gradients that are written out, a row each, a column a model."""
+        """Return the norms of gradients in float32, one row for each gradient, one column for each model."""
         if not grads:
             return []
         if self.num_models > 1:
@@ -190,27 +194,28 @@ class Step:
         return [p.grad for p in self.parameters if p.grad is not None]
 
     def _update(self, norm: Tensor, ready: Sequence[Direct]) -> None:
-        shrinking = torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
+        """Clip the gradients and update all weights."""
+        factors = torch.clamp(self.clip / (norm + 1e-6), max=1.0) if self.clip > 0 else None
         for one in ready:
-            one.adam.step(self.ones if shrinking is None else shrinking)
-        self._update_others(shrinking)
+            one.adam.step(self.ones if factors is None else factors)
+        self._update_others(factors)
         for one in self.direct:
             if one not in ready and not one.is_masked:
                 cast(Shadow, self.shadow).renew(one.copies)
 
-    def _update_others(self, shrinking: Tensor | None) -> None:
-        """torch's update, of all that has its gradient written out."""
+    def _update_others(self, factors: Tensor | None) -> None:
+        """Let torch update all weights that have a gradient in float32, clipped by a factor for each model."""
         inner = self.optimizer.optimizer
         if self.num_models > 1:
-            for model, factor in enumerate(() if shrinking is None else shrinking):
+            for model, factor in enumerate(() if factors is None else factors):
                 torch._foreach_mul_([grad[model] for grad in self._grads()], factor)
         elif self.accelerator.scaler is None and inner.defaults["fused"]:
             # The fused update divides by this scale as it reads the gradients: clipping costs no pass of its own.
-            inner.grad_scale = None if shrinking is None else 1 / shrinking[0]
+            inner.grad_scale = None if factors is None else 1 / factors[0]
             inner.step()
             return
-        elif shrinking is not None:
-            torch._foreach_mul_(self._grads(), shrinking[0])
+        elif factors is not None:
+            torch._foreach_mul_(self._grads(), factors[0])
         self.optimizer.step()
 
 
@@ -224,7 +229,7 @@ def call_with_copies(
 
 
 def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained weights and biases that only linear layers read, by name; masked weights are not among them."""
+    """Return the trained weights and biases that only linear layers read, by name, without masked weights."""
     linear: dict[str, nn.Parameter] = {}
     others: set[int] = set()
     for prefix, module in model.named_modules():
@@ -237,18 +242,5 @@ def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
+    """Move a batch to a device, without waiting for it where its memory is pinned."""
     return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-
-
-def _largest_gap(kinds: Sequence[str], first: list[Tensor], second: list[Tensor]) -> float:
-    """The largest |b − a| / |a| of the tensors of a kind, where a small |a| counts as a hundredth of that of all kinds."""
-    order = sorted(set(kinds))
-    index = torch.tensor([order.index(kind) for kind in kinds], device=first[0].device)
-
-    def squares(tensors: list[Tensor]) -> Tensor:
-        norms = torch.stack([norm.float() for norm in torch._foreach_norm(tensors)])
-        return norms.new_zeros(len(order)).index_add_(0, index, norms.square())
-
-    sizes, apart = squares(first), squares(list(torch._foreach_sub(second, first)))
-    sizes = torch.maximum(sizes, LEAST_PART**2 * sizes.sum()).clamp(min=1e-30)
-    return (apart / sizes).sqrt().max().item()

@@ -17,19 +17,14 @@ from tests.methods.world import CLASSES, make_world
 COUNT = 3
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("joined")
-
-
 @pytest.mark.parametrize("kind", CLASSES)
 def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path) -> None:
     world = make_world(home, kind)
     students = [world.student(num_hidden_layers=1) for _ in range(COUNT)]
     with torch.no_grad():
-        for place, student in enumerate(students):
+        for index, student in enumerate(students):
             for parameter in student.parameters():
-                parameter.add_(0.1 * place * torch.randn_like(parameter))
+                parameter.add_(0.1 * index * torch.randn_like(parameter))
     joint = stack(students).train()
     batch = world.rows().collate(np.arange(COUNT * 4))
     if kind == "tagging":
@@ -45,14 +40,14 @@ def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path)
         taught = [DistilledLoss(one, teacher, student, DistillSpec()) for one, student in pairs]
         losses = JoinedLoss(taught if is_taught else alone)
         assert losses.is_alike
-        found = []
+        results = []
         for find in (losses, losses._one_by_one):
             joint.zero_grad()
             loss = find(joint(**losses.call.arguments(given)), given)
             loss.sum().backward()
             grads = [p.grad.clone() for p in joint.parameters() if p.grad is not None]
-            found.append((loss.detach(), grads))
-        (loss, grads), (slow_loss, slow_grads) = found
+            results.append((loss.detach(), grads))
+        (loss, grads), (slow_loss, slow_grads) = results
         assert loss.shape == (COUNT,)
         torch.testing.assert_close(loss, slow_loss)
         for grad, slow in zip(grads, slow_grads, strict=True):

@@ -20,7 +20,7 @@ from bermo.training.fuse import NOTHING, Fused, Fusion, make_fusion
 from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
 from bermo.training.stack import stack, stacked_masks
-from bermo.training.step import Step, call_with_copies, linear_parameters
+from bermo.training.step import Step, WeightedBatch, call_with_copies, linear_parameters
 from tests.small_models import model_of, small_batch, without_dropout
 from tests.specs import TINY
 
@@ -41,13 +41,13 @@ def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[
     shadow.refresh()
     fusion = Fusion(model, shadow, fused)
     batch = small_batch(model)
-    with fusion.holding(CPU):
+    with fusion.active(CPU):
         loss = call_with_copies(model, shadow.plain, batch).loss
     assert not any("forward" in vars(module) for module in model.modules())
     loss.backward()
     shadow.collect()
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return loss.detach(), found, len(fusion.places)
+    return loss.detach(), found, len(fusion.overrides)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[
     ],
 )
 def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> None:
-    assert len(Fusion(model_of(family), None, Fused()).places) == count
+    assert len(Fusion(model_of(family), None, Fused()).overrides) == count
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_attention_is_fused_alone_or_left_out(is_taken: bool, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("is_pruned", [True, False])
-def test_gradients_go_to_their_places_once_and_are_gathered(is_pruned: bool) -> None:
+def test_gradients_are_written_to_their_buffer_once_and_are_gathered(is_pruned: bool) -> None:
     model = without_dropout("bert")
     masked = ()
     if is_pruned:
@@ -125,7 +125,7 @@ def test_gradients_go_to_their_places_once_and_are_gathered(is_pruned: bool) -> 
     for num_passes in (1, 2) if is_pruned else (1,):  # the second pass of a step adds
         shadow.refresh()
         for _ in range(num_passes):
-            with fusion.holding(CPU):
+            with fusion.active(CPU):
                 loss = call_with_copies(model, shadow.plain, batch).loss
             loss.backward()
         direct = [c.grad.data_ptr() == shadow.places[id(c)].data_ptr() for c in copies]
@@ -145,7 +145,7 @@ def test_gradients_go_to_their_places_once_and_are_gathered(is_pruned: bool) -> 
 def test_a_module_called_again_gets_another_seed() -> None:
     model = model_of("bert").train()
     fusion = Fusion(model, None, Fused())
-    with fusion.holding(CPU):
+    with fusion.active(CPU):
         first, other = fusion._seed(0).clone(), fusion._seed(1).clone()
         again = fusion._seed(0).clone()
     assert len({first.item(), other.item(), again.item()}) == 3
@@ -157,24 +157,24 @@ def test_hooked_and_checkpointed_modules_keep_their_own_forward() -> None:
     layer.output.dense.register_forward_hook(lambda *_: None)
     layer.attention.output.register_forward_hook(lambda *_: None)
     fusion = Fusion(model, None, Fused())
-    with fusion.holding(CPU):
+    with fusion.active(CPU):
         assert "forward" not in vars(layer.output)
         assert "forward" not in vars(layer.attention.output)
         assert "forward" in vars(model.core.backbone.encoder.layer[1].output)
     model.gradient_checkpointing_enable()
     fusion = Fusion(model, None, Fused())
-    assert not fusion.places
+    assert not fusion.overrides
     assert not fusion.has_attention  # a second pass outside would draw another dropout
 
 
-def test_without_a_graphics_card_nothing_is_fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_nothing_is_fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a fused path was taken")
 
     assert make_fusion(nn.Linear(2, 2), None, Fused(), CPU, is_half=True) is None
-    card = torch.device("cuda")
-    assert make_fusion(nn.Linear(2, 2), None, Fused(), card, is_half=False) is None
-    assert make_fusion(nn.Linear(2, 2), None, NOTHING, card, is_half=True) is None
+    gpu = torch.device("cuda")
+    assert make_fusion(nn.Linear(2, 2), None, Fused(), gpu, is_half=False) is None
+    assert make_fusion(nn.Linear(2, 2), None, NOTHING, gpu, is_half=True) is None
     monkeypatch.setattr(fuse.Fusion, "__init__", refuse)
     finetune(TINY, tmp_path / "run")
 
@@ -206,16 +206,16 @@ def test_a_stack_of_models_is_fused_too(is_pruned: bool) -> None:
     shadow.refresh()
     fusion = Fusion(joint, shadow, Fused())
     inputs = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
-    with fusion.holding(CPU):
+    with fusion.active(CPU):
         outputs = call_with_copies(joint, shadow.plain, inputs)
     (outputs.loss * 2).backward()
     shadow.collect()
     found = {n: p.grad for n, p in joint.named_parameters() if p.grad is not None}
     assert found.keys() == expected[0].keys()
-    assert sum(name == "forward" for _, name, _ in fusion.places) > 12
-    for place, grads in enumerate(expected):
+    assert sum(name == "forward" for _, name, _ in fusion.overrides) > 12
+    for index, grads in enumerate(expected):
         for name, grad in grads.items():
-            mine = found[name][place].view_as(grad)
+            mine = found[name][index].view_as(grad)
             torch.testing.assert_close(mine, grad, rtol=1e-3, atol=1e-4, msg=name)
 
 
@@ -247,29 +247,29 @@ def test_kernels_that_compute_nonsense_are_found_out(
     )
     optimizer = accelerator.prepare(torch.optim.AdamW(job.groups))
     step = Step(job, model, optimizer, 1.0, accelerator, shadow, Fused())
-    assert step.fusion is None  # not on a graphics card
+    assert step.fusion is None, "this is no GPU"
     step.fusion = Fusion(model, shadow, Fused())
-    parts = [(small_batch(model), 1.0, True)]
-    assert step.gap(parts) < 1e-3
+    batches = [WeightedBatch(small_batch(model), 1.0, True)]
+    assert step.gap(batches) < 1e-3
     assert not step.is_fused
     assert all(p.grad is None for p in model.parameters())
     assert {m.p for m in model.modules() if isinstance(m, nn.Dropout)} != {0.0}
     right = attend.attend
     with monkeypatch.context() as patch:
         patch.setattr(attend, "attend", lambda q, *rest: right(q, *rest).flip(2))
-        assert step.gap(parts) > 0.2
-    # Wrong only where something is dropped, as on the card of 2026-11-15.
+        assert step.gap(batches) > 0.2
+    # Wrong only where something is dropped.
     patch_of = {True: lambda found: found * 0, False: lambda found: found}
     monkeypatch.setattr(attend, "attend", lambda q, *rest: patch_of[rest[4] > 0](right(q, *rest)))
-    assert step.gap(parts) > 0.2
+    assert step.gap(batches) > 0.2
 
     def broken(*_: object) -> None:
         raise RuntimeError("no kernel image")
 
     monkeypatch.setattr(attend, "attend", broken)
-    told: list[str] = []
+    messages: list[str] = []
     graphed = GraphedStep.__new__(GraphedStep)
-    graphed.step, graphed.tell = step, told.append
-    assert not graphed._is_right(parts)
-    assert "cannot run (no kernel image)" in told[0]
+    graphed.step, graphed.tell = step, messages.append
+    assert not graphed._is_right(batches)
+    assert "cannot run (no kernel image)" in messages[0]
     assert not step.is_fused, "plain steps go on without the broken kernel"

@@ -1,9 +1,7 @@
-"""The loop is a function of seed, data and settings: stopping, splitting and processes change nothing."""
+"""The loop is a function of seed, data and settings: splitting batches and several processes change nothing."""
 
 import json
 import math
-import os
-import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,36 +13,11 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.spec import TrainSpec
-from bermo.training import checkpoint, devices
+from bermo.training import devices
 from bermo.training.devices import make_accelerator
-from bermo.training.job import Batch, Fit, Job, Stopped
-from bermo.training.loop import fit
-from bermo.training.schedule import look_steps, rate_factor, seed_step
-from tests.toy import SETTINGS, ToyBatches, ToyLoss, toy_job, weights
+from bermo.training.job import Batch
+from tests.toy import SETTINGS, ToyBatches, ToyLoss, run, toy_job, weights
 from tests.twice import run_twice
-
-
-def run(job: Job, settings: TrainSpec = SETTINGS) -> Fit:
-    return fit(job, settings, make_accelerator(settings, job.folder))
-
-
-class StopAt:
-    """A hook that sends this process a signal before a step, as a user or a scheduler would."""
-
-    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
-        self.stop_step, self.number = step, number
-
-    def plan(self, step: int) -> None:
-        if step == self.stop_step:
-            os.kill(os.getpid(), self.number)
-
-    def apply(self) -> None: ...
-
-    def generators(self) -> list[torch.Generator]:
-        return []
-
-    def metrics(self) -> dict[str, float]:
-        return {}
 
 
 def test_bf16_is_left_for_fp32_on_a_processor_that_has_none(
@@ -89,27 +62,6 @@ def test_the_loop_equals_a_slow_obvious_one(tmp_path: Path) -> None:
     torch.testing.assert_close(weights(job), weights(twin), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("stop_step", [1, 4, 7, 13, 18])
-def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int) -> None:
-    whole = toy_job(tmp_path / "whole", SETTINGS)
-    ended = run(whole)
-    with pytest.raises(Stopped) as stopped:
-        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(stop_step),)))
-    assert stopped.value.signal_number == signal.SIGINT
-    resumed = toy_job(tmp_path / "parts", SETTINGS)
-    again = run(resumed)
-    assert torch.equal(weights(whole), weights(resumed))
-    assert replace(again, seconds=0) == replace(ended, seconds=0)
-    rows = [
-        [
-            {k: v for k, v in json.loads(line).items() if k != "seconds"}
-            for line in path.read_text().splitlines()
-        ]
-        for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "parts" / "metrics.jsonl")
-    ]
-    assert rows[0] == rows[1]
-
-
 def test_dropout_is_really_drawn_anew_at_each_step(tmp_path: Path) -> None:
     seeds = enumerate((1, 1, 2))
     jobs = [toy_job(tmp_path / str(index), SETTINGS, seed=seed) for index, seed in seeds]
@@ -144,8 +96,8 @@ def test_the_best_model_is_kept_and_patience_ends_the_run(tmp_path: Path) -> Non
 
 
 def test_a_run_that_stays_dead_is_given_up_and_one_that_recovers_is_not(tmp_path: Path) -> None:
-    for looks, steps in (([1, 1, 0, 1, 0], 35), ([0, 1, 1, 1, 0], 28)):
-        answers = iter(looks)
+    for collapsed, steps in (([1, 1, 0, 1, 0], 35), ([0, 1, 1, 1, 0], 28)):
+        answers = iter(collapsed)
         settings = replace(SETTINGS, give_up=3, epochs=5)
         job = toy_job(
             tmp_path / str(steps),
@@ -201,7 +153,7 @@ def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> Non
     assert rows[-2]["norm"] == pytest.approx(rows[-2]["gradient_norm"], rel=1e-5)
 
 
-def test_looks_before_the_model_is_what_was_asked_for_are_not_kept(tmp_path: Path) -> None:
+def test_models_before_the_final_density_are_not_kept(tmp_path: Path) -> None:
     scores = iter([90.0, 70.0, 60.0])
     job = toy_job(tmp_path, SETTINGS, evaluate=lambda model: {"accuracy": next(scores)}, best_from=8)
     ended = run(job)
@@ -214,80 +166,6 @@ def test_gradient_norms_are_logged(tmp_path: Path) -> None:
     assert all(row["gradient_norm"] > 0 for row in rows if "loss" in row)
 
 
-def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_path: Path) -> None:
-    whole = toy_job(tmp_path / "whole", SETTINGS)
-    run(whole)
-    with pytest.raises(Stopped):
-        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(9),)))
-    metrics = tmp_path / "parts" / "metrics.jsonl"
-    with metrics.open("a") as file:  # what a kill after the checkpoint would leave
-        file.write('{"step": 12, "loss": 99.0}\n{"step": 13, "lo')
-    run(toy_job(tmp_path / "parts", SETTINGS))
-    steps = [
-        [json.loads(line)["step"] for line in path.read_text().splitlines()]
-        for path in (tmp_path / "whole" / "metrics.jsonl", metrics)
-    ]
-    assert steps[0] == steps[1]
-
-
-def test_rates_rise_then_fall_to_zero() -> None:
-    factors = [rate_factor(step, 100, 0.1) for step in range(101)]
-    assert factors[0] > 0
-    assert max(factors) == factors[10] == 1.0
-    assert factors[100] == 0.0
-    assert all(np.diff(factors[:11]) > 0)
-    assert all(np.diff(factors[10:]) < 0)
-    assert rate_factor(0, 10, 0.0) == 1.0
-
-
-def test_looks_are_spread_over_each_epoch_and_end_with_the_run() -> None:
-    assert look_steps(10, 30, 1) == [10, 20, 30]
-    assert look_steps(10, 25, 2) == [5, 10, 15, 20, 25]
-    assert look_steps(3, 3, 5) == [1, 2, 3]
-    assert look_steps(7, 3, 1) == [3]
-
-
-@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest"])
-def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
-    tmp_path: Path, damage: str
-) -> None:
-    job = toy_job(tmp_path, SETTINGS)
-    optimizer = torch.optim.AdamW(job.groups)
-    for step in (3, 6):
-        identity = "other" if damage == "foreign" and step == 6 else "toy"
-        checkpoint.save(tmp_path, job.model, optimizer, identity=identity, state={"step": step})
-    file = tmp_path / "step-00000006" / "model.safetensors"
-    content = file.read_bytes()
-    if damage == "torn":
-        file.write_bytes(content[:-7])
-    elif damage == "flipped":
-        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    elif damage == "no manifest":
-        (file.parent / "manifest.json").unlink()
-    told: list[str] = []
-    found = checkpoint.find_last(tmp_path, "toy", told.append)
-    assert found is not None
-    assert found.step == 3
-    assert len(told) == 1
-    assert "step-00000006" in told[0]
-
-
-def test_only_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:
-    job = toy_job(tmp_path, SETTINGS)
-    for step in (1, 2, 3):
-        checkpoint.save(
-            tmp_path / "c",
-            job.model,
-            torch.optim.AdamW(job.groups),
-            identity="x",
-            state={"step": step},
-        )
-    assert [p.name for p in sorted((tmp_path / "c").iterdir())] == [
-        "step-00000002",
-        "step-00000003",
-    ]
-
-
 TWO_PROCESSES = """
 import sys, json, torch
 from pathlib import Path
@@ -298,7 +176,7 @@ from tests.toy import SETTINGS, toy_job, weights
 folder = Path(sys.argv[1])
 accelerator = make_accelerator(SETTINGS, folder)
 assert accelerator.num_processes == 2
-# By its own clock one process would save at every look, and the other never.
+# By its own clock one process would save at every evaluation, and the other never.
 bermo.training.loop.SAVING_SHARE = (1e-9, 1e9)[accelerator.process_index]
 job = toy_job(folder, SETTINGS, dropout=0.0)
 fit(job, SETTINGS, accelerator)
@@ -316,8 +194,8 @@ def test_two_processes_with_other_clocks_give_the_loss_and_weights_of_one(tmp_pa
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
     run_twice(script, str(tmp_path / "two"))
-    found = torch.tensor(json.loads((tmp_path / "two" / "weights.json").read_text()))
-    torch.testing.assert_close(found, weights(one), rtol=0, atol=1e-5)
+    both = torch.tensor(json.loads((tmp_path / "two" / "weights.json").read_text()))
+    torch.testing.assert_close(both, weights(one), rtol=0, atol=1e-5)
     losses = [
         [
             row["loss"]
@@ -350,16 +228,7 @@ def test_a_step_asks_accelerate_for_the_model_no_more_than_the_first(
     assert numbers[0] == numbers[1]
 
 
-@pytest.mark.parametrize("step", [0, 7])
-def test_a_steps_random_numbers_are_those_of_its_seed(step: int) -> None:
-    seed_step(3, step, rank=1)
-    found = torch.rand(3)
-    number = np.random.SeedSequence([3, step, 1]).generate_state(1, np.uint64)[0]
-    torch.manual_seed(int(number) // 2)
-    assert torch.equal(found, torch.rand(3))
-
-
-def test_training_goes_on_in_training_mode_after_every_look(tmp_path: Path) -> None:
+def test_training_goes_on_in_training_mode_after_every_evaluation(tmp_path: Path) -> None:
     seen: list[bool] = []
     job = toy_job(tmp_path, SETTINGS, evaluate=lambda model: {"accuracy": 50.0})
     job.model.register_forward_hook(lambda module, inputs, output: seen.append(module.training))

@@ -17,7 +17,7 @@ from bermo.pruning.weights import prune_
 from bermo.training.fuse import Fused, Fusion
 from bermo.training.job import Job, ModelCall
 from bermo.training.stack import stack
-from bermo.training.step import Step, linear_parameters
+from bermo.training.step import Step, WeightedBatch, linear_parameters
 from tests.small_models import small_batch, without_dropout
 
 adam = pytest.importorskip("bermo.nn.fast.adam", reason="needs Triton")
@@ -44,7 +44,7 @@ class Each:
 
 
 def make_step(is_pruned: bool = False, num_models: int = 1, is_direct: bool = True) -> Step:
-    """A step as on a graphics card, but with copies in float32."""
+    """A step as on a GPU, but with copies in float32."""
     torch.manual_seed(0)
     model: nn.Module = without_dropout("bert")
     hooks, masked, objective = (), (), LabelLoss(model)
@@ -84,7 +84,8 @@ def make_step(is_pruned: bool = False, num_models: int = 1, is_direct: bool = Tr
     )
     shadow = Shadow(masked, linear_parameters(model), torch.float32, num_models)
     step = Step(job, model, optimizer, 0.1, accelerator, shadow)
-    if is_direct:  # the update alone: the pass stays torch's, as the interpreter is slow
+    if is_direct:
+        # The update alone: the forward and backward passes stay torch's, as the interpreter is slow.
         step.fusion = Fusion(model, shadow, Fused())
     step.start_()
     return step
@@ -95,7 +96,7 @@ def train(step: Step, num_steps: int = 2) -> None:
     if step.num_models > 1:
         batch = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
     for _ in range(num_steps):
-        step.run([(batch, 1.0, True)], is_update=True)
+        step.run([WeightedBatch(batch, 1.0, True)], is_update=True)
 
 
 def assert_alike(mine: Step, other: Step) -> None:
@@ -147,8 +148,8 @@ def test_a_matrix_that_nothing_reads_is_left_alone_and_copies_stay_right(
     before = weight.detach().clone()
     backward = step._backward
 
-    def without_idle(parts: object) -> Tensor:
-        loss = backward(parts)
+    def without_idle(batches: object) -> Tensor:
+        loss = backward(batches)
         idle.grad = None
         return loss
 

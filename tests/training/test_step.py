@@ -1,4 +1,4 @@
-"""The step: copies change nothing, and on a graphics card a captured step equals the plain one."""
+"""The step: copies change nothing, and on a GPU a captured step equals the plain one."""
 
 import functools
 import json
@@ -16,8 +16,9 @@ from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import prune_
 from bermo.spec import TrainSpec, replace_in
+from bermo.training.gradient_gap import largest_gap
 from bermo.training.graphs import make_step
-from bermo.training.step import Step, _largest_gap, linear_parameters
+from bermo.training.step import Step, linear_parameters
 from tests.small_models import model_of
 from tests.specs import TINY
 
@@ -49,8 +50,8 @@ def test_masked_weights_that_no_head_reads_are_left_alone(tmp_path: Path, method
     assert all(torch.equal(fast[name], plain[name]) for name in plain)
 
 
-class Card:
-    """Stands for an accelerator on a graphics card, as far as it is asked how a step may run."""
+class FakeGpu:
+    """Stands for an accelerator on a GPU, with what `make_step` asks it."""
 
     def __init__(self, num_processes: int = 1, scaler: object = None) -> None:
         self.device = torch.device("cuda")
@@ -58,34 +59,37 @@ class Card:
 
 
 @pytest.mark.parametrize(
-    ("card", "settings", "said"),
+    ("gpu", "settings", "reason"),
     [
-        (Card(num_processes=2), TrainSpec(), "in several processes"),
-        (Card(scaler=object()), TrainSpec(), "in fp16"),
-        (Card(), TrainSpec(accumulation=2), "with accumulated batches"),
-        (Card(), TrainSpec(fast="off"), None),
+        (FakeGpu(num_processes=2), TrainSpec(), "in several processes"),
+        (FakeGpu(scaler=object()), TrainSpec(), "in fp16"),
+        (FakeGpu(), TrainSpec(accumulation=2), "with accumulated batches"),
+        (FakeGpu(), TrainSpec(fast="off"), None),
     ],
 )
-def test_a_step_that_is_not_captured_on_a_card_is_said(
-    card: Card, settings: TrainSpec, said: str | None
+def test_the_user_is_told_why_a_step_on_a_gpu_is_not_captured_unless_it_was_switched_off(
+    gpu: FakeGpu, settings: TrainSpec, reason: str | None
 ) -> None:
-    step, told = Step.__new__(Step), list[str]()
-    step.accelerator = card  # type: ignore[assignment]
-    assert make_step(step, settings, 32, told.append) is step
-    assert told == ([] if said is None else told)
-    assert said is None or said in told[0]
+    step, messages = Step.__new__(Step), list[str]()
+    step.accelerator = gpu  # type: ignore[assignment]
+    assert make_step(step, settings, 32, messages.append) is step
+    if reason is None:
+        assert messages == []
+    else:
+        (message,) = messages
+        assert message.startswith(f"Steps are not captured as CUDA graphs {reason}")
 
 
 def test_a_gap_is_that_of_the_kind_that_is_furthest_off() -> None:
     large, small, least = torch.full((8, 8), 1.0), torch.full((8,), 0.1), torch.full((8,), 1e-5)
     kinds = ["a.weight", "a.bias", "key.bias"]
     known = [large, small, least]
-    gap = functools.partial(_largest_gap, kinds, known)
+    gap = functools.partial(largest_gap, kinds, known)
     assert gap([large, small, -least]) < 1e-3, "next to nothing counts for nothing"
     assert gap([large, small * 0, least]) == pytest.approx(1.0)
     assert gap([large * 1.1, small, least]) == pytest.approx(0.1)
     assert math.isnan(gap([large * math.nan, small, least]))
-    assert math.isnan(_largest_gap(kinds, [large * math.nan, small, least], known))
+    assert math.isnan(largest_gap(kinds, [large * math.nan, small, least], known))
 
 
 def test_copies_are_made_of_what_only_linear_layers_read() -> None:
@@ -100,7 +104,7 @@ def test_copies_are_made_of_what_only_linear_layers_read() -> None:
     assert all(parameter is not words for parameter in linear_parameters(tied).values())
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("method", ["movement", "magnitude", "soft-movement", "l0"])
 def test_captured_steps_give_the_losses_of_plain_ones(tmp_path: Path, method: str, precision: str) -> None:

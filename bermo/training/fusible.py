@@ -1,0 +1,76 @@
+"""Which modules of a model fused kernels can compute, known by their structure and not by their family's name.
+
+A module with other children, another signature or a hook is not among them and keeps its own forward.
+"""
+
+import inspect
+
+from torch import nn
+
+from bermo.nn.mix import LayerMix
+from bermo.nn.stacked import StackedNorm
+
+PROJECTION_NAMES = (("query", "key", "value"), ("q", "k", "v"), ("q_lin", "k_lin", "v_lin"))
+"""How families name the query, key and value layers of an attention module."""
+
+
+def is_residual(module: nn.Module) -> bool:
+    """Tell whether a module is LayerNorm(input_tensor + dropout(dense(hidden_states))) and no more."""
+    children = dict(module.named_children())
+    if children.keys() != {"dense", "dropout", "LayerNorm"}:
+        return False
+    dense, norm = children["dense"], children["LayerNorm"]
+    return (
+        isinstance(dense, nn.Linear)
+        and dense.bias is not None
+        and type(children["dropout"]) is nn.Dropout
+        and type(norm) in (nn.LayerNorm, StackedNorm)
+        and norm.bias is not None
+        and len(getattr(norm, "normalized_shape", (0,))) == 1
+        and _argument_names(module) == ["hidden_states", "input_tensor"]
+        and not any(has_hooks(child) for child in children.values())
+    )
+
+
+def is_gelu(module: nn.Module) -> bool:
+    """Tell whether a module is gelu(dense(hidden_states)), with the exact gelu, and no more."""
+    children = dict(module.named_children())
+    if children.keys() != {"dense", "intermediate_act_fn"}:
+        return False
+    dense, act = children["dense"], children["intermediate_act_fn"]
+    return (
+        isinstance(dense, nn.Linear)
+        and dense.bias is not None
+        and getattr(act, "act", None) is nn.functional.gelu
+        and _argument_names(module) == ["hidden_states"]
+        and not any(has_hooks(child) for child in children.values())
+    )
+
+
+def attention_projections(module: nn.Module) -> tuple[nn.Linear, nn.Linear, nn.Linear] | None:
+    """Return the query, key and value layers of an attention module, if it has them in one shape and with biases."""
+    for names in PROJECTION_NAMES:
+        children = [getattr(module, name, None) for name in names]
+        linears = [child for child in children if isinstance(child, nn.Linear) and child.bias is not None]
+        if len(linears) == 3 and len({(p.in_features, p.out_features) for p in linears}) == 1:
+            return linears[0], linears[1], linears[2]
+    return None
+
+
+def can_fuse_mix(mix: nn.Module) -> bool:
+    """Tell whether the mixing kernels compute this mix."""
+    return type(mix) is LayerMix and mix.norm in ("across", "within", None) and not has_hooks(mix)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Tell whether anything observes this module's forward or backward pass."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
+
+
+def _argument_names(module: nn.Module) -> list[str]:
+    return list(inspect.signature(type(module).forward).parameters)[1:]

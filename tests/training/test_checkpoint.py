@@ -1,0 +1,111 @@
+"""A stopped run resumes to the same bits, and a damaged checkpoint is skipped for the last whole one."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bermo.training import checkpoint
+from bermo.training.job import Stopped
+from tests.toy import SETTINGS, run, toy_job, weights
+
+
+class StopAt:
+    """A hook that sends this process a signal before a step, as a user or a scheduler would."""
+
+    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
+        self.stop_step, self.number = step, number
+
+    def plan(self, step: int) -> None:
+        if step == self.stop_step:
+            os.kill(os.getpid(), self.number)
+
+    def apply(self) -> None: ...
+
+    def generators(self) -> list[torch.Generator]:
+        return []
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+
+@pytest.mark.parametrize("stop_step", [1, 4, 7, 13, 18])
+def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int) -> None:
+    whole = toy_job(tmp_path / "whole", SETTINGS)
+    ended = run(whole)
+    with pytest.raises(Stopped) as stopped:
+        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(stop_step),)))
+    assert stopped.value.signal_number == signal.SIGINT
+    resumed = toy_job(tmp_path / "parts", SETTINGS)
+    again = run(resumed)
+    assert torch.equal(weights(whole), weights(resumed))
+    assert replace(again, seconds=0) == replace(ended, seconds=0)
+    rows = [
+        [
+            {k: v for k, v in json.loads(line).items() if k != "seconds"}
+            for line in path.read_text().splitlines()
+        ]
+        for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "parts" / "metrics.jsonl")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_path: Path) -> None:
+    whole = toy_job(tmp_path / "whole", SETTINGS)
+    run(whole)
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(9),)))
+    metrics = tmp_path / "parts" / "metrics.jsonl"
+    with metrics.open("a") as file:  # what a kill after the checkpoint would leave
+        file.write('{"step": 12, "loss": 99.0}\n{"step": 13, "lo')
+    run(toy_job(tmp_path / "parts", SETTINGS))
+    steps = [
+        [json.loads(line)["step"] for line in path.read_text().splitlines()]
+        for path in (tmp_path / "whole" / "metrics.jsonl", metrics)
+    ]
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest"])
+def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
+    tmp_path: Path, damage: str
+) -> None:
+    job = toy_job(tmp_path, SETTINGS)
+    optimizer = torch.optim.AdamW(job.groups)
+    for step in (3, 6):
+        identity = "other" if damage == "foreign" and step == 6 else "toy"
+        checkpoint.save(tmp_path, job.model, optimizer, identity=identity, state={"step": step})
+    file = tmp_path / "step-00000006" / "model.safetensors"
+    content = file.read_bytes()
+    if damage == "torn":
+        file.write_bytes(content[:-7])
+    elif damage == "flipped":
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "no manifest":
+        (file.parent / "manifest.json").unlink()
+    messages: list[str] = []
+    last = checkpoint.find_last(tmp_path, "toy", messages.append)
+    assert last is not None
+    assert last.step == 3
+    (message,) = messages
+    assert "step-00000006" in message
+
+
+def test_only_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:
+    job = toy_job(tmp_path, SETTINGS)
+    for step in (1, 2, 3):
+        checkpoint.save(
+            tmp_path / "c",
+            job.model,
+            torch.optim.AdamW(job.groups),
+            identity="x",
+            state={"step": step},
+        )
+    assert [p.name for p in sorted((tmp_path / "c").iterdir())] == [
+        "step-00000002",
+        "step-00000003",
+    ]
