@@ -71,8 +71,8 @@ def option(
     """Declare a field with its help text and, where its name would be unclear, its own flag.
 
     `REQUIRED` as the default means that there is none. `shown` is what the help shows as the default where
-    that is worked out later, `title` names the group in the help. A list takes its items as separate words, other
-    tuples as one word with commas. `bounds` are the fields of `Bounds`.
+    that is worked out later, `title` names the group in the help. A list takes its items as separate words,
+    other tuples as one word with commas. `bounds` are the fields of `Bounds`.
     """
     known = Option(
         help=help,

@@ -38,10 +38,10 @@ def best_answers(features: Features, predictions: Sequence[npt.NDArray[np.floati
     for piece, row in enumerate(features.row_of):
         tokens = slice(features.starts[piece], features.starts[piece + 1])
         start, end = np.asarray(predictions[piece], dtype=np.float64)
-        found = _best_span(start, end, np.asarray(features.spans[tokens]))
-        best[row] = max(best[row], found, key=lambda span: span.score)
-        place = _null_place(features, tokens)
-        null[row] = min(null[row], start[place] + end[place])
+        span = _best_span(start, end, np.asarray(features.spans[tokens]))
+        best[row] = max(best[row], span, key=lambda item: item.score)
+        no_answer = _null_position(features, tokens)
+        null[row] = min(null[row], start[no_answer] + end[no_answer])
     return [
         ""
         if features.task.has_no_answer and null[row] - span.score > NULL_THRESHOLD
@@ -53,10 +53,10 @@ def best_answers(features: Features, predictions: Sequence[npt.NDArray[np.floati
 def _best_span(
     start: npt.NDArray[np.float64], end: npt.NDArray[np.float64], spans: npt.NDArray[np.int32]
 ) -> _Span:
-    places = np.flatnonzero(spans[:, 0] >= 0)
-    if not len(places):
+    inside = np.flatnonzero(spans[:, 0] >= 0)
+    if not len(inside):
         return _Span()
-    firsts, lasts = _top(start, places), _top(end, places)
+    firsts, lasts = _top(start, inside), _top(end, inside)
     totals = start[firsts][:, None] + end[lasts][None, :]
     width = lasts[None, :] - firsts[:, None]
     totals[(width < 0) | (width >= LONGEST_ANSWER)] = -np.inf
@@ -67,13 +67,13 @@ def _best_span(
     return _Span(float(totals[first, last]), int(begin), int(stop))
 
 
-def _top(logits: npt.NDArray[np.float64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return places[np.argsort(-logits[places], kind="stable")[:NUM_BEST]]
+def _top(logits: npt.NDArray[np.float64], inside: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return inside[np.argsort(-logits[inside], kind="stable")[:NUM_BEST]]
 
 
-def _null_place(features: Features, tokens: slice) -> int:
-    """Return where training marks "no answer": the classifier token, else the first token."""
+def _null_position(features: Features, tokens: slice) -> int:
+    """Return the token at which training marks "no answer": the classifier token, else the first."""
     if features.classifier_id is None:
         return 0
-    places = np.flatnonzero(features.ids[tokens] == features.classifier_id)
-    return int(places[0]) if len(places) else 0
+    classifier = np.flatnonzero(features.ids[tokens] == features.classifier_id)
+    return int(classifier[0]) if len(classifier) else 0

@@ -51,7 +51,7 @@ class BatchPlan:
         # Stable, so that rows of one length keep the random order and no platform's sort decides.
         pools = (pool[np.argsort(-lengths[pool], kind="stable")] for pool in pools)
         batches = [batch for pool in pools for batch in _cut(pool, self.batch_size)]
-        return [batches[place] for place in rng.permutation(len(batches))]
+        return [batches[position] for position in rng.permutation(len(batches))]
 
     def padding_share(self, epoch: int = 0, is_bucketed: bool = False) -> float:
         """Return the share of an epoch's tokens that is padding."""
@@ -74,8 +74,8 @@ def _cut(order: Indices, size: int) -> Iterator[Indices]:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where the tokens of a batch lie: `is_token` in the padded rectangle, `flat` in the flat arrays."""
+class _Layout:
+    """Where the tokens of a batch are: `is_token` in the padded rectangle, `flat` in the flat arrays."""
 
     is_token: npt.NDArray[np.bool_]
     flat: npt.NDArray[np.int64]
@@ -83,21 +83,21 @@ class _Places:
 
 
 def bucket(length: int) -> int:
-    """The length to which a batch is padded where few shapes are wanted: at most an eighth more, in steps of 8 or more."""
+    """The length to which a batch is padded, so that few shapes occur: at most an eighth more."""
     step = max(8, 2 ** (length.bit_length() - 4))
     return -(-length // step) * step
 
 
-def _places(features: Features, sequences: Indices, longest: int | None) -> _Places:
+def _layout(features: Features, sequences: Indices, longest: int | None) -> _Layout:
     starts = features.starts[sequences]
     lengths = features.starts[sequences + 1] - starts
     width = int(lengths.max())
     if longest is not None:
         width = max(width, min(bucket(width), longest))
     shift = width - lengths if features.pads_left else np.zeros_like(lengths)
-    place = np.arange(width)[None, :] - shift[:, None]
-    is_token = (place >= 0) & (place < lengths[:, None])
-    return _Places(is_token, (place + starts[:, None])[is_token], shift)
+    position = np.arange(width)[None, :] - shift[:, None]
+    is_token = (position >= 0) & (position < lengths[:, None])
+    return _Layout(is_token, (position + starts[:, None])[is_token], shift)
 
 
 def _sequences(features: Features, indices: Indices) -> Indices:
@@ -111,36 +111,36 @@ def collate(features: Features, indices: Indices, longest: int | None = None) ->
 
     With `longest`, what the model can read, they are padded on to a bucket, so that few shapes occur.
     """
-    places = _places(features, _sequences(features, indices), longest)
-    shape = places.is_token.shape
+    layout = _layout(features, _sequences(features, indices), longest)
+    shape = layout.is_token.shape
     if features.num_choices > 1:
         shape = (len(indices), features.num_choices, shape[1])
     batch: dict[str, npt.NDArray[Any]] = {
-        "input_ids": _pad(places, features.ids, features.pad_id).reshape(shape),
-        "attention_mask": places.is_token.astype(np.int64).reshape(shape),
+        "input_ids": _pad(layout, features.ids, features.pad_id).reshape(shape),
+        "attention_mask": layout.is_token.astype(np.int64).reshape(shape),
     }
     if features.segments is not None:
-        padded = _pad(places, features.segments, features.pad_segment)
+        padded = _pad(layout, features.segments, features.pad_segment)
         batch["token_type_ids"] = padded.reshape(shape)
     if features.targets is not None:
-        batch |= _targets(features, features.targets, indices, places)
+        batch |= _targets(features, features.targets, indices, layout)
     return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 
-def _pad(places: _Places, values: npt.NDArray[np.integer], fill: int) -> npt.NDArray[np.int64]:
-    padded = np.full(places.is_token.shape, fill, dtype=np.int64)
-    padded[places.is_token] = values[places.flat]
+def _pad(layout: _Layout, values: npt.NDArray[np.integer], fill: int) -> npt.NDArray[np.int64]:
+    padded = np.full(layout.is_token.shape, fill, dtype=np.int64)
+    padded[layout.is_token] = values[layout.flat]
     return padded
 
 
 def _targets(
-    features: Features, targets: npt.NDArray[Any], indices: Indices, places: _Places
+    features: Features, targets: npt.NDArray[Any], indices: Indices, layout: _Layout
 ) -> dict[str, npt.NDArray[Any]]:
     match features.task.kind:
         case "tagging":
-            return {"labels": _pad(places, targets, -100)}
+            return {"labels": _pad(layout, targets, -100)}
         case "span":
-            positions = targets[indices].astype(np.int64) + places.shift[:, None]
+            positions = targets[indices].astype(np.int64) + layout.shift[:, None]
             start, end = np.ascontiguousarray(positions.T)
             return {"start_positions": start, "end_positions": end}
         case "regression":

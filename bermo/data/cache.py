@@ -1,7 +1,7 @@
 """Flat arrays on disk: written by appending, whole or not at all, and read memory-mapped.
 
-A folder holds one .npy file for each array and facts.json, which says what each must look like; a folder
-that does not look so is torn, and is built again. No array is ever pickled.
+A folder holds one .npy file for each array and facts.json with the type and shape of each; a folder in which
+they differ is torn, and is built again. No array is ever pickled.
 """
 
 import json
@@ -72,7 +72,7 @@ class Writer:
             self._appenders[name].append(values)
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Finish the arrays and write what they must look like, with the facts given."""
+        """Finish the arrays and write their types and shapes, with the facts given."""
         for appender in self._appenders.values():
             appender.finish()
         shapes = {

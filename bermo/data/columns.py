@@ -1,6 +1,7 @@
 """Which columns of a user's file hold the text and the label, and whether labels are classes or numbers.
 
-Columns are found by their usual names, in the order given here. What was found is told to the user.
+Columns are recognised by their usual names, in the order of the tables below. The user is shown which were
+chosen.
 """
 
 from collections.abc import Sequence
@@ -71,16 +72,16 @@ class Columns:
 def find_columns(
     table: Table, text: Sequence[str] | None, label: str | None, needs_label: bool = True
 ) -> Columns:
-    """Return the columns that were given, or else those with a usual name; none found is an error."""
+    """Return the columns that were given, or else those with a usual name; an error if there is none."""
     for name in (*(text or ()), *([label] if label else ())):
         table.column(name)
-    found_label = label or (_usual(table, LABELS) if needs_label else None)
-    found_text = tuple(text) if text else _text_columns(table, found_label)
-    if needs_label and found_label is None and len(table.columns) == len(found_text) + 1:
-        found_label = next(name for name in table.columns if name not in found_text)
-    if not found_text or (needs_label and found_label is None):
-        raise BermoError(_not_found(table, "label" if found_text else "text"))
-    return Columns(found_text, found_label)
+    label_name = label or (_usual(table, LABELS) if needs_label else None)
+    text_names = tuple(text) if text else _text_columns(table, label_name)
+    if needs_label and label_name is None and len(table.columns) == len(text_names) + 1:
+        label_name = next(name for name in table.columns if name not in text_names)
+    if not text_names or (needs_label and label_name is None):
+        raise BermoError(_missing(table, "label" if text_names else "text"))
+    return Columns(text_names, label_name)
 
 
 def _text_columns(table: Table, label: str | None) -> tuple[str, ...]:
@@ -100,11 +101,11 @@ def _usual(table: Table, known: Sequence[str]) -> str | None:
     return next((names[name] for name in known if name in names), None)
 
 
-def _not_found(table: Table, part: str) -> str:
+def _missing(table: Table, part: str) -> str:
     there = ", ".join(f'"{name}"' for name in table.columns)
     known = ", ".join((TEXTS if part == "text" else LABELS)[:6])
     return (
-        f"{table.path}: no column looks like the {part}. Its columns: {there}. Name it with"
+        f"{table.path}: no column has a usual name for the {part}. Its columns: {there}. Name it with"
         f" --{part}, or call it one of {known}, … If the first line is a row of data, add a line with"
         " the columns' names above it, such as text<TAB>label."
     )

@@ -1,7 +1,7 @@
 """Tables and corpus formats to rows: plain text and pairs, SWAG, SQuAD's JSON, CoNLL's columns.
 
-Every row is looked at here: an empty text, a missing label or a number that is none is an error that names
-file and line.
+Every row is checked: an empty text, a missing label or a text where a number is expected is an error that
+names file and line.
 """
 
 import math
@@ -61,10 +61,10 @@ def numbers(rows: TextRows, path: Path | str) -> TextRows:
     if rows.labels is None:
         return rows
     values = []
-    for place, label in enumerate(rows.labels, start=1):
+    for number, label in enumerate(rows.labels, start=1):
         value = as_number(str(label))
         if value is None:
-            raise BermoError(f'{path}, row {place}: the label "{label}" is not a number.')
+            raise BermoError(f'{path}, row {number}: the label "{label}" is not a number.')
         values.append(value)
     return TextRows(rows.first, rows.second, values)
 
@@ -119,7 +119,7 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
 
 
 def read_squad(path: Path, is_train: bool) -> SpanRows:
-    """Read SQuAD's JSON; in training an answer must stand in its passage, where it says or elsewhere."""
+    """Read SQuAD's JSON; in training an answer must occur in its passage, at its offset or elsewhere."""
     content = parse_json(path, read_text(path))
     ids, questions, contexts, answers = [], [], [], []
     try:
@@ -147,23 +147,22 @@ def _answers(item: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def check_spans(rows: SpanRows, path: Path | str, is_train: bool) -> SpanRows:
-    """Check that no text is empty and, in training, put each answer where its text really stands."""
+    """Check that no text is empty and, in training, correct the offset of each answer in its passage."""
     answers = []
-    for i, found in enumerate(rows.answers or ()):
+    for i, given in enumerate(rows.answers or ()):
         if not rows.questions[i].strip() or not rows.contexts[i].strip():
             raise BermoError(f"{path}: question {rows.ids[i]} has an empty question or context.")
-        placed = [_placed(rows, i, answer, path) for answer in found] if is_train else found
-        answers.append(placed)
+        answers.append([_with_offset(rows, i, answer, path) for answer in given] if is_train else given)
     return SpanRows(rows.ids, rows.questions, rows.contexts, answers)
 
 
-def _placed(rows: SpanRows, i: int, answer: tuple[str, int], path: Path | str) -> tuple[str, int]:
+def _with_offset(rows: SpanRows, i: int, answer: tuple[str, int], path: Path | str) -> tuple[str, int]:
     text, start = answer
     if text and rows.contexts[i].startswith(text, start):
         return answer
     start = rows.contexts[i].find(text)
     if not text or start < 0:
         raise BermoError(
-            f'{path}: the answer "{text}" of question {rows.ids[i]} does not stand in its context.'
+            f'{path}: the answer "{text}" of question {rows.ids[i]} does not occur in its context.'
         )
     return text, start

@@ -1,7 +1,7 @@
 """Rows tokenised once, kept on disk as flat arrays, and read memory-mapped.
 
 The cache's name is a hash of all that decides its content: the rows, the tokenizer (sha256 of its backend's
-JSON), lengths, labels and the version of this format. The share of unknown tokens is looked at before
+JSON), lengths, labels and the version of this format. The share of unknown tokens is checked before
 any training.
 """
 
@@ -43,7 +43,7 @@ class TokenFacts:
 class Features:
     """Tokens of all sequences end to end; sequence i is `ids[starts[i]:starts[i + 1]]`.
 
-    `targets`: a class or number for each row; for tags one for each token; for spans (start, end) for each piece.
+    `targets`: a class or number for each row; for tags one for each token; for spans (start, end) a piece.
     `row_of`: the row of each piece. `words`: the word whose first piece a token is, or -1. `spans`: a token's
     first and last character in the passage, or -1.
     """
@@ -95,7 +95,7 @@ def make_features(
     has_segments: bool,
     progress: Progress | None = None,
 ) -> Features:
-    """Tokenise the rows, or find them tokenised; too many unknown tokens are an error."""
+    """Tokenise the rows, or open the cache where they are; too many unknown tokens are an error."""
     if not len(rows):
         raise BermoError("There are no rows to tokenise.")
     encoder = _make_encoder(tokenizer, labels, spec, has_segments)

@@ -1,6 +1,6 @@
-"""Named tasks from a folder: which file holds which split, in which of the forms it comes in.
+"""Named tasks from a folder: which file holds which split, and in which form.
 
-A file without splits is cut by a hash of each row's text, so that a row keeps its side for ever.
+A file without splits is divided by a hash of each row's text, so that a row always falls on the same side.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 from bermo.data.corpora import choice_rows, drop_empty, numbers, read_conll, read_squad, text_rows
 from bermo.data.read import check_file, read_table
 from bermo.data.rows import Rows, TextRows, pick
-from bermo.data.tasks import Source, Task, TaskData, find_task
+from bermo.data.tasks import Task, TaskData, TaskFile, find_task
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -23,7 +23,7 @@ VALID_SHARE = 10
 class _Split:
     path: Path
     rows: Rows
-    source: Source
+    form: TaskFile
     notes: tuple[str, ...]
 
 
@@ -31,7 +31,8 @@ def read_named(spec: DataSpec) -> TaskData:
     task = find_task(spec.task)
     if spec.folder is None and (spec.train is None or spec.valid is None):
         raise BermoError(
-            f"Task {task.name} needs its files: pass --data with their folder (in a recipe: data.folder=FOLDER)."
+            f"Task {task.name} needs its files: pass --data with their folder (in a recipe:"
+            " data.folder=FOLDER)."
         )
     folder = None if spec.folder is None else _find_folder(Path(spec.folder), task)
     if folder is not None and spec.train is None and not _matches(folder, task.train):
@@ -44,8 +45,8 @@ def read_named(spec: DataSpec) -> TaskData:
         task=task,
         train=train.rows,
         valid=valid.rows,
-        text=train.source.text,
-        label=train.source.label,
+        text=train.form.text,
+        label=train.form.label,
         notes=(f"train from {train.path.name}, valid from {valid.path.name}", *train.notes, *valid.notes),
     )
 
@@ -59,64 +60,64 @@ def _find_folder(folder: Path, task: Task) -> Path:
     return folder if holds or not inner else inner[0]
 
 
-def _matches(folder: Path, sources: Sequence[Source]) -> list[Path]:
-    """Return the files of the first source whose name is there."""
-    for source in sources:
-        found = sorted(folder.glob(source.name))
-        if found:
-            return found
+def _matches(folder: Path, forms: Sequence[TaskFile]) -> list[Path]:
+    """Return the files of the first form whose name is there."""
+    for form in forms:
+        files = sorted(folder.glob(form.name))
+        if files:
+            return files
     return []
 
 
 def _read_split(task: Task, folder: Path | None, given: str | None, split: str) -> _Split:
-    sources = task.train if split == "train" else task.valid
+    forms = task.train if split == "train" else task.valid
     if given is not None:
         path = check_file(Path(given))
     else:
         assert folder is not None, "the caller has checked that a folder or a file was given"
-        found = _matches(folder, sources)
-        if not found:
-            looked = ", ".join(dict.fromkeys(source.name for source in sources))
+        files = _matches(folder, forms)
+        if not files:
+            expected = ", ".join(dict.fromkeys(form.name for form in forms))
             there = ", ".join(sorted(item.name for item in folder.iterdir())[:12]) or "nothing"
             which = "training" if split == "train" else "validation"
             raise BermoError(
-                f"{folder} has no {which} file of task {task.name}: looked for {looked}, found {there}."
-                f" Name your file with --{split}."
+                f"{folder} has no {which} file of task {task.name}: expected {expected}, but it holds"
+                f" {there}. Name your file with --{split}."
             )
-        path = found[0]
-    return _read_file(task, path, _sources_for(path, sources), split == "train")
+        path = files[0]
+    return _read_file(task, path, _forms_for(path, forms), split == "train")
 
 
-def _sources_for(path: Path, sources: Sequence[Source]) -> Sequence[Source]:
+def _forms_for(path: Path, forms: Sequence[TaskFile]) -> Sequence[TaskFile]:
     """Return the forms a file of this name may have; a name of the user's own may have any of them."""
-    return [source for source in sources if path.match(source.name)] or sources
+    return [form for form in forms if path.match(form.name)] or forms
 
 
-def _read_file(task: Task, path: Path, sources: Sequence[Source], is_train: bool) -> _Split:
+def _read_file(task: Task, path: Path, forms: Sequence[TaskFile], is_train: bool) -> _Split:
     if task.kind == "span":
-        return _Split(path, read_squad(path, is_train), sources[0], ())
+        return _Split(path, read_squad(path, is_train), forms[0], ())
     if task.kind == "tagging":
-        return _Split(path, read_conll(path), sources[0], ())
-    first = sources[0]
+        return _Split(path, read_conll(path), forms[0], ())
+    first = forms[0]
     table = read_table(path, first.header, first.skips_ragged, first.drops_extra)
-    fits = (s for s in sources if all(table.has(name) for name in (*s.text, s.label)))
-    source = next(fits, first)
-    if source.skips_ragged:
-        table = drop_empty(table, (*source.text, source.label))
-    notes = [f"{path.name}: {source.note}"] if source.note else []
+    fits = (s for s in forms if all(table.has(name) for name in (*s.text, s.label)))
+    form = next(fits, first)
+    if form.skips_ragged:
+        table = drop_empty(table, (*form.text, form.label))
+    notes = [f"{path.name}: {form.note}"] if form.note else []
     if table.skipped:
         notes.append(f"{path.name}: {table.skipped} broken rows were left out, as GLUE's users do")
     build = choice_rows if task.kind == "choice" else text_rows
-    rows: Rows = build(table, source.text, source.label)
+    rows: Rows = build(table, form.text, form.label)
     if task.kind == "regression":
         assert isinstance(rows, TextRows)
         rows = numbers(rows, path)
-    return _Split(path, rows, source, tuple(notes))
+    return _Split(path, rows, form, tuple(notes))
 
 
 def _split_whole(task: Task, path: Path) -> TaskData:
     split = _read_file(task, path, task.whole, is_train=True)
-    assert isinstance(split.rows, TextRows), "only text tasks come in a file without splits"
+    assert isinstance(split.rows, TextRows), "only text tasks have files without splits"
     second = split.rows.second or [""] * len(split.rows)
     keys = (f"{a}\t{b}".encode() for a, b in zip(split.rows.first, second, strict=True))
     is_valid = [int.from_bytes(hashlib.sha256(key).digest()[:8], "big") % VALID_SHARE == 0 for key in keys]
@@ -127,7 +128,7 @@ def _split_whole(task: Task, path: Path) -> TaskData:
         task=task,
         train=train,
         valid=valid,
-        text=split.source.text,
-        label=split.source.label,
+        text=split.form.text,
+        label=split.form.label,
         notes=(note, *split.notes),
     )

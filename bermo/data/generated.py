@@ -44,11 +44,11 @@ def _build(name: str, count: int, seed: int) -> Rows:
 def _arguments(count: int, seed: int) -> TaggedRows:
     words, tags = [], []
     for _, tree in sentences.with_trees("object-number", count, seed):
-        found = grammar.words(tree)
-        row = ["O"] * len(found)
+        listed = grammar.words(tree)
+        row = ["O"] * len(listed)
         for role, begin, end in _roles(tree):
             row[begin:end] = [f"B-{role}"] + [f"I-{role}"] * (end - begin - 1)
-        words.append(found)
+        words.append(listed)
         tags.append(row)
     return TaggedRows(words, tags)
 
@@ -56,18 +56,18 @@ def _arguments(count: int, seed: int) -> TaggedRows:
 def _answers(count: int, seed: int) -> SpanRows:
     rows = []
     for index, (sentence, tree) in enumerate(sentences.with_trees("object-number", count, seed)):
-        found = grammar.words(tree)
+        listed = grammar.words(tree)
         roles = list(_roles(tree))
         role, begin, end = roles[index % len(roles)]
-        start = len(grammar.spell(found[:begin])) + 1 if begin else 0
-        answer = sentence.text[start : len(grammar.spell(found[:end]))]
+        start = len(grammar.spell(listed[:begin])) + 1 if begin else 0
+        answer = sentence.text[start : len(grammar.spell(listed[:end]))]
         rows.append((str(index), QUESTIONS[role], sentence.text, [(answer, start)]))
     ids, questions, contexts, answers = (list(column) for column in zip(*rows, strict=True))
     return SpanRows(ids, questions, contexts, answers)
 
 
 def _endings(count: int, seed: int) -> ChoiceRows:
-    """Both orders of two joined clauses; the label is the place of the right one."""
+    """Both orders of two joined clauses; the label is the number of the right one."""
     endings, labels = [], []
     drawn = sentences.with_trees("coordination-inversion", count, seed)
     for index, (sentence, _) in enumerate(drawn):

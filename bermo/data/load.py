@@ -23,7 +23,7 @@ GENERATED_TRAIN, GENERATED_VALID, GENERATED_VALID_LEAST = 4000, 1000, 48
 
 
 def load_task(spec: DataSpec) -> TaskData:
-    """Read the task that `spec` names; whatever would spoil a training is an error here."""
+    """Read the task that `spec` names; whatever would spoil a training is an error."""
     if spec.task.startswith("probe/") and spec.folder is None:
         spec = replace(spec, task=spec.task.replace("probe/", "box/"))
     if spec.task.startswith("box/"):
@@ -59,13 +59,13 @@ def read_inputs(path: Path, task: Task, text: Sequence[str] | None = None) -> Ro
     if task.kind == "choice":
         return choice_rows(table, text or task.train[0].text, None)
     known = text if text and all(table.has(name) for name in text) else None
-    found = find_columns(table, known, None, needs_label=False).text
-    if text and len(found) != len(text):
+    names = find_columns(table, known, None, needs_label=False).text
+    if text and len(names) != len(text):
         raise BermoError(
-            f"{path}: found the text column(s) {', '.join(found)}, but the model reads {len(text)}"
+            f"{path} has the text column(s) {', '.join(names)}, but the model reads {len(text)}"
             f" a row. Call them {', '.join(text)}, as in training."
         )
-    return text_rows(table, found, None)
+    return text_rows(table, names, None)
 
 
 def _lines(path: Path) -> list[str]:
@@ -88,16 +88,16 @@ def _generate(spec: DataSpec) -> TaskData:
 
 def _from_hub(spec: DataSpec) -> TaskData:
     task = None if spec.task in OWN else replace(find_task(spec.task), labels=None)
-    found = read_hub(str(spec.hub), None if task is None else task.kind)
-    if found.rows is not None and task is not None:
-        train, valid = found.rows
-        return TaskData(task=task, train=train, valid=valid, notes=found.notes)
+    loaded = read_hub(str(spec.hub), None if task is None else task.kind)
+    if loaded.rows is not None and task is not None:
+        train, valid = loaded.rows
+        return TaskData(task=task, train=train, valid=valid, notes=loaded.notes)
     if task is not None and task.kind == "choice":
-        source = task.train[0]
-        train, valid = (choice_rows(table, source.text, source.label) for table in found.tables)
-        return TaskData(task=task, train=train, valid=valid, text=source.text, notes=found.notes)
-    data = _from_tables(spec, *found.tables)
-    return replace(data, task=task or data.task, notes=(*found.notes, *data.notes))
+        form = task.train[0]
+        train, valid = (choice_rows(table, form.text, form.label) for table in loaded.tables)
+        return TaskData(task=task, train=train, valid=valid, text=form.text, notes=loaded.notes)
+    data = _from_tables(spec, *loaded.tables)
+    return replace(data, task=task or data.task, notes=(*loaded.notes, *data.notes))
 
 
 def _read_own(spec: DataSpec) -> TaskData:
@@ -111,9 +111,9 @@ def _read_own(spec: DataSpec) -> TaskData:
 
 
 def _from_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
-    found = find_columns(train, spec.text, spec.label)
-    train_rows = text_rows(train, found.text, found.label)
-    valid_rows = text_rows(valid, found.text, found.label)
+    columns = find_columns(train, spec.text, spec.label)
+    train_rows = text_rows(train, columns.text, columns.label)
+    valid_rows = text_rows(valid, columns.text, columns.label)
     labels = [str(label) for label in train_rows.labels or ()]
     is_measure = are_numbers(labels) if spec.task == "own" else spec.task == "own/regression"
     kind: Kind = "regression" if is_measure else "classification"
@@ -121,18 +121,18 @@ def _from_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
         train_rows, valid_rows = numbers(train_rows, train.path), numbers(valid_rows, valid.path)
     elif len(set(labels)) > max(50, len(labels) // 2):
         raise BermoError(
-            f'{train.path}: the label column "{found.label}" has {len(set(labels))} different values in'
+            f'{train.path}: the label column "{columns.label}" has {len(set(labels))} different values in'
             f" {len(labels)} rows, too many for classes. Name the right one with --label, or pass"
             " --task own/regression if they are numbers to predict."
         )
-    text = " and ".join(f'"{name}"' for name in found.text)
-    note = f'text from column {text}, label from "{found.label}": {kind}'
+    text = " and ".join(f'"{name}"' for name in columns.text)
+    note = f'text from column {text}, label from "{columns.label}": {kind}'
     return TaskData(
         task=own_task(kind),
         train=train_rows,
         valid=valid_rows,
-        text=found.text,
-        label=found.label,
+        text=columns.text,
+        label=columns.label,
         notes=(note,),
     )
 
@@ -148,9 +148,9 @@ def _labels(rows: Rows) -> tuple[str, ...]:
     """Return the class names in a fixed order: O first for tags, numbers by size, then by letters."""
     if isinstance(rows, TextRows) and rows.labels and isinstance(rows.labels[0], float):
         return ()
-    found = set(_label_values(rows))
-    order = {name: (name != "O", _size(name), name) for name in found}
-    return tuple(sorted(found, key=lambda name: order[name]))
+    names = set(_label_values(rows))
+    order = {name: (name != "O", _size(name), name) for name in names}
+    return tuple(sorted(names, key=lambda name: order[name]))
 
 
 def _size(name: str) -> float:

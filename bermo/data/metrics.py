@@ -71,23 +71,23 @@ def spearman(x: Floats, y: Floats) -> float:
 
 
 def _ranks(values: Floats) -> Floats:
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
-    ranks: Floats = (last - (count - 1) / 2)[place]
+    ranks: Floats = (last - (count - 1) / 2)[index]
     return ranks
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """Return the (type, first word, last word) of each entity of IOB1 or IOB2 tags, as conlleval reads them."""
-    found, kind, start = set(), "", 0
-    for place, tag in enumerate((*tags, "O")):
+    """Return (type, first word, last word) of each entity of IOB1 or IOB2 tags, as conlleval reads them."""
+    spans, kind, start = set(), "", 0
+    for index, tag in enumerate((*tags, "O")):
         prefix, _, named = tag.partition("-")
         if kind and (prefix != "I" or named != kind):
-            found.add((kind, start, place - 1))
+            spans.add((kind, start, index - 1))
             kind = ""
         if prefix in ("B", "I") and not kind:
-            kind, start = named, place
-    return found
+            kind, start = named, index
+    return spans
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Minimal pairs: two sentences that differ in one point, one right and one wrong. Drawn by our grammar, or read in BLiMP's form.
+"""Minimal pairs: two sentences that differ in one point, one right and one wrong; generated, or from files.
 
     agreement          The cat near the dogs sleeps.        The cat near the dogs sleep.
     negative polarity  No doctor ever laughed.              The doctor ever laughed.
     negation           The doctor did not laugh.            The doctor did not laughed.
     word order         The old doctor laughed.              The doctor old laughed.
 
-BLiMP (Warstadt et al. 2020): JSON lines with sentence_good, sentence_bad and UID.
+Files are in the form of BLiMP (Warstadt et al. 2020): JSON lines with sentence_good, sentence_bad and UID.
 """
 
 import json
@@ -17,10 +17,10 @@ from random import Random
 
 from bermo.data.read import parse_json, read_text
 from bermo.data.sentences import grammar, lexicon
-from bermo.data.sentences.grammar import NUMBERS, Wish, pick
+from bermo.data.sentences.grammar import NUMBERS, Demand, pick
 from bermo.errors import BermoError
 
-_PLAIN = Wish(phrase=0.0, relative=0.0, fronted=0.0, adverb=0.0, reason=0.0, name=0.0, place=0.0)
+_PLAIN = Demand(phrase=0.0, relative=0.0, fronted=0.0, adverb=0.0, reason=0.0, name=0.0, location=0.0)
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ def _twins(kind: str, good: list[str], bad: list[str]) -> Pair:
     return Pair(kind, grammar.spell([*good, "."]), grammar.spell([*bad, "."]))
 
 
-def _subject(rng: Random, kinds: tuple[str, ...], number: grammar.Number, wish: Wish) -> list[str]:
-    return grammar.words(grammar.noun_phrase(rng, wish, pick(rng, kinds), number, is_free=False))
+def _subject(rng: Random, kinds: tuple[str, ...], number: grammar.Number, demand: Demand) -> list[str]:
+    return grammar.words(grammar.noun_phrase(rng, demand, pick(rng, kinds), number, is_free=False))
 
 
 def _agreement(rng: Random) -> Pair:
-    """A noun of the other number stands between the subject and its verb."""
+    """A noun of the other number comes between the subject and its verb."""
     frame, number = pick(rng, lexicon.INTRANSITIVE), pick(rng, NUMBERS)
     other = NUMBERS[1 - NUMBERS.index(number)]
     near = pick(rng, ("near", "beside", "behind"))
@@ -52,7 +52,7 @@ def _agreement(rng: Random) -> Pair:
 
 
 def _polarity(rng: Random) -> Pair:
-    """ever stands only where something denies."""
+    """The word "ever" needs a negation."""
     frame = pick(rng, lexicon.INTRANSITIVE)
     noun = pick(rng, lexicon.NOUNS[pick(rng, frame.subjects)]).singular
     rest = [noun, "ever", frame.verb.past]
@@ -60,7 +60,7 @@ def _polarity(rng: Random) -> Pair:
 
 
 def _negation(rng: Random) -> Pair:
-    """After did not the verb has no ending."""
+    """After "did not" the verb has no ending."""
     frame, number = pick(rng, lexicon.INTRANSITIVE), pick(rng, NUMBERS)
     words = [*_subject(rng, frame.subjects, number, _PLAIN), "did", "not"]
     return _twins("negation", [*words, frame.verb.base], [*words, frame.verb.past])
@@ -70,14 +70,14 @@ _FIXED = {("DT", "JJ"), ("JJ", "NN"), ("JJ", "NNS"), ("DT", "NN"), ("DT", "NNS")
 
 
 def _order(rng: Random) -> Pair:
-    """Two neighbours that never stand the other way round are swapped."""
-    tree = grammar.sentence(rng, Wish(adjective=0.6, fronted=0.0, reason=0.0))
+    """Two neighbours that never occur the other way round are swapped."""
+    tree = grammar.sentence(rng, Demand(adjective=0.6, fronted=0.0, reason=0.0))
     words, tags = grammar.words(tree)[:-1], grammar.tags(tree)[:-1]
-    places = [place for place, pair in enumerate(pairwise(tags)) if pair in _FIXED]
-    if not places:
+    fixed = [index for index, pair in enumerate(pairwise(tags)) if pair in _FIXED]
+    if not fixed:
         return _order(rng)
-    swapped, place = list(words), pick(rng, places)
-    swapped[place : place + 2] = [words[place + 1], words[place]]
+    swapped, first = list(words), pick(rng, fixed)
+    swapped[first : first + 2] = [words[first + 1], words[first]]
     return _twins("word order", words, swapped)
 
 
@@ -91,12 +91,12 @@ KINDS: Mapping[str, Callable[[Random], Pair]] = {
 
 def draw_pairs(count: int, seed: int = 0) -> list[Pair]:
     """Draw `count` pairs of each kind, all different."""
-    found: dict[Pair, None] = {}
+    pairs: dict[Pair, None] = {}
     for kind, draw in KINDS.items():
-        rng, goal = Random(f"{kind}-{seed}"), len(found) + count
-        while len(found) < goal:
-            found[draw(rng)] = None
-    return list(found)
+        rng, goal = Random(f"{kind}-{seed}"), len(pairs) + count
+        while len(pairs) < goal:
+            pairs[draw(rng)] = None
+    return list(pairs)
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -115,7 +115,7 @@ def _read_file(path: Path) -> list[Pair]:
         values = parse_json(path, line, number)
         if not isinstance(values, dict) or not {"sentence_good", "sentence_bad"} <= values.keys():
             raise BermoError(
-                f"{path}, line {number}: a pair in BLiMP's form has sentence_good and sentence_bad, but this is"
+                f"{path}, line {number}: a pair in BLiMP's form has sentence_good and sentence_bad, but got"
                 f" {json.dumps(values)[:80]}."
             )
         kind = str(values.get("UID", path.stem))

@@ -7,7 +7,7 @@
 X-Probe's files repeat sentences, some with two labels, and two of them are the same file: a sentence counts
 once, whatever its capitals and spaces, one with two labels not at all, and the rest is cut by a seed into 80,
 10 and 10 %. What was left out is in `notes`. Where many sentences have two labels, those with one cannot be
-trusted either: `doubt` says so, and no mean over tasks counts the task.
+trusted either: `doubt` gives the reason, and no mean over tasks counts the task.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ SPLITS = ("tr", "va", "te")
 DOUBTFUL = 0.05
 """Share of the sentences with two labels over which a task's labels are not believed."""
 GENERATED = 12_000
-"""Training sentences that the grammar makes unless a limit says otherwise; a tenth each for valid and test."""
+"""Training sentences that the grammar makes without a limit; a tenth of them each for valid and test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def read_probe(task: str, folder: Path | None = None, limit: int | None = None, 
 
 
 def read_probing_task(spec: DataSpec) -> TaskData:
-    """Return a task's rows for fine-tuning: training on train, scored on test; valid is not looked at."""
+    """Return a task's rows for fine-tuning: training on train, scored on test; valid is not used."""
     task = find_task(spec.task)
     assert spec.folder is not None
     data = read_probe(spec.task.removeprefix("probe/"), Path(spec.folder).expanduser())
@@ -161,7 +161,7 @@ def _senteval(path: Path) -> list[list[Row]]:
 
 
 def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...], str]:
-    """Read all files of a task, with notes and doubts; a sentence counts once, and not at all if its labels differ."""
+    """Read all files of a task; a sentence counts once, and not at all if its labels differ."""
     labels: dict[str, set[str]] = {}
     texts: dict[str, str] = {}
     total = 0
@@ -180,7 +180,7 @@ def _xprobe(folder: Path) -> tuple[list[Row], tuple[str, ...], str]:
             texts.setdefault(key, text)
             labels.setdefault(key, set()).add(label)
             total += 1
-    rows = [(texts[key], next(iter(found))) for key, found in labels.items() if len(found) == 1]
+    rows = [(texts[key], next(iter(given))) for key, given in labels.items() if len(given) == 1]
     doubtful = len(labels) - len(rows)
     note = f"{total:,} rows, {total - len(labels):,} repeated, {doubtful:,} with two labels left out"
     share = doubtful / len(labels)

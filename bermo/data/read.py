@@ -141,13 +141,13 @@ def _from_cells(
         else:
             raise BermoError(
                 f"{path}, line {line}: {len(row)} columns, but {len(names)} were expected"
-                f" ({', '.join(names)}). Mend this line."
+                f" ({', '.join(names)}). Correct this line."
             )
     return Table(path, _transpose(names, rows), lines, skipped)
 
 
 def _check_header(path: Path, cells: list[str]) -> list[str]:
-    names = [cell.strip() or f"column {place}" for place, cell in enumerate(cells, start=1)]
+    names = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, start=1)]
     for name in names:
         if names.count(name) > 1:
             raise BermoError(
@@ -162,7 +162,7 @@ def _transpose(names: list[str], rows: list[list[str]]) -> dict[str, list[str]]:
 
 
 def _json_objects(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the place (line or number) and the value of each object of a JSON or JSONL file."""
+    """Yield the line or number and the value of each object of a JSON or JSONL file."""
     if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
         items = list(enumerate(parse_json(path, text), start=1))
     else:
@@ -179,8 +179,8 @@ def parse_json(path: Path, text: str, line: int | None = None) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        place = line if line is not None else error.lineno
-        raise BermoError(f"{path}, line {place}: not JSON ({error.msg}).") from None
+        number = line if line is not None else error.lineno
+        raise BermoError(f"{path}, line {number}: not JSON ({error.msg}).") from None
 
 
 def _from_objects(path: Path, objects: Iterator[tuple[int, dict[str, Any]]]) -> Table:

@@ -49,7 +49,7 @@ class SpanRows:
 
 @dataclass(frozen=True)
 class ChoiceRows:
-    """A first text and several ways to go on; the label is the place of the right one."""
+    """A first text and several endings; the label is the number of the right one."""
 
     first: Sequence[str]
     endings: Sequence[Sequence[str]]
@@ -69,11 +69,11 @@ def head(rows: Rows, count: int | None) -> Rows:
     return pick(rows, range(count))
 
 
-def pick(rows: Rows, places: Sequence[int]) -> Rows:
-    """Return the rows at `places`, in that order."""
+def pick(rows: Rows, indices: Sequence[int]) -> Rows:
+    """Return the rows of these numbers, in that order."""
     columns = {item.name: getattr(rows, item.name) for item in fields(rows)}
     picked: dict[str, Any] = {
-        name: [column[place] for place in places] for name, column in columns.items() if column is not None
+        name: [column[index] for index in indices] for name, column in columns.items() if column is not None
     }
     return replace(rows, **picked)
 

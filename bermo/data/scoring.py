@@ -22,7 +22,7 @@ Predictions = Sequence[npt.NDArray[np.floating]]
 
 
 @dataclass(frozen=True)
-class Scores:
+class TaskScores:
     """Scores in percent by name, the name of the main one, and how often each answer was given."""
 
     main: str
@@ -35,7 +35,7 @@ class Scores:
         return self.values[self.main]
 
 
-def score(features: Features, predictions: Predictions) -> Scores:
+def score(features: Features, predictions: Predictions) -> TaskScores:
     """Compare predictions with the rows' answers by the task's official metrics."""
     _check_count(features, predictions)
     if features.targets is None:
@@ -50,7 +50,7 @@ def score(features: Features, predictions: Predictions) -> Scores:
         case _:
             values, predicted = _score_classes(features, predictions)
     percent = {name: 100 * value for name, value in values.items()}
-    return Scores(features.task.metric, percent, predicted)
+    return TaskScores(features.task.metric, percent, predicted)
 
 
 def _check_count(features: Features, predictions: Predictions) -> None:
@@ -71,11 +71,11 @@ def _score_classes(features: Features, predictions: Predictions) -> tuple[dict[s
             values["f1"] = metrics.f1(predicted, gold)
         if features.task.metric == "mean":
             values["mean"] = (values["accuracy"] + values["f1"]) / 2
-    return values, Counter(_class_name(features, int(place)) for place in predicted)
+    return values, Counter(_class_name(features, int(index)) for index in predicted)
 
 
-def _class_name(features: Features, place: int) -> str:
-    return features.labels[place] if features.labels else str(place)
+def _class_name(features: Features, index: int) -> str:
+    return features.labels[index] if features.labels else str(index)
 
 
 def _score_numbers(features: Features, predictions: Predictions) -> dict[str, float]:
@@ -88,13 +88,13 @@ def _score_tags(features: Features, predictions: Predictions) -> tuple[dict[str,
     assert isinstance(features.rows, TaggedRows)
     gold = features.rows.tags or ()
     tags = _tags(features, predictions)
-    found = metrics.entity_scores(tags, gold)
+    entities = metrics.entity_scores(tags, gold)
     pairs = [pair for a, b in zip(tags, gold, strict=True) for pair in zip(a, b, strict=True)]
     right = sum(a == b for a, b in pairs) / max(len(pairs), 1)
     values = {
-        "f1": found.f1,
-        "precision": found.precision,
-        "recall": found.recall,
+        "f1": entities.f1,
+        "precision": entities.precision,
+        "recall": entities.recall,
         "accuracy": right,
     }
     return values, Counter(a for a, _ in pairs)
@@ -106,10 +106,10 @@ def _tags(features: Features, predictions: Predictions) -> list[list[str]]:
     assert features.words is not None
     outside = "O" if "O" in features.labels else features.labels[0]
     rows = []
-    for place, words in enumerate(features.rows.words):
+    for index, words in enumerate(features.rows.words):
         tags = [outside] * len(words)
-        word_of = features.words[features.starts[place] : features.starts[place + 1]]
-        best = np.argmax(predictions[place], axis=1)
+        word_of = features.words[features.starts[index] : features.starts[index + 1]]
+        best = np.argmax(predictions[index], axis=1)
         for token in np.flatnonzero(word_of >= 0):
             tags[word_of[token]] = features.labels[best[token]]
         rows.append(tags)
@@ -122,16 +122,16 @@ def _score_spans(features: Features, predictions: Predictions) -> tuple[dict[str
     has_no_answer = features.task.has_no_answer
     answers = best_answers(features, predictions)
     gold = [[text for text, _ in golds] for golds in features.rows.answers]
-    found = metrics.answer_scores(answers, gold, has_no_answer)
-    values = {"exact_match": float(found.exact_match.mean()), "f1": float(found.f1.mean())}
+    scores = metrics.answer_scores(answers, gold, has_no_answer)
+    values = {"exact_match": float(scores.exact_match.mean()), "f1": float(scores.f1.mean())}
     if has_no_answer:
         for name, part in (
-            ("answerable", found.is_answerable),
-            ("no_answer", ~found.is_answerable),
+            ("answerable", scores.is_answerable),
+            ("no_answer", ~scores.is_answerable),
         ):
             if part.any():
-                values[f"{name}_exact_match"] = float(found.exact_match[part].mean())
-                values[f"{name}_f1"] = float(found.f1[part].mean())
+                values[f"{name}_exact_match"] = float(scores.exact_match[part].mean())
+                values[f"{name}_f1"] = float(scores.f1[part].mean())
     return values, Counter("answer" if text else "no answer" for text in answers)
 
 
@@ -150,13 +150,13 @@ def decode(features: Features, predictions: Predictions) -> list[dict[str, Any]]
             answers = zip(features.rows.ids, best_answers(features, predictions), strict=True)
             return [{"id": name, "answer": text} for name, text in answers]
         case "choice":
-            return [{"choice": place, "probability": p} for place, p in map(_likeliest, predictions)]
+            return [{"choice": index, "probability": p} for index, p in map(_likeliest, predictions)]
         case _:
             best = map(_likeliest, predictions)
-            return [{"label": features.labels[place], "probability": p} for place, p in best]
+            return [{"label": features.labels[index], "probability": p} for index, p in best]
 
 
 def _likeliest(logits: npt.NDArray[np.floating]) -> tuple[int, float]:
     shifted = np.exp(logits.astype(np.float64) - logits.max())
-    place = int(np.argmax(shifted))
-    return place, float(shifted[place] / shifted.sum())
+    index = int(np.argmax(shifted))
+    return index, float(shifted[index] / shifted.sum())

@@ -1,7 +1,9 @@
-"""Sentences whose words carry WordNet senses: SemCor as a table, and Raganato et al.'s test sets (XML and gold keys).
+"""Sentences whose words have WordNet senses: SemCor as a table, and the test sets of Raganato et al.
 
-    SemCor      doc, sentence, token, lemma, part of speech, sense key without its lemma, synset; tab-separated; "_" joins words
-    test sets   NAME.data.xml with <sentence>, <wf> and <instance id lemma pos>; NAME.gold.key.txt with "id key …" a line
+    SemCor      doc, sentence, token, lemma, part of speech, sense key without its lemma, synset;
+                tabs between them, "_" joins words
+    test sets   NAME.data.xml with <sentence>, <wf> and <instance id lemma pos>;
+                NAME.gold.key.txt with "id key …" a line
 
 The first digit of a sense key is the part of speech: 1 noun, 2 verb, 3 and 5 adjective, 4 adverb.
 """
@@ -64,11 +66,11 @@ def find_senses(folder: Path) -> SenseFolder:
     return SenseFolder(memory=memories[0], tests=tests)
 
 
-def choose_test(found: SenseFolder, name: str) -> Path:
+def choose_test(folder: SenseFolder, name: str) -> Path:
     """Return the file of the test set called `name`."""
-    if name not in found.tests:
-        raise BermoError(f'There is no test set "{name}".{nearest(name, found.tests)}')
-    return found.tests[name]
+    if name not in folder.tests:
+        raise BermoError(f'There is no test set "{name}".{nearest(name, folder.tests)}')
+    return folder.tests[name]
 
 
 def read_semcor(path: Path) -> Iterator[SenseSentence]:

@@ -1,9 +1,10 @@
-"""The named tasks: their columns, labels, official metrics, and the file names their data comes in.
+"""The named tasks: their columns, labels, official metrics, and the names of their files.
 
 GLUE (Wang et al. 2019), the probing tasks in the files of SentEval and X-Probe (`data/probing.py`), SQuAD 1.1
 and 2.0 (Rajpurkar et al. 2016, 2018), CoNLL-2003 (Tjong Kim Sang and De Meulder 2003), SWAG (Zellers et al.
 2018), and the generated sentences of `data/sentences.py`. The main metric is the one the best checkpoint is
-chosen by. Where GLUE names two metrics, it is their mean, as in GLUE's own score; the two stand beside it.
+chosen by. Where GLUE names two metrics, it is their mean, as in GLUE's own score; the two are reported beside
+it.
 """
 
 import hashlib
@@ -21,8 +22,8 @@ Metric = Literal["accuracy", "f1", "matthews", "mean", "exact_match"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """One form a split's file may have: its name (* for any letters) and its columns."""
+class TaskFile:
+    """One form that the file of a split may have: its name (* for any letters) and its columns."""
 
     name: str
     text: tuple[str, ...] = ()
@@ -41,16 +42,16 @@ class Task:
     kind: Kind
     metric: Metric
     labels: tuple[str, ...] | None = None
-    train: tuple[Source, ...] = ()
-    valid: tuple[Source, ...] = ()
-    whole: tuple[Source, ...] = ()
+    train: tuple[TaskFile, ...] = ()
+    valid: tuple[TaskFile, ...] = ()
+    whole: tuple[TaskFile, ...] = ()
     folders: tuple[str, ...] = ()
     has_no_answer: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskData:
-    """Checked rows of a task; `text` and `label` are the columns they came from."""
+    """Checked rows of a task; `text` and `label` are the columns that they were read from."""
 
     task: Task
     train: Rows
@@ -75,9 +76,9 @@ _MSR_TEST = "valid is MSR's test file (1,725 rows), not GLUE's dev set (408 rows
 _ENDINGS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 
 
-def _pair(name: str, *columns: tuple[str, str], label: str = "label") -> tuple[Source, ...]:
-    """Return one source for each pair of column names that a file called `name` may have."""
-    return tuple(Source(name=name, text=pair, label=label) for pair in columns)
+def _pair(name: str, *columns: tuple[str, str], label: str = "label") -> tuple[TaskFile, ...]:
+    """Return one form for each pair of column names that a file called `name` may have."""
+    return tuple(TaskFile(name=name, text=pair, label=label) for pair in columns)
 
 
 def _mnli(name: str, valid: str) -> Task:
@@ -112,8 +113,8 @@ def _squad(name: str, version: str, has_no_answer: bool) -> Task:
         metric="f1",
         folders=("squad", "SQuAD"),
         has_no_answer=has_no_answer,
-        train=(Source(name=f"train-v{version}*.json"),),
-        valid=(Source(name=f"dev-v{version}*.json"),),
+        train=(TaskFile(name=f"train-v{version}*.json"),),
+        valid=(TaskFile(name=f"dev-v{version}*.json"),),
     )
 
 
@@ -124,8 +125,8 @@ _FROM_FILES = (
         metric="matthews",
         labels=("0", "1"),
         folders=("CoLA", "cola"),
-        train=(Source(name="train.tsv", text=("sentence",), header=_COLA),),
-        valid=(Source(name="dev.tsv", text=("sentence",), header=_COLA),),
+        train=(TaskFile(name="train.tsv", text=("sentence",), header=_COLA),),
+        valid=(TaskFile(name="dev.tsv", text=("sentence",), header=_COLA),),
     ),
     Task(
         name="sst2",
@@ -133,8 +134,8 @@ _FROM_FILES = (
         metric="accuracy",
         labels=("0", "1"),
         folders=("SST-2", "sst2"),
-        train=(Source(name="train.tsv", text=("sentence",)),),
-        valid=(Source(name="dev.tsv", text=("sentence",)),),
+        train=(TaskFile(name="train.tsv", text=("sentence",)),),
+        valid=(TaskFile(name="dev.tsv", text=("sentence",)),),
     ),
     Task(
         name="mrpc",
@@ -143,12 +144,12 @@ _FROM_FILES = (
         labels=("0", "1"),
         folders=("MRPC", "mrpc"),
         train=(
-            Source(name="train.tsv", text=_STRINGS, label="Quality"),
-            Source(name="msr_paraphrase_train.txt", text=_STRINGS, label="Quality"),
+            TaskFile(name="train.tsv", text=_STRINGS, label="Quality"),
+            TaskFile(name="msr_paraphrase_train.txt", text=_STRINGS, label="Quality"),
         ),
         valid=(
-            Source(name="dev.tsv", text=_STRINGS, label="Quality"),
-            Source(name="msr_paraphrase_test.txt", text=_STRINGS, label="Quality", note=_MSR_TEST),
+            TaskFile(name="dev.tsv", text=_STRINGS, label="Quality"),
+            TaskFile(name="msr_paraphrase_test.txt", text=_STRINGS, label="Quality", note=_MSR_TEST),
         ),
     ),
     Task(
@@ -158,9 +159,9 @@ _FROM_FILES = (
         metric="mean",
         labels=("0", "1"),
         folders=("QQP", "qqp"),
-        train=(Source(name="train.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
-        valid=(Source(name="dev.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
-        whole=(Source(name="qqp*.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
+        train=(TaskFile(name="train.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
+        valid=(TaskFile(name="dev.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
+        whole=(TaskFile(name="qqp*.tsv", text=_QUESTIONS, label="is_duplicate", skips_ragged=True),),
     ),
     Task(
         name="stsb",
@@ -168,12 +169,12 @@ _FROM_FILES = (
         metric="mean",
         folders=("STS-B", "stsb"),
         train=(
-            Source(name="sts-train.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
-            Source(name="train.tsv", text=_SENTENCES, label="score"),
+            TaskFile(name="sts-train.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
+            TaskFile(name="train.tsv", text=_SENTENCES, label="score"),
         ),
         valid=(
-            Source(name="sts-dev.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
-            Source(name="dev.tsv", text=_SENTENCES, label="score"),
+            TaskFile(name="sts-dev.tsv", text=_SENTENCES, label="score", header=_STS, drops_extra=True),
+            TaskFile(name="dev.tsv", text=_SENTENCES, label="score"),
         ),
     ),
     _mnli("mnli", "dev_matched.tsv"),
@@ -196,8 +197,8 @@ _FROM_FILES = (
         kind="tagging",
         metric="f1",
         folders=("conll2003",),
-        train=(Source(name="train.txt"), Source(name="eng.train")),
-        valid=(Source(name="valid.txt"), Source(name="dev.txt"), Source(name="eng.testa")),
+        train=(TaskFile(name="train.txt"), TaskFile(name="eng.train")),
+        valid=(TaskFile(name="valid.txt"), TaskFile(name="dev.txt"), TaskFile(name="eng.testa")),
     ),
     Task(
         name="swag",
@@ -205,8 +206,8 @@ _FROM_FILES = (
         metric="accuracy",
         labels=("0", "1", "2", "3"),
         folders=("swag", "SWAG"),
-        train=(Source(name="train.csv", text=_ENDINGS),),
-        valid=(Source(name="val.csv", text=_ENDINGS), Source(name="valid.csv", text=_ENDINGS)),
+        train=(TaskFile(name="train.csv", text=_ENDINGS),),
+        valid=(TaskFile(name="val.csv", text=_ENDINGS), TaskFile(name="valid.csv", text=_ENDINGS)),
     ),
 )
 
@@ -228,10 +229,10 @@ _GENERATED_OTHERS = (
 TASKS: Mapping[str, Task] = MappingProxyType(
     {t.name: t for t in (*_FROM_FILES, *_PROBES, *_GENERATED, *_GENERATED_OTHERS)}
 )
-"""Every named task; "own" (the user's files) is not here, since its kind is found in the files."""
+"""Every named task but "own" (the user's files), whose kind is read from the files."""
 
 OWN = ("own", "own/classification", "own/regression")
-"""Names of the task in the user's own files; the last two say which kind instead of finding it."""
+"""Names of the task in the user's own files; the last two fix its kind."""
 
 
 def find_task(name: str) -> Task:

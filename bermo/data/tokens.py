@@ -1,9 +1,9 @@
-"""Rows to token arrays, one way for each kind of task, a chunk of rows at a time.
+"""Rows to token arrays, one function for each kind of task, a chunk of rows at a time.
 
 The arrays are flat: the tokens of all sequences end to end, with the lengths beside them. A passage longer
 than `max_length` is cut into pieces that overlap by `stride` tokens; a question's answer is marked in the
-pieces that hold all of it, and on the classifier token of the others. A word's tag stands on its first
-piece, -100 on the rest.
+pieces that hold all of it, and on the classifier token of the others. A word's tag is that of its first
+piece, the others have -100.
 """
 
 import json
@@ -111,18 +111,18 @@ def _encode_choice(encoder: Encoder, rows: ChoiceRows) -> Chunk:
     arrays, lengths = _tokens(encoder, batch)
     if rows.labels is not None:
         arrays["targets"] = _label_ids(encoder, rows.labels)
-    cut = {place // choices for place in _overfull(encoder, batch, lengths)}
+    cut = {index // choices for index in _overfull(encoder, batch, lengths)}
     return Chunk(arrays, lengths, len(cut))
 
 
 def _overfull(encoder: Encoder, batch: BatchEncoding, lengths: Ints) -> list[int]:
     """Return the sequences that lost tokens; only those of full length can have."""
     full = np.flatnonzero(lengths == encoder.max_length)
-    return [int(place) for place in full if _encodings(batch)[place].overflowing]
+    return [int(index) for index in full if _encodings(batch)[index].overflowing]
 
 
 def _label_ids(encoder: Encoder, labels: Sequence[str]) -> npt.NDArray[np.int64]:
-    ids = {name: place for place, name in enumerate(encoder.labels)}
+    ids = {name: index for index, name in enumerate(encoder.labels)}
     for label in labels:
         if label not in ids:
             raise BermoError(f'There is no label "{label}".{nearest(label, encoder.labels)}')
@@ -145,16 +145,16 @@ def _encode_tagged(encoder: Encoder, rows: TaggedRows) -> Chunk:
     if rows.tags is not None:
         tags = _label_ids(encoder, list(chain.from_iterable(rows.tags)))
         offset = np.repeat(np.cumsum(counts) - counts, lengths)
-        place = np.where(is_first, offset + word_of, 0)
-        arrays["targets"] = np.where(is_first, tags[place], IGNORED).astype(np.int32)
+        index = np.where(is_first, offset + word_of, 0)
+        arrays["targets"] = np.where(is_first, tags[index], IGNORED).astype(np.int32)
     kept = np.add.reduceat(is_first, np.cumsum(lengths) - lengths)
     return Chunk(arrays, lengths, int(np.sum(kept < counts)), int(np.sum(counts - kept)))
 
 
 def drops_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Tell whether a word given alone would lose the space before it, as in byte-level vocabularies."""
-    found = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
-    parts = found.get("pretokenizers", [found])
+    splitter = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
+    parts = splitter.get("pretokenizers", [splitter])
     return any(p.get("type") == "ByteLevel" and not p.get("add_prefix_space") for p in parts)
 
 
@@ -162,7 +162,7 @@ def _encode_span(encoder: Encoder, rows: SpanRows) -> Chunk:
     tokenizer = encoder.tokenizer
     room, longest = _room(encoder)
     questions, cut = _cut_questions(tokenizer, rows.questions, longest)
-    # A family that pads on the left reads its classifier token last: there the passage comes first.
+    # A family that pads on the left has its classifier token last: there the passage comes first.
     context_side = 1 if tokenizer.padding_side == "right" else 0
     texts = (questions, list(rows.contexts))
     batch = _call(
@@ -198,18 +198,18 @@ def _cut_questions(
     """Return the questions cut to `longest` tokens, and how many were."""
     kept, cut = list(questions), 0
     # A token has at least a byte, so only these can be too long.
-    places = [i for i, question in enumerate(questions) if len(question.encode()) > longest]
-    if not places:
+    long = [i for i, question in enumerate(questions) if len(question.encode()) > longest]
+    if not long:
         return kept, cut
     batch = tokenizer(
-        [questions[place] for place in places],
+        [questions[i] for i in long],
         add_special_tokens=False,
         return_offsets_mapping=True,
         verbose=False,
     )
-    for place, offsets in zip(places, batch["offset_mapping"], strict=True):
+    for i, offsets in zip(long, batch["offset_mapping"], strict=True):
         if len(offsets) > longest:
-            kept[place] = questions[place][: offsets[longest - 1][1]]
+            kept[i] = questions[i][: offsets[longest - 1][1]]
             cut += 1
     return kept, cut
 
@@ -220,24 +220,24 @@ def _positions(
     golds: Sequence[tuple[str, int] | None],
     classifier: int | None,
 ) -> Ints:
-    """Return the first and last token of each piece's answer, or twice the classifier token's place."""
+    """Return the first and last token of each piece's answer, or twice that of the classifier token."""
     positions = np.zeros((len(lengths), 2), dtype=np.int32)
     stops = np.cumsum(lengths)
     for piece, (start, stop, gold) in enumerate(zip(stops - lengths, stops, golds, strict=True)):
-        found = None if gold is None else _find_answer(arrays["spans"][start:stop], *gold)
-        if found is None:
-            places = np.flatnonzero(arrays["ids"][start:stop] == classifier)
-            found = (int(places[0]),) * 2 if len(places) else (0, 0)
-        positions[piece] = found
+        span = None if gold is None else _find_answer(arrays["spans"][start:stop], *gold)
+        if span is None:
+            null = np.flatnonzero(arrays["ids"][start:stop] == classifier)
+            span = (int(null[0]),) * 2 if len(null) else (0, 0)
+        positions[piece] = span
     return positions
 
 
 def _find_answer(spans: Ints, text: str, begin: int) -> tuple[int, int] | None:
     """Return the tokens that cover the answer, or None if it does not lie wholly in this piece."""
     end = begin + len(text)
-    places = np.flatnonzero(spans[:, 0] >= 0)
-    if not len(places) or spans[places[0], 0] > begin or spans[places[-1], 1] < end:
+    inside = np.flatnonzero(spans[:, 0] >= 0)
+    if not len(inside) or spans[inside[0], 0] > begin or spans[inside[-1], 1] < end:
         return None
-    first = int(np.searchsorted(spans[places, 1], begin, side="right"))
-    last = int(np.searchsorted(spans[places, 0], end, side="left")) - 1
-    return (int(places[first]), int(places[last])) if first <= last else None
+    first = int(np.searchsorted(spans[inside, 1], begin, side="right"))
+    last = int(np.searchsorted(spans[inside, 0], end, side="left")) - 1
+    return (int(inside[first]), int(inside[last])) if first <= last else None

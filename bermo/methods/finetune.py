@@ -13,7 +13,7 @@ import numpy as np
 from accelerate import Accelerator
 from torch import nn
 
-from bermo.data.scoring import Scores, score
+from bermo.data.scoring import TaskScores, score
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import restore, whole_folder
@@ -153,7 +153,7 @@ class _Seed:
         folder.mkdir(parents=True, exist_ok=True)
         restore(folder / "model")
         self.prepared, self.accelerator = prepared, accelerator
-        self.latest: Scores | None = None
+        self.latest: TaskScores | None = None
         self.answers: list[np.ndarray] | None = None
         parts = assemble(prepared, seed, display, accelerator)
         self.model, self.padding_share = parts.model, parts.padding_share
@@ -220,7 +220,7 @@ def _ask_all(joint: nn.Module, made: list[_Seed]) -> None:
 def _result(
     prepared: Prepared,
     ended: Fit,
-    scores: Scores,
+    scores: TaskScores,
     model: BermoPreTrainedModel,
     seed: int,
     accelerator: Accelerator,

@@ -11,7 +11,7 @@ import transformers
 from accelerate import Accelerator
 from transformers import PreTrainedModel
 
-from bermo.data.scoring import Scores
+from bermo.data.scoring import TaskScores
 from bermo.encoders.sites import layers_of
 from bermo.machine import peak_memory_bytes, processor
 from bermo.methods.prepare import Prepared
@@ -24,7 +24,7 @@ CHANCE_SHARE = 0.98
 GUESSING_MARGIN = 3.0  # points of accuracy over always giving the most common answer
 
 
-def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
+def diagnose(prepared: Prepared, scores: TaskScores, ended: Fit) -> str | None:
     """Say how a training collapsed, or None: no number, one answer for everything, or a loss at chance."""
     if not ended.is_finite:
         return "the loss became infinite or not a number"
@@ -41,7 +41,7 @@ def diagnose(prepared: Prepared, scores: Scores, ended: Fit) -> str | None:
     return None
 
 
-def one_answer(prepared: Prepared, scores: Scores) -> str | None:
+def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
     """Say which answer a model gives to everything, where more than one is right; else None."""
     kind = prepared.data.task.kind
     if kind == "regression":

@@ -1,4 +1,4 @@
-"""A verb's options: the fields of its dataclass as argparse's arguments, and what was typed as an instance."""
+"""A verb's options: the fields of its dataclass as arguments of argparse, and back."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable

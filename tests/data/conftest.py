@@ -1,11 +1,18 @@
-"""Tiny tokenizers, built here, for the tests of `data/`."""
+"""Tiny tokenizers and makers of features for the tests of `data/`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+
+from bermo.data.features import Features, make_features
+from bermo.data.load import own_task
+from bermo.data.rows import Rows
+from bermo.data.tasks import Task
+from bermo.spec import DataSpec
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = (
@@ -44,7 +51,7 @@ MakeTokenizer = Callable[..., PreTrainedTokenizerFast]
 def _make(
     words: Iterable[str] = WORDS, lowercase: bool = True, padding_side: str = "right"
 ) -> PreTrainedTokenizerFast:
-    vocabulary = {word: place for place, word in enumerate((*SPECIALS, *words))}
+    vocabulary = {word: index for index, word in enumerate((*SPECIALS, *words))}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -88,3 +95,24 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
         return path
 
     return writer
+
+
+OWN = own_task("classification")
+
+
+@pytest.fixture
+def make(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> Callable[..., Features]:
+    """Return a maker of features that caches in the test's folder."""
+
+    def maker(
+        rows: Rows,
+        task: Task = OWN,
+        labels: tuple[str, ...] = ("no", "yes"),
+        by: PreTrainedTokenizerFast = tokenizer,
+        has_segments: bool = True,
+        **options: Any,
+    ) -> Features:
+        spec = DataSpec(cache=str(tmp_path), **options)
+        return make_features(rows, task, labels, by, spec, has_segments)
+
+    return maker

@@ -1,4 +1,4 @@
-"""Features equal tokenising row by row, for every kind of task; bad tokenizers are refused."""
+"""Features equal tokenising row by row, for every kind of task."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,33 +10,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from bermo.data import features as features_module
-from bermo.data.features import Features, fingerprint, make_features
+from bermo.data.features import Features, fingerprint
 from bermo.data.load import own_task
-from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
-from bermo.data.tasks import Task, find_task
+from bermo.data.rows import ChoiceRows, SpanRows, TaggedRows, TextRows
+from bermo.data.tasks import find_task
 from bermo.errors import BermoError
-from bermo.spec import DataSpec
 
 MakeTokenizer = Callable[..., PreTrainedTokenizerFast]
-OWN = own_task("classification")
-
-
-@pytest.fixture
-def make(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> Callable[..., Features]:
-    """Return a maker of features that caches in the test's folder."""
-
-    def maker(
-        rows: Rows,
-        task: Task = OWN,
-        labels: tuple[str, ...] = ("no", "yes"),
-        by: PreTrainedTokenizerFast = tokenizer,
-        has_segments: bool = True,
-        **options: Any,
-    ) -> Features:
-        spec = DataSpec(cache=str(tmp_path), **options)
-        return make_features(rows, task, labels, by, spec, has_segments)
-
-    return maker
 
 
 def _sequences(features: Features, values: Any) -> list[list[int]]:
@@ -218,42 +198,6 @@ def test_the_fingerprint_does_not_depend_on_earlier_calls(
     before = fingerprint(tokenizer)
     tokenizer(["a cat"], truncation=True, max_length=5, padding="max_length")
     assert fingerprint(tokenizer) == before
-
-
-CASED = ["Mark Lives In Berlin", "The Old Dog", "A Cat Sees Germany", "THE BIG HOUSE"] * 5
-
-
-def test_cased_text_on_an_uncased_vocabulary_is_refused_with_its_cause(
-    make: Callable[..., Features], make_tokenizer: MakeTokenizer
-) -> None:
-    rows = TextRows(CASED, None, ["yes", "no"] * 10)
-    assert make(rows).unknown_share == 0.0
-    with pytest.raises(BermoError) as error:
-        make(rows, by=make_tokenizer(lowercase=False))
-    message = str(error.value)
-    assert "100.0% of the tokens are unknown" in message
-    assert "cased text on an uncased vocabulary: the tokenizer does not lower-case" in message
-    assert '"Mark Lives In Berlin": unknown are Mark, Lives, In, Berlin' in message
-    assert message.count("unknown are") == 3
-
-
-def test_a_tokenizer_file_without_words_is_named(
-    make: Callable[..., Features], make_tokenizer: MakeTokenizer
-) -> None:
-    with pytest.raises(BermoError, match="wrong tokenizer file: its vocabulary has 1 entries"):
-        make(TextRows(CASED), by=make_tokenizer(words=["a"]))
-
-
-def test_another_language_is_named(make: Callable[..., Features]) -> None:
-    with pytest.raises(BermoError, match="another language or script"):
-        make(TextRows(["das haus ist alt", "der hund"]))
-
-
-def test_the_limit_of_unknown_tokens_is_the_users(make: Callable[..., Features]) -> None:
-    rows = TextRows(["the cat sees a zebra"])
-    with pytest.raises(BermoError, match=r"20\.0% of the tokens are unknown.*at most 5\.0%"):
-        make(rows)
-    assert make(rows, max_unknown=0.2).unknown_share == pytest.approx(0.2)
 
 
 def test_a_text_without_any_token_is_refused(make: Callable[..., Features]) -> None:

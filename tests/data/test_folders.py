@@ -89,13 +89,15 @@ LAYOUTS = {
     "swag": (
         "train.csv",
         "val.csv",
-        ',video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n0,v,"A man, old.",He,runs,sits,eats,sleeps,2\n',
+        ",video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
+        '0,v,"A man, old.",He,runs,sits,eats,sleeps,2\n',
         ChoiceRows(["A man, old."], [["He runs", "He sits", "He eats", "He sleeps"]], ["2"]),
     ),
     "conll2003": (
         "eng.train",
         "eng.testa",
-        "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nMark NNP I-NP I-PER\nfell VB I-VP O\n\nIn IN O O\nBonn NNP O I-LOC\nRom NNP O B-LOC\n",
+        "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nMark NNP I-NP I-PER\nfell VB I-VP O\n\n"
+        "In IN O O\nBonn NNP O I-LOC\nRom NNP O B-LOC\n",
         TaggedRows(
             [["EU", "Mark", "fell"], ["In", "Bonn", "Rom"]],
             [["B-ORG", "B-PER", "O"], ["O", "B-LOC", "B-LOC"]],
@@ -166,7 +168,7 @@ def test_squad_is_read_and_a_wrong_start_is_mended_in_training(write: Write, tmp
 def test_an_answer_that_is_not_in_its_passage_is_an_error(write: Write, tmp_path: Path) -> None:
     write("train-v2.0.json", _squad("three", 0))
     write("dev-v2.0.json", _squad("one", 8))
-    with pytest.raises(BermoError, match='answer "three" of question q1 does not stand'):
+    with pytest.raises(BermoError, match='answer "three" of question q1 does not occur'):
         load_task(DataSpec(task="squad2", folder=str(tmp_path)))
     write("train-v2.0.json", '{"rows": []}')
     with pytest.raises(BermoError, match="not in SQuAD's form"):
@@ -175,7 +177,7 @@ def test_an_answer_that_is_not_in_its_passage_is_an_error(write: Write, tmp_path
 
 def test_a_folder_without_a_training_file_says_what_was_looked_for(write: Write, tmp_path: Path) -> None:
     write("dev.tsv", LAYOUTS["qnli"][2])
-    message = r"no training file of task qnli: looked for train\.tsv, found dev\.tsv"
+    message = r"no training file of task qnli: expected train\.tsv, but it holds dev\.tsv"
     with pytest.raises(BermoError, match=message):
         load_task(DataSpec(task="qnli", folder=str(tmp_path)))
     with pytest.raises(BermoError, match="There is no folder"):

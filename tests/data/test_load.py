@@ -1,17 +1,13 @@
-"""Own files: columns are found and told; whatever would spoil a training is refused before it."""
+"""Own files: columns are recognised and shown; whatever would spoil a training is refused before it."""
 
-import hashlib
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bermo.data.load import TaskData, load_task, own_task, read_inputs
-from bermo.data.rows import SpanRows, TaggedRows, TextRows, digest
+from bermo.data.rows import TaggedRows, TextRows
 from bermo.data.tasks import find_task
 from bermo.errors import BermoError
 from bermo.spec import DataSpec
@@ -42,7 +38,9 @@ def _load(write: Write, train: str, valid: str | None = None, **options: Any) ->
         ("id\ttext_a\ttext_b\tclass", ("text_a", "text_b"), "class"),
     ],
 )
-def test_columns_are_found_by_name(write: Write, header: str, text: tuple[str, ...], label: str) -> None:
+def test_columns_are_recognised_by_their_names(
+    write: Write, header: str, text: tuple[str, ...], label: str
+) -> None:
     width = header.count("\t") + 1
     rows = ["\t".join(f"{word}{i}" for i in range(width)) for word in ("x", "y")]
     data = _load(write, "\n".join([header, *rows]))
@@ -83,7 +81,7 @@ def test_numbers_are_ordered_by_size(write: Write) -> None:
         ("text\tlabel\na\t1\nb\t\n", None, {}, r"train\.tsv, line 3: the label"),
         (GOOD, "text\tlabel\nx\t\n", {}, r"valid\.tsv, line 2: the label"),
         (GOOD, "text\tlable\nx\tyes\n", {}, r'valid\.tsv has no column "label"'),
-        ("great film\t1\nbad film\t0\n", None, {}, r"no column looks like the text.*add a line"),
+        ("great film\t1\nbad film\t0\n", None, {}, r"no column has a usual name for the text.*add a line"),
         (GOOD, None, {"text": ("txt",)}, r'no column "txt".*"text"'),
         (GOOD, None, {"text": ("text", "label", "x")}, r'no column "x"'),
         ("a\tb\tc\tlabel\n1\t2\t3\t4\n", None, {"text": ("a", "b", "c")}, r"3 text columns were given"),
@@ -116,27 +114,6 @@ def test_limit_caps_training_rows_only(write: Write) -> None:
     assert (len(data.train), len(data.valid)) == (2, 3)
 
 
-def test_the_digest_is_that_of_json_line_by_line() -> None:
-    """Runs and token caches of earlier versions are found by it."""
-    rows = TextRows(["a “b”\n", "ü\t", ""], ["x", "y", "z"], [0.5, 1.0, -2e-7])
-    lines = ["TextRows\nfirst\n", *(json.dumps(value) + "\n" for value in rows.first)]
-    lines += ["\nsecond\n", *(json.dumps(value) + "\n" for value in rows.second)]
-    lines += ["\nlabels\n", *(json.dumps(value) + "\n" for value in rows.labels)]
-    assert digest(rows) == hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def test_the_digest_changes_with_any_cell_and_with_nothing_else() -> None:
-    rows = TextRows(["a b", "c"], None, ["1", "0"])
-    assert digest(rows) == digest(TextRows(("a b", "c"), None, ("1", "0")))
-    others = [
-        TextRows(["a", "b c"], None, ["1", "0"]),
-        TextRows(["a b", "c"], None, ["0", "1"]),
-        TextRows(["a b", "c"], ["1", "0"], None),
-        TextRows(["a b", "c"]),
-    ]
-    assert len({digest(item) for item in [rows, *others]}) == 5
-
-
 def test_generated_tasks_have_disjoint_splits_and_obey_the_limit() -> None:
     data = load_task(DataSpec(task="box/tense", limit=500))
     assert isinstance(data.train, TextRows)
@@ -159,63 +136,3 @@ def test_inputs_for_prediction_need_no_answers(write: Write) -> None:
         read_inputs(table, own, ("premise", "hypothesis"))
     with pytest.raises(BermoError, match="line 2: the text is empty"):
         read_inputs(write("d.txt", "a\n\nb\n"), own)
-
-
-class _Split:
-    """What a split of the datasets package offers to us."""
-
-    def __init__(self, columns: dict[str, list[Any]], features: dict[str, Any]) -> None:
-        self.columns, self.column_names = columns, list(columns)
-        self.features = {name: features.get(name) for name in columns}
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return self.columns[name]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-
-def _fake_hub(monkeypatch: pytest.MonkeyPatch, splits: dict[str, _Split]) -> list[tuple[Any, ...]]:
-    calls: list[tuple[Any, ...]] = []
-
-    def load_dataset(*arguments: Any) -> dict[str, _Split]:
-        calls.append(arguments)
-        return splits
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    return calls
-
-
-def test_a_hub_dataset_is_read_with_its_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"label": SimpleNamespace(names=["bad", "good"])}
-    split = _Split({"text": ["a", "b"], "label": [1, 0]}, names)
-    calls = _fake_hub(monkeypatch, {"train": split, "test": split})
-    data = load_task(DataSpec(hub="owner/name:small"))
-    assert calls == [("owner/name", "small")]
-    assert data.train == TextRows(["a", "b"], None, ["good", "bad"])
-    assert data.labels == ("bad", "good")
-    assert '"test"' in data.notes[0]
-
-
-def test_hub_spans_and_tags_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"text": ["b"], "answer_start": [2]}
-    split = _Split({"id": ["1"], "question": ["q"], "context": ["a b"], "answers": [answer]}, {})
-    _fake_hub(monkeypatch, {"train": split, "validation": split})
-    data = load_task(DataSpec(task="squad", hub="squad"))
-    assert data.train == SpanRows(["1"], ["q"], ["a b"], [[("b", 2)]])
-    names = SimpleNamespace(feature=SimpleNamespace(names=["O", "B-X"]))
-    split = _Split({"tokens": [["a", "b"]], "ner_tags": [[0, 1]]}, {"ner_tags": names})
-    _fake_hub(monkeypatch, {"train": split, "validation": split})
-    tagged = load_task(DataSpec(task="conll2003", hub="conll"))
-    assert tagged.train == TaggedRows([["a", "b"]], [["O", "B-X"]])
-
-
-def test_a_hub_dataset_without_the_extra_or_a_split_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(BermoError, match=r"bermo\[hub\]"):
-        load_task(DataSpec(hub="owner/name"))
-    _fake_hub(monkeypatch, {"train": _Split({"text": ["a"]}, {})})
-    with pytest.raises(BermoError, match="has the splits train, but"):
-        load_task(DataSpec(hub="owner/name"))

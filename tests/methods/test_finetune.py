@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from bermo.cli import main
-from bermo.data.scoring import Scores
+from bermo.data.scoring import TaskScores
 from bermo.errors import BermoError
 from bermo.methods.finetune import finetune
 from bermo.methods.measure import diagnose
@@ -108,7 +108,7 @@ def test_a_collapsed_run_can_be_given_up_early(tmp_path: Path) -> None:
 
 def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
     prepared = prepare(TINY, Quiet())
-    scores = Scores("accuracy", {"accuracy": 50.0}, Counter({"past": 20, "present": 28}))
+    scores = TaskScores("accuracy", {"accuracy": 50.0}, Counter({"past": 20, "present": 28}))
     ended = Fit(
         steps=6,
         best_step=6,

@@ -1,9 +1,9 @@
-"""Random numbers that are a function of (seed, row, purpose, place) alone, for a whole batch at once.
+"""Random numbers that are a function of (seed, row, purpose, column) alone, for a whole batch at once.
 
-    draw(…)_{r,k} = mix(mix(mix(seed) + purpose) + r) + (k + 1)·φ), mix = the finaliser of splitmix64 (Steele et al. 2014)
+    draw(…)_{r,k} = mix(mix(mix(seed) + purpose) + r) + (k + 1)·φ)
+    mix = the last step of splitmix64 (Steele et al. 2014)
 
-No state is kept and none is saved: a row has the same numbers in whichever batch, process or restart it is
-met.
+No state is kept or saved: a row has the same numbers in every batch, in every process and after a restart.
 """
 
 import numpy as np

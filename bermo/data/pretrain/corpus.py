@@ -1,8 +1,8 @@
 """Text as token ids on disk: made once, memory-mapped, documents apart by [SEP].
 
-    files -> documents -> counted words -> vocabulary -> tokenizer -> ids (uint16 or uint32) + where documents start
+    files -> documents -> counted words -> vocabulary -> tokenizer -> ids (uint16 or uint32) and their starts
 
-Every k-th document, k = 1 / held-out share, is kept for scoring and trained on by nobody. What a folder of
+Every k-th document, k = 1 / held-out share, is kept for scoring and never trained on. What a folder of
 the cache holds is decided by the files' bytes and the settings, so the same text is never tokenised twice.
 """
 
@@ -30,9 +30,12 @@ from bermo.files import write_text
 from bermo.machine import usable_cores
 from bermo.pretrain_spec import TextSpec
 
-FORMAT = 1  # of what a folder of this cache holds
-CHUNK = 4_000_000  # characters that are worked on at once
-SMALL = 4 * CHUNK  # less text than this is counted here, since starting processes takes seconds
+FORMAT = 1
+"""Of what a folder of this cache holds."""
+CHUNK = 4_000_000
+"""Characters that a process works on at once."""
+SMALL = 4 * CHUNK
+"""Less text than this is counted in this process, since starting others takes seconds."""
 MAX_UNKNOWN = 0.05
 ENDS = (".", "!", "?")
 
@@ -41,7 +44,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Tokens:
-    """A stream of ids, each document followed by [SEP], and where the documents start (one more at the end)."""
+    """A stream of ids, each document followed by [SEP], and the starts of the documents and of the end."""
 
     ids: npt.NDArray[Any]
     starts: npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Documents streamed from text files, plain or packed by xz or gzip; never a whole file in memory.
 
 A blank line ends a block. A block of one short line without a full stop is a title: it opens the document of
-the block after it, so that both "title, blank line, paragraphs" and plain blocks of text come out as
+the block after it, so that both "title, blank line, paragraphs" and plain blocks of text become
 documents.
 """
 
@@ -85,11 +85,11 @@ def _decoded(path: Path, number: int, raw: bytes) -> str:
 
 
 def digest_files(files: Iterable[str]) -> str:
-    """Return a short name of the files' contents as they lie on the disk."""
-    found = hashlib.sha256()
+    """Return a short name of the files' bytes."""
+    digest = hashlib.sha256()
     for name in files:
         with Path(name).expanduser().open("rb") as file:
             while block := file.read(BLOCK):
-                found.update(block)
-        found.update(b"\0")
-    return found.hexdigest()[:16]
+                digest.update(block)
+        digest.update(b"\0")
+    return digest.hexdigest()[:16]

@@ -1,14 +1,15 @@
-"""Which tokens are masked, for a whole batch at once; the same for a row of the same number, whatever its batch.
+"""Which tokens are masked, for a whole batch at once; for a row of the same number the same in every batch.
 
-    tokens -> groups (a token, a word, a span of words) -> a random number for each group -> the groups with the
-    smallest numbers, until the share is reached -> of their tokens 80 % [MASK], 10 % a random one, 10 % as it was
+    tokens -> groups (a token, a word, a span of words) -> a random number for each group
+    -> the groups with the smallest numbers, until the share is reached
+    -> of their tokens 80 % become [MASK], 10 % a random token, 10 % stay
 
 BERT (Devlin et al. 2018) masks tokens, its later version whole words; spans follow SpanBERT (Joshi et al.
 2019), with lengths drawn from a geometric distribution of the same mean, 3.8 words, and not cut at 10. A row
-always has K places, so that shapes never change: where it has fewer tokens to mask, the places left over have
-weight 0.
+always has K positions, so that shapes never change: where it has fewer tokens to mask, the positions left
+over have weight 0.
 
-Axes: B rows, T tokens, K places.
+Axes: B rows, T tokens, K positions.
 """
 
 from dataclasses import dataclass
@@ -22,24 +23,25 @@ from bermo.pretrain_spec import Masking
 
 MASKED, CHANGED = 0.8, 0.1
 SPAN_WORDS = 3.8
-GROUP, BREAK, FATE, OTHER = 1, 2, 3, 4  # what numbers are drawn for
+# What random numbers are drawn for.
+GROUP, BREAK, FATE, OTHER = 1, 2, 3, 4
 
 Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Masked:
-    """Rows with places masked, what stood there, and whether the place counts."""
+    """Rows with positions masked, the true tokens there, and whether a position counts."""
 
     ids_BT: Ids
-    places_BK: Ids
+    positions_BK: Ids
     targets_BK: Ids
     weights_BK: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Masker:
-    """How rows are masked; `is_plain` puts [MASK] on every chosen place, as ELECTRA's generator reads it."""
+    """How rows are masked; `is_plain` puts [MASK] on every chosen position, as for ELECTRA's generator."""
 
     pieces: Pieces
     kind: Masking
@@ -47,35 +49,36 @@ class Masker:
     seed: int
     is_plain: bool = False
 
-    def num_places(self, length: int) -> int:
-        """K: the places of a row of so many tokens."""
+    def num_positions(self, length: int) -> int:
+        """K: the positions of a row of so many tokens."""
         return max(1, round(self.share * length))
 
     def __call__(self, ids_BT: Ids, rows: Rows) -> Masked:
         """Mask a batch whose rows have these numbers."""
-        wanted = self.num_places(ids_BT.shape[1])
+        wanted = self.num_positions(ids_BT.shape[1])
         is_word_BT = ~self.pieces.is_special[ids_BT]
         group_BT = self._groups(ids_BT, rows)
         luck_BT = np.take_along_axis(draw(self.seed, GROUP, rows, ids_BT.shape[1]), group_BT, axis=1)
-        luck_BT[~is_word_BT] = 2.0  # after every word
+        # Special tokens come after every word.
+        luck_BT[~is_word_BT] = 2.0
         # Stable, so that the tokens of a group stay together and in order.
         order_BK = np.argsort(luck_BT, axis=1, kind="stable")[:, : wanted + 1]
         budget_B = np.maximum(1, np.rint(self.share * is_word_BT.sum(1))).astype(np.int64)
         counts_BK = np.arange(wanted) < np.minimum(budget_B, is_word_BT.sum(1))[:, None]
         if self.kind == "word":
             counts_BK &= ~_torn(np.take_along_axis(group_BT, order_BK, axis=1), counts_BK)
-        places_BK = order_BK[:, :wanted]
-        targets_BK = np.take_along_axis(ids_BT, places_BK, axis=1)
+        positions_BK = order_BK[:, :wanted]
+        targets_BK = np.take_along_axis(ids_BT, positions_BK, axis=1)
         masked_BT = ids_BT.copy()
         given_BK = np.where(counts_BK, self._replaced(targets_BK, rows), targets_BK)
-        np.put_along_axis(masked_BT, places_BK, given_BK, axis=1)
-        return Masked(masked_BT, places_BK, targets_BK, counts_BK.astype(np.float32))
+        np.put_along_axis(masked_BT, positions_BK, given_BK, axis=1)
+        return Masked(masked_BT, positions_BK, targets_BK, counts_BK.astype(np.float32))
 
     def _groups(self, ids_BT: Ids, rows: Rows) -> Ids:
-        """Return for each token the place where its group starts."""
-        place_T = np.arange(ids_BT.shape[1])
+        """Return for each token the position at which its group starts."""
+        position_T = np.arange(ids_BT.shape[1])
         if self.kind == "token":
-            return np.broadcast_to(place_T, ids_BT.shape)
+            return np.broadcast_to(position_T, ids_BT.shape)
         is_special_BT = self.pieces.is_special[ids_BT]
         starts_BT = ~self.pieces.is_inside[ids_BT]
         if self.kind == "span":
@@ -84,10 +87,10 @@ class Masker:
         starts_BT = starts_BT | is_special_BT
         starts_BT[:, 1:] |= is_special_BT[:, :-1]
         starts_BT[:, 0] = True
-        return np.maximum.accumulate(np.where(starts_BT, place_T, 0), axis=1)
+        return np.maximum.accumulate(np.where(starts_BT, position_T, 0), axis=1)
 
     def _replaced(self, targets_BK: Ids, rows: Rows) -> Ids:
-        """Return what the model reads at the places: [MASK], a random token, or the true one."""
+        """Return what the model reads at the positions: [MASK], a random token, or the true one."""
         if self.is_plain:
             return np.full_like(targets_BK, self.pieces.mask)
         fate_BK = draw(self.seed, FATE, rows, targets_BK.shape[1])
@@ -99,7 +102,7 @@ class Masker:
 
 
 def _torn(group_BK1: Ids, counts_BK: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The places of a word that the budget would cut in two, unless it is the only word of its row."""
+    """The positions of a word that the budget would cut in two, unless it is the only word of its row."""
     num_B = counts_BK.sum(1)
     last_B = np.take_along_axis(group_BK1, np.maximum(num_B - 1, 0)[:, None], axis=1)
     after_B = np.take_along_axis(group_BK1, num_B[:, None], axis=1)

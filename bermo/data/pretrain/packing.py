@@ -1,7 +1,7 @@
 """Rows of a fixed length cut from a stream of documents, for a whole batch at once.
 
-    stream (masked LM, ELECTRA)   [CLS] the next T − 2 tokens [SEP]        documents run on, as in RoBERTa; no padding
-    pairs (NSP, SOP)              [CLS] A [SEP] B [SEP]                    of one document, cut at a sentence's end
+    stream (masked LM, ELECTRA)   [CLS] the next T − 2 tokens [SEP]   across documents (RoBERTa); no padding
+    pairs (NSP, SOP)              [CLS] A [SEP] B [SEP]               of one document, cut at a sentence's end
 
 Next-sentence prediction (BERT) takes B from another document for half of the rows; sentence-order prediction
 (ALBERT) swaps A and B. A row of epoch e has the number e · rows + row; cuts, swaps and masks are drawn from
@@ -23,8 +23,10 @@ from bermo.data.pretrain.corpus import Pieces, Tokens
 from bermo.data.pretrain.masking import Ids, Masker
 from bermo.errors import BermoError
 
-SHIFT, JITTER, FLIP, STRANGER = 11, 12, 13, 14  # what numbers are drawn for
-MIN_DOCUMENT = 16  # tokens; a shorter one makes no pair
+# What random numbers are drawn for.
+SHIFT, JITTER, FLIP, STRANGER = 11, 12, 13, 14
+MIN_DOCUMENT = 16
+"""Tokens of a document; a shorter one makes no pair."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -86,9 +88,9 @@ class Pairs:
         sizes = sizes[kept]
         counts = np.maximum(1, sizes // body)
         document = np.repeat(np.arange(len(kept)), counts)
-        place = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+        position = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
         windows = {
-            "start": self.tokens.starts[kept][document] + place * body,
+            "start": self.tokens.starts[kept][document] + position * body,
             "size": np.minimum(sizes, body)[document],
             "slack": np.maximum(0, sizes - counts * body)[document],
             "end": (self.tokens.starts[kept] + sizes)[document],
@@ -115,9 +117,9 @@ class Pairs:
 
     def _ends(self, start_B: Ids, size_B: Ids) -> npt.NDArray[np.bool_]:
         """Tell which of the tokens after `start` end a sentence, (B, T − 3)."""
-        place = np.arange(self.length - 3)
-        inside = np.minimum(start_B[:, None] + place, len(self.tokens.ids) - 1)
-        return self.pieces.is_end[self.tokens.ids[inside]] & (place < size_B[:, None])
+        position = np.arange(self.length - 3)
+        inside = np.minimum(start_B[:, None] + position, len(self.tokens.ids) - 1)
+        return self.pieces.is_end[self.tokens.ids[inside]] & (position < size_B[:, None])
 
     def _cuts(self, rows: Rows, index_B: Ids) -> tuple[Ids, Ids, Ids]:
         """Return where each window begins, where it is cut, and the tokens from there to its end.
@@ -129,13 +131,13 @@ class Pairs:
         luck = draw(self.seed, JITTER, rows, 2)
         start_B = self.windows["start"][index_B] + (luck[:, 0] * (slack_B + 1)).astype(np.int64)
         is_end = self._ends(start_B, size_B - 1)
-        place = np.arange(1, self.length - 2)
-        is_early = is_end & (place < size_B[:, None] // 3)
+        position = np.arange(1, self.length - 2)
+        is_early = is_end & (position < size_B[:, None] // 3)
         is_first_B = np.isin(start_B, self.tokens.starts)
         skip_B = np.where(is_early.any(1) & ~is_first_B, is_early.argmax(1) + 1, 0)
         target_B = ((0.4 + 0.3 * luck[:, 1]) * size_B).astype(np.int64)
-        is_cut = is_end & (place > skip_B[:, None])
-        distance = np.where(is_cut, np.abs(place - target_B[:, None]), self.length)
+        is_cut = is_end & (position > skip_B[:, None])
+        distance = np.where(is_cut, np.abs(position - target_B[:, None]), self.length)
         cut_B = np.where(is_cut.any(1), distance.argmin(1) + 1, np.maximum(target_B, skip_B + 1))
         return start_B + skip_B, start_B + cut_B, size_B - cut_B
 
@@ -159,18 +161,18 @@ class Pairs:
 
     def _rows(self, pair: _Segments) -> Arrays:
         """Put the two segments of each row into [CLS] A [SEP] B [SEP] and padding."""
-        place_T = np.arange(self.length)
+        position_T = np.arange(self.length)
         cut_B, end_B = (pair.size_A + 1)[:, None], (pair.size_A + pair.size_B + 2)[:, None]
-        is_second = place_T > cut_B
+        is_second = position_T > cut_B
         source = np.where(
             is_second,
-            pair.start_B[:, None] + place_T - cut_B - 1,
-            pair.start_A[:, None] + place_T - 1,
+            pair.start_B[:, None] + position_T - cut_B - 1,
+            pair.start_A[:, None] + position_T - 1,
         )
         ids_BT = self.tokens.ids[np.clip(source, 0, len(self.tokens.ids) - 1)].astype(np.int64)
         ids_BT[:, 0] = self.pieces.cls
-        ids_BT[(place_T == cut_B) | (place_T == end_B)] = self.pieces.sep
-        is_token = place_T <= end_B
+        ids_BT[(position_T == cut_B) | (position_T == end_B)] = self.pieces.sep
+        is_token = position_T <= end_B
         ids_BT[~is_token] = self.pieces.pad
         segments = (is_second & is_token).astype(np.int64)
         return {"input_ids": ids_BT, "attention_mask": is_token.astype(np.int64), "token_type_ids": segments}
@@ -178,7 +180,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class PackedBatches:
-    """The batches of every epoch: each row once, in an order drawn from seed and epoch; a last short batch is left out."""
+    """The batches of every epoch: each row once, in an order drawn from seed and epoch; no short batch."""
 
     source: Stream | Pairs
     masker: Masker
@@ -189,7 +191,8 @@ class PackedBatches:
         """Return the numbers of each batch's rows."""
         order = np.random.default_rng([self.seed, epoch]).permutation(self.source.num_rows)
         whole = len(order) // self.batch_size * self.batch_size
-        return (epoch * self.source.num_rows + order[:whole]).reshape(-1, self.batch_size)  # type: ignore[return-value]
+        numbers = epoch * self.source.num_rows + order[:whole]
+        return list(numbers.reshape(-1, self.batch_size))
 
     def collate(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """Return the rows cut, masked, and as tensors of fixed shapes."""
@@ -197,7 +200,7 @@ class PackedBatches:
         masked = self.masker(arrays["input_ids"], rows)
         arrays |= {
             "input_ids": masked.ids_BT,
-            "places": masked.places_BK,
+            "places": masked.positions_BK,
             "targets": masked.targets_BK,
             "weights": masked.weights_BK,
         }

@@ -1,10 +1,11 @@
 """A WordPiece vocabulary made from counted words, the same bytes every time, and its tokenizer.
 
     start: every character, alone and inside a word (##)
-    repeat: join the neighbouring pair that occurs most often; of two equally frequent, the one first in the alphabet
+    repeat: join the neighbouring pair that occurs most often; of equally frequent ones, the first by letters
 
 These are the merges of Sennrich et al. 2016, as the trainer of `tokenizers` makes them for WordPiece too;
-that one breaks ties by the order of a hash table, so that two runs on one text may differ, and ours does not.
+that trainer breaks ties by the order of a hash table, so that two runs on one text may differ; this one does
+not.
 """
 
 import heapq
@@ -27,9 +28,12 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SIGNS = "£€¥¢°±×÷−≤≥≈→²³¼½¾µ©®™ßæøœłðþ"
 MARKS = "‘’“”«»–—‑…•·§¶†‡′″¿¡"
 CHARACTERS = string.ascii_lowercase + string.digits + string.punctuation + MARKS + SIGNS
-NUM_FOREIGN = 200  # characters of the text beyond English that get pieces: the most frequent
-MAX_WORDS = 150_000  # rarer words change no merge of a vocabulary of this order, and cost most of the time
-MAX_CHARACTERS = 40  # of a word that is counted; longer ones are addresses and noise
+NUM_FOREIGN = 200
+"""Characters beyond English that get pieces: the most frequent in the text."""
+MAX_WORDS = 150_000
+"""Rarer words change no merge of a vocabulary of this order, and cost most of the time."""
+MAX_CHARACTERS = 40
+"""Of a word that is counted; longer ones are addresses and noise."""
 
 Pair = tuple[str, str]
 
@@ -94,7 +98,7 @@ class _Merges:
         self.words = [[word[0], *(f"##{letter}" for letter in word[1:])] for word, _ in ranked]
         self.counts = [count for _, count in ranked]
         self.pairs: Counter[Pair] = Counter()
-        self.places: defaultdict[Pair, set[int]] = defaultdict(set)
+        self.words_of: defaultdict[Pair, set[int]] = defaultdict(set)
         for index in range(len(self.words)):
             self._note(index, 1)
         self.heap = [(-count, pair) for pair, count in self.pairs.items()]
@@ -111,19 +115,19 @@ class _Merges:
         raise StopIteration
 
     def _note(self, index: int, sign: int) -> set[Pair]:
-        """Add a word's pairs to the counts, or take them out; returns them."""
+        """Add a word's pairs to the counts, or take them out; return them."""
         pieces, weight = self.words[index], sign * self.counts[index]
-        found = list(pairwise(pieces))
-        for pair in found:
+        pairs = list(pairwise(pieces))
+        for pair in pairs:
             self.pairs[pair] += weight
             if sign > 0:
-                self.places[pair].add(index)
-        return set(found)
+                self.words_of[pair].add(index)
+        return set(pairs)
 
     def _merge(self, pair: Pair) -> str:
         merged = pair[0] + pair[1].removeprefix("##")
         changed: set[Pair] = set()
-        for index in self.places.pop(pair):
+        for index in self.words_of.pop(pair):
             if pair not in pairwise(self.words[index]):
                 continue  # an earlier merge took the pair out of this word
             changed |= self._note(index, -1)
@@ -137,14 +141,14 @@ class _Merges:
 
 
 def _joined(pieces: list[str], pair: Pair, merged: str) -> list[str]:
-    result, place = [], 0
-    while place < len(pieces):
-        if tuple(pieces[place : place + 2]) == pair:
+    result, index = [], 0
+    while index < len(pieces):
+        if tuple(pieces[index : index + 2]) == pair:
             result.append(merged)
-            place += 2
+            index += 2
         else:
-            result.append(pieces[place])
-            place += 1
+            result.append(pieces[index])
+            index += 1
     return result
 
 

@@ -1,10 +1,10 @@
-"""Tasks of a sentence's words: which one of many it holds, and whether one of them is out of place.
+"""Tasks of a sentence's words: which one of many it holds, and whether one of them does not fit.
 
 WC and SOMO of Conneau et al. 2018. For SOMO a noun or a verb is replaced by one that its verb, or its object,
 does not go with. Verbs v and kinds of object k are drawn from a table P'(v, k) that is zero wherever v takes
-k and has the same sums over rows and columns as the table P(v, k) of sound sentences (found by iterative
+k and has the same sums over rows and columns as the table P(v, k) of sound sentences (computed by iterative
 proportional fitting, Deming and Stephan 1940). So every word is as frequent in odd sentences as in sound
-ones, and no bag of words tells them apart.
+ones, and no bag of words can separate them.
 """
 
 from bisect import bisect
@@ -15,8 +15,8 @@ from random import Random
 from typing import TypeVar, cast
 
 from bermo.data.sentences import grammar, lexicon
-from bermo.data.sentences.drawn import Drawn, said
-from bermo.data.sentences.grammar import NUMBERS, TENSES, Number, Tense, Tree, Wish, pick
+from bermo.data.sentences.drawn import Drawn, as_drawn
+from bermo.data.sentences.grammar import NUMBERS, TENSES, Demand, Number, Tense, Tree, pick
 from bermo.data.sentences.lexicon import Frame
 
 KINDS: Mapping[str, str] = {noun.singular: kind for kind, nouns in lexicon.NOUNS.items() for noun in nouns}
@@ -46,11 +46,11 @@ def draw_content(rng: Random, label: str) -> Drawn:
         verb, subjects, objects = pick(rng, frames)
         tense = pick(rng, TENSES)
         if is_subject:
-            wish = Wish(tense=tense, frame=Frame(verb, (kind,), objects), subject="singular")
+            demand = Demand(tense=tense, frame=Frame(verb, (kind,), objects), subject="singular")
         else:
-            wish = Wish(tense=tense, frame=Frame(verb, subjects, (kind,)), object="singular")
-        tree = grammar.sentence(rng, wish)
-        drawn = said(_put(tree, _SUBJECT if is_subject else _OBJECT, label))
+            demand = Demand(tense=tense, frame=Frame(verb, subjects, (kind,)), object="singular")
+        tree = grammar.sentence(rng, demand)
+        drawn = as_drawn(_put(tree, _SUBJECT if is_subject else _OBJECT, label))
         if [word for word in drawn.words if word in _CONTENT] == [label]:
             return drawn
 
@@ -60,31 +60,31 @@ def draw_odd(rng: Random, label: str) -> Drawn:
     tense, number = pick(rng, TENSES), pick(rng, NUMBERS)
     if label == "original":
         frame = pick(rng, _CHOOSY)
-        return said(_sentence(rng, frame, pick(rng, frame.objects), tense, number))
+        return as_drawn(_sentence(rng, frame, pick(rng, frame.objects), tense, number))
     odd, kind = _draw(rng, *_odd_pairs())
     if rng.random() < 0.5:
         tree = _sentence(rng, odd, pick(rng, odd.objects), tense, number)
         noun = pick(rng, lexicon.NOUNS[kind])
-        return said(_put(tree, _OBJECT, noun.singular if number == "singular" else noun.plural))
+        return as_drawn(_put(tree, _OBJECT, noun.singular if number == "singular" else noun.plural))
     tree = _sentence(rng, _draw(rng, *_sound_frames(kind)), kind, tense, number)
     forms = {"VBP": odd.verb.base, "VBZ": odd.verb.third, "VBD": odd.verb.past}
-    return said(_put(tree, _VERB, forms[_find(tree, _VERB).label]))
+    return as_drawn(_put(tree, _VERB, forms[_find(tree, _VERB).label]))
 
 
 def _sentence(rng: Random, frame: Frame, kind: str, tense: Tense, number: Number) -> Tree:
     fixed = Frame(frame.verb, frame.subjects, (kind,))
-    return grammar.sentence(rng, Wish(tense=tense, frame=fixed, object=number))
+    return grammar.sentence(rng, Demand(tense=tense, frame=fixed, object=number))
 
 
-def _place(tree: Tree, label: str) -> int:
-    """Where the first child stands whose label begins so."""
+def _child_index(tree: Tree, label: str) -> int:
+    """Return the number of the first child whose label begins so."""
     labels = [item.label if isinstance(item, Tree) else "" for item in tree.children]
-    return next(at for at, found in enumerate(labels) if found.startswith(label))
+    return next(index for index, other in enumerate(labels) if other.startswith(label))
 
 
 def _find(tree: Tree, path: _Path) -> Tree:
     for label in path:
-        tree = cast(Tree, tree.children[_place(tree, label)])
+        tree = cast(Tree, tree.children[_child_index(tree, label)])
     return tree
 
 
@@ -92,7 +92,7 @@ def _put(tree: Tree, path: _Path, word: str) -> Tree:
     """Return the tree with another word at the end of a path."""
     if not path:
         return Tree(tree.label, (word,))
-    at = _place(tree, path[0])
+    at = _child_index(tree, path[0])
     changed = _put(cast(Tree, tree.children[at]), path[1:], word)
     return Tree(tree.label, (*tree.children[:at], changed, *tree.children[at + 1 :]))
 

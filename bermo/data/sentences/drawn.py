@@ -1,4 +1,4 @@
-"""What a task draws: a tree, and the words as they are said."""
+"""What a task draws: a tree, and the words of the sentence."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ from bermo.data.sentences.grammar import Tree
 
 
 class Drawn(NamedTuple):
-    """A tree, and the words as they are said; they differ where a task disturbs them."""
+    """A tree, and the words of the sentence; they are not the tree's where a task changes them."""
 
     tree: Tree
     words: list[str]
 
 
-def said(tree: Tree) -> Drawn:
-    """Say a tree as it is."""
+def as_drawn(tree: Tree) -> Drawn:
+    """Return a tree with its own words."""
     return Drawn(tree, grammar.words(tree))

@@ -1,7 +1,7 @@
 """Tasks of a sentence's shape: how long it is, how deep its tree, which constituents it is made of.
 
 SentLen, TreeDepth and TopConst of Conneau et al. 2018. Depth counts the nodes from the root to a word's part
-of speech; all depths are drawn in one range of lengths, so that length hardly tells depth.
+of speech; all depths are drawn in one range of lengths, so that the length says little about the depth.
 """
 
 from collections.abc import Mapping
@@ -11,37 +11,37 @@ from random import Random
 from typing import Any
 
 from bermo.data.sentences import grammar
-from bermo.data.sentences.drawn import Drawn, said
-from bermo.data.sentences.grammar import TENSES, Tense, Tree, Wish, leaf, pick
+from bermo.data.sentences.drawn import Drawn, as_drawn
+from bermo.data.sentences.grammar import TENSES, Demand, Tense, Tree, leaf, pick
 
 _BARE: dict[str, Any] = dict.fromkeys(("phrase", "relative", "fronted", "reason"), 0.0)
-LENGTHS: Mapping[str, tuple[range, Wish]] = {
-    "5-8": (range(5, 9), Wish(adjective=0.4, fronted=0.1, reason=0.0, relative=0.05, phrase=0.1)),
-    "9-12": (range(9, 13), Wish(adjective=0.4, name=0.1)),
-    "13-16": (range(13, 17), Wish(adjective=0.4, fronted=0.5, reason=0.2)),
-    "17-20": (range(17, 21), Wish(adjective=0.5, fronted=0.6, reason=0.4, phrase=0.3)),
-    "21-25": (range(21, 26), Wish(adjective=0.6, fronted=0.7, reason=0.6, phrase=0.4, place=0.4)),
-    "26-28": (range(26, 29), Wish(adjective=0.6, fronted=0.8, reason=0.7, phrase=0.4, place=0.5)),
+LENGTHS: Mapping[str, tuple[range, Demand]] = {
+    "5-8": (range(5, 9), Demand(adjective=0.4, fronted=0.1, reason=0.0, relative=0.05, phrase=0.1)),
+    "9-12": (range(9, 13), Demand(adjective=0.4, name=0.1)),
+    "13-16": (range(13, 17), Demand(adjective=0.4, fronted=0.5, reason=0.2)),
+    "17-20": (range(17, 21), Demand(adjective=0.5, fronted=0.6, reason=0.4, phrase=0.3)),
+    "21-25": (range(21, 26), Demand(adjective=0.6, fronted=0.7, reason=0.6, phrase=0.4, location=0.4)),
+    "26-28": (range(26, 29), Demand(adjective=0.6, fronted=0.8, reason=0.7, phrase=0.4, location=0.5)),
 }
 """SentEval's six ranges, marks counted as words, and how rich a sentence of that length is."""
 
-DEPTHS: Mapping[str, tuple[Wish, ...]] = {
-    "5": (Wish(**_BARE | {"fronted": 0.9}, front="PP", adjective=0.7, adverb=0.5, name=0.0, place=0.0),),
+DEPTHS: Mapping[str, tuple[Demand, ...]] = {
+    "5": (Demand(**_BARE | {"fronted": 0.9}, front="PP", adjective=0.7, adverb=0.5, name=0.0, location=0.0),),
     "6": (
-        Wish(**_BARE | {"phrase": 0.4}, adjective=0.5, name=0.05, place=0.8),
-        Wish(**_BARE | {"fronted": 0.7, "phrase": 0.3}, front="PP", adjective=0.2, place=0.4),
+        Demand(**_BARE | {"phrase": 0.4}, adjective=0.5, name=0.05, location=0.8),
+        Demand(**_BARE | {"fronted": 0.7, "phrase": 0.3}, front="PP", adjective=0.2, location=0.4),
     ),
     "7": (
-        Wish(**_BARE | {"phrase": 0.7}, adjective=0.4, place=0.3),
-        Wish(**_BARE | {"reason": 0.9}, adjective=0.2, place=0.1),
+        Demand(**_BARE | {"phrase": 0.7}, adjective=0.4, location=0.3),
+        Demand(**_BARE | {"reason": 0.9}, adjective=0.2, location=0.1),
     ),
     "8": (
-        Wish(**_BARE | {"reason": 0.8}, adjective=0.2, name=0.4, place=0.6),
-        Wish(**_BARE | {"relative": 0.5}, adjective=0.2, name=0.3, place=0.1),
+        Demand(**_BARE | {"reason": 0.8}, adjective=0.2, name=0.4, location=0.6),
+        Demand(**_BARE | {"relative": 0.5}, adjective=0.2, name=0.3, location=0.1),
     ),
     "9": (
-        Wish(**_BARE | {"relative": 0.8}, adjective=0.2, name=0.3, place=0.6),
-        Wish(**_BARE, clausal=0.9, adjective=0.3, name=0.3, place=0.7),
+        Demand(**_BARE | {"relative": 0.8}, adjective=0.2, name=0.3, location=0.6),
+        Demand(**_BARE, clausal=0.9, adjective=0.3, name=0.3, location=0.7),
     ),
 }
 DEPTH_LENGTHS = range(9, 15)
@@ -54,15 +54,15 @@ def depth(tree: Tree) -> int:
 
 
 @cache
-def _in(wish: Wish, tense: Tense) -> Wish:
-    return replace(wish, tense=tense)
+def _in(demand: Demand, tense: Tense) -> Demand:
+    return replace(demand, tense=tense)
 
 
 def draw_length(rng: Random, label: str) -> Drawn:
     """Draw a sentence whose number of words is in a range."""
-    wanted, wish = LENGTHS[label]
+    wanted, demand = LENGTHS[label]
     while True:
-        drawn = said(grammar.sentence(rng, _in(wish, pick(rng, TENSES))))
+        drawn = as_drawn(grammar.sentence(rng, _in(demand, pick(rng, TENSES))))
         if len(drawn.words) in wanted:
             return drawn
 
@@ -73,7 +73,7 @@ def draw_depth(rng: Random, label: str) -> Drawn:
     while True:
         tree = grammar.sentence(rng, _in(pick(rng, DEPTHS[label]), pick(rng, TENSES)))
         if len(grammar.tags(tree)) in DEPTH_LENGTHS and depth(tree) == wanted:
-            return said(tree)
+            return as_drawn(tree)
 
 
 _ORDERS = [
@@ -83,7 +83,7 @@ _ORDERS = [
     for reason in ("", "_SBAR")
 ]
 TOPS = (*_ORDERS, "S_,_CC_S", "CC_NP_VP", "CC_PP_,_NP_VP", "other")
-"""Sixteen orders of one clause, two joined clauses, two that open with a conjunction; other: all else that opens so."""
+"""Sixteen orders of one clause, two joined clauses, two with a conjunction first; other: the others."""
 _OTHERS = tuple(f"CC_{order}" for order in _ORDERS if f"CC_{order}" not in TOPS)
 
 
@@ -99,20 +99,20 @@ def draw_top(rng: Random, label: str) -> Drawn:
     """Draw a sentence made of the named constituents."""
     order = pick(rng, _OTHERS) if label == "other" else label
     if order == "S_,_CC_S":
-        clauses = [grammar.clause(rng, _wish(rng, "NP_VP")) for _ in range(2)]
+        clauses = [grammar.clause(rng, _demand(rng, "NP_VP")) for _ in range(2)]
         joint = leaf("CC", pick(rng, ("and", "but", "so")))
         body = Tree("S", (clauses[0], leaf(",", ","), joint, clauses[1]))
     else:
-        body = grammar.clause(rng, _wish(rng, order.removeprefix("CC_")))
+        body = grammar.clause(rng, _demand(rng, order.removeprefix("CC_")))
         if order.startswith("CC_"):
             body = Tree("S", (leaf("CC", pick(rng, ("and", "but", "so"))), *body.children))
-    return said(Tree("ROOT", (body, leaf(".", "."))))
+    return as_drawn(Tree("ROOT", (body, leaf(".", "."))))
 
 
-def _wish(rng: Random, order: str) -> Wish:
-    """Wish for one clause of the given order; inside it, clauses and adverbs stand in other places too."""
+def _demand(rng: Random, order: str) -> Demand:
+    """Demand one clause of the given order; inside it, clauses and adverbs may come in other orders too."""
     front = order.partition("_,_")[0] if "_,_" in order else None
-    return Wish(
+    return Demand(
         tense=pick(rng, TENSES),
         front=front,  # type: ignore[arg-type]
         fronted=float(front is not None),

@@ -13,8 +13,8 @@ from random import Random
 from typing import Literal, TypeAlias, cast
 
 from bermo.data.sentences import contents, grammar, lexicon, shapes
-from bermo.data.sentences.drawn import Drawn, said
-from bermo.data.sentences.grammar import NUMBERS, TENSES, Number, Tense, Tree, Wish, leaf, pick
+from bermo.data.sentences.drawn import Drawn, as_drawn
+from bermo.data.sentences.grammar import NUMBERS, TENSES, Demand, Number, Tense, Tree, leaf, pick
 from bermo.data.sentences.lexicon import Frame
 from bermo.errors import BermoError, nearest
 
@@ -38,7 +38,7 @@ class SentenceTask:
     draw: Callable[[Random, str], Drawn]
     group: Group = "semantic"
     has_capital: bool = True
-    """Whether a sentence begins with one; where words change places it would tell which word came first."""
+    """Whether a sentence begins with one; where words are swapped it would show which word came first."""
 
 
 def generate(task: str, count: int, seed: int) -> list[Sentence]:
@@ -81,22 +81,22 @@ def _draw(task: SentenceTask, count: int, rng: Random, seen: set[str]) -> Iterat
 
 
 def _tense(rng: Random, label: str) -> Drawn:
-    wish = Wish(tense=cast(Tense, label), opposite=0.65, clausal=0.15, relative=0.25, reason=0.25)
-    return said(grammar.sentence(rng, wish))
+    demand = Demand(tense=cast(Tense, label), opposite=0.65, clausal=0.15, relative=0.25, reason=0.25)
+    return as_drawn(grammar.sentence(rng, demand))
 
 
 def _subject_number(rng: Random, label: str) -> Drawn:
     # Subjects are mostly persons: other clauses bring persons that are not the subject.
     number = cast(Number, label)
-    wish = Wish(subject=number, transitive=0.9, relative=0.3, fronted=0.5, reason=0.3)
-    return said(grammar.sentence(rng, wish))
+    demand = Demand(subject=number, transitive=0.9, relative=0.3, fronted=0.5, reason=0.3)
+    return as_drawn(grammar.sentence(rng, demand))
 
 
 def _object_number(rng: Random, label: str) -> Drawn:
-    return said(grammar.sentence(rng, Wish(object=cast(Number, label))))
+    return as_drawn(grammar.sentence(rng, Demand(object=cast(Number, label))))
 
 
-# Neighbours that never stand in the other order: "the old" but not "old the".
+# Neighbours that never occur in the other order: "the old" but not "old the".
 _FIXED_ORDER = {
     ("DT", "NN"),
     ("DT", "NNS"),
@@ -118,18 +118,18 @@ _FIXED_ORDER = {
 
 def _bigram_shift(rng: Random, label: str) -> Drawn:
     while True:
-        tree = grammar.sentence(rng, Wish(tense=pick(rng, TENSES), opposite=0.3))
-        found, kinds = grammar.words(tree), grammar.tags(tree)
-        places = [at for at, pair in enumerate(pairwise(kinds)) if pair in _FIXED_ORDER]
-        if places:
+        tree = grammar.sentence(rng, Demand(tense=pick(rng, TENSES), opposite=0.3))
+        words, kinds = grammar.words(tree), grammar.tags(tree)
+        fixed = [index for index, pair in enumerate(pairwise(kinds)) if pair in _FIXED_ORDER]
+        if fixed:
             break
     if label == "shifted":
-        at = pick(rng, places)
-        found[at], found[at + 1] = found[at + 1], found[at]
-    return Drawn(tree, found)
+        first = pick(rng, fixed)
+        words[first], words[first + 1] = words[first + 1], words[first]
+    return Drawn(tree, words)
 
 
-_PLAIN = Wish(adverb=0.0, fronted=0.0, reason=0.0, relative=0.0, place=0.1)
+_PLAIN = Demand(adverb=0.0, fronted=0.0, reason=0.0, relative=0.0, location=0.1)
 
 
 def _coordination_inversion(rng: Random, label: str) -> Drawn:
@@ -142,7 +142,7 @@ def _coordination_inversion(rng: Random, label: str) -> Drawn:
         parts.reverse()
     joint = leaf("CC", pick(rng, ("and", "but", "so")))
     whole = Tree("S", (parts[0], leaf(",", ","), joint, parts[1]))
-    return said(Tree("ROOT", (whole, leaf(".", "."))))
+    return as_drawn(Tree("ROOT", (whole, leaf(".", "."))))
 
 
 def _sequel(rng: Random, first: Tree, frame: Frame) -> Tree:
@@ -202,7 +202,7 @@ TASKS: Mapping[str, SentenceTask] = {
         "Which constituents is the sentence made of?", shapes.TOPS, shapes.draw_top, "syntactic"
     ),
     "bigram-shift": SentenceTask(
-        "Are all words in their places, or were two neighbours swapped?",
+        "Are all words in their order, or were two neighbours swapped?",
         ("original", "shifted"),
         _bigram_shift,
         "syntactic",
@@ -223,7 +223,7 @@ TASKS: Mapping[str, SentenceTask] = {
         contents.draw_odd,
     ),
     "coordination-inversion": SentenceTask(
-        "Do two joined clauses stand in their order, or were they turned round?",
+        "Are two joined clauses in their order, or were they turned round?",
         ("original", "inverted"),
         _coordination_inversion,
         has_capital=False,

@@ -137,13 +137,13 @@ def test_masks_take_their_share_and_only_ordinary_tokens(masking: Masking) -> No
     real = (~PIECES.is_special[true]).sum(1)
     assert (counts.sum(1) <= np.rint(0.15 * real)).all()
     assert counts.sum() > 0.85 * np.rint(0.15 * real).sum()
-    assert np.array_equal(np.take_along_axis(true, masked.places_BK, 1), masked.targets_BK)
+    assert np.array_equal(np.take_along_axis(true, masked.positions_BK, 1), masked.targets_BK)
     assert not PIECES.is_special[masked.targets_BK[counts]].any()
     changed = masked.ids_BT != true
     chosen = np.zeros_like(changed)
-    np.put_along_axis(chosen, masked.places_BK, counts, 1)
+    np.put_along_axis(chosen, masked.positions_BK, counts, 1)
     assert not (changed & ~chosen).any()
-    given = np.take_along_axis(masked.ids_BT, masked.places_BK, 1)[counts]
+    given = np.take_along_axis(masked.ids_BT, masked.positions_BK, 1)[counts]
     targets = masked.targets_BK[counts]
     shares = [
         (given == MASK).mean(),
@@ -151,7 +151,7 @@ def test_masks_take_their_share_and_only_ordinary_tokens(masking: Masking) -> No
         (given == targets).mean(),
     ]
     np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.05)
-    assert len({tuple(sorted(row)) for row in masked.places_BK}) > 150
+    assert len({tuple(sorted(row)) for row in masked.positions_BK}) > 150
 
 
 def test_words_are_masked_whole_and_spans_are_runs_of_words() -> None:
@@ -162,7 +162,7 @@ def test_words_are_masked_whole_and_spans_are_runs_of_words() -> None:
     for kind in ("word", "span", "token"):
         masked = Masker(PIECES, kind, 0.15, 1)(true, rows)  # type: ignore[arg-type]
         chosen = np.zeros(true.shape, dtype=bool)
-        np.put_along_axis(chosen, masked.places_BK, masked.weights_BK > 0, 1)
+        np.put_along_axis(chosen, masked.positions_BK, masked.weights_BK > 0, 1)
         runs[kind] = (chosen[:, 1:] & chosen[:, :-1]).sum() / chosen.sum()
         if kind == "word":
             assert (chosen[:, 1:] == chosen[:, :-1])[inside[:, 1:]].mean() > 0.99
