@@ -2,14 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup check test demo
+.PHONY: setup check test demo docs
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bermo needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch .venv/ready
 
 check: setup
@@ -22,3 +22,9 @@ test: setup
 
 demo: setup
 	$(BIN)/bermo demo
+
+docs: setup
+	$(BIN)/python scripts/make_tables.py
+	$(BIN)/python scripts/make_figures.py
+	$(BIN)/python scripts/make_reference.py
+	$(BIN)/python scripts/make_site.py

@@ -1,0 +1,166 @@
+"""Draw the figures of the documents that are no output of a benchmark: the front, and what explanations show.
+
+    python scripts/make_figures.py [--out FOLDER]
+
+Every number comes from results/ or, for the schedule, from the code itself. The drawing is bermo's own SVG: it follows light and
+dark, has a text for screen readers and needs no library.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bermo.figures.data import Bars, Figure, Lines, Points  # noqa: E402
+from bermo.figures.draw import to_svg_file  # noqa: E402
+from bermo.files import write_text  # noqa: E402
+from bermo.pruning.schedule import CubicSchedule  # noqa: E402
+from scripts.tables import ship  # noqa: E402
+from scripts.tables.numbers import read  # noqa: E402
+from scripts.tables.speed import STEPS  # noqa: E402
+
+WHOLE, ALONE, PRUNED = "the whole model", "int8, first layers alone", "int8, fewer heads and neurons, taught"
+SHORT = {
+    "dense, torch fp32": ("fp32", WHOLE),
+    "dense, int8": ("int8", WHOLE),
+    "first 4 layers alone, int8": ("4 layers", ALONE),
+    "first 4 layers, 60 % of heads and neurons, taught, int8": ("4 layers", PRUNED),
+    "first 3 layers, 55 % of heads and neurons, taught, int8, words cut": ("3 layers", PRUNED),
+    "first 3 layers alone, int8, words cut": ("3 layers", ALONE),
+    "first 2 layers alone, int8, words cut": ("2 layers", ALONE),
+}
+"""The front's points: a name and a group. The student with words cut is left out: it stands on its twin."""
+
+
+def front() -> Points:
+    """Test accuracy against throughput; the line joins what nothing else beats in both."""
+    known = ship.candidates()
+    points = [known[name] for name in SHORT]
+    speeds = tuple(round(one.throughput, 3) for one in points)
+    scores = tuple(round(one.test or 0.0, 3) for one in points)
+    best = tuple(
+        index
+        for index, (speed, score) in enumerate(zip(speeds, scores, strict=True))
+        if not any(s > speed and t > score for s, t in zip(speeds, scores, strict=True))
+    )
+    return Points(
+        title="Score against speed: gte-small on SST-2",
+        x_label="throughput, times that of dense fp32 (batch 32, length 128)",
+        y_label="test accuracy",
+        x=speeds,
+        y=scores,
+        names=tuple(name for name, _ in SHORT.values()),
+        groups=tuple(group for _, group in SHORT.values()),
+        front=best,
+        is_log=True,
+        note="Two ARM Neoverse-N1 cores, onnxruntime for int8, 1,821 test rows, one seed each."
+        " Fewer heads and neurons: 60 % of them in 4 layers, 55 % in 3.",
+    )
+
+
+def schedule() -> Lines:
+    """The cubic schedule of a training of 1,000 steps to 10 %."""
+    cubic = CubicSchedule(total_steps=1000, warmup_steps=100)
+    steps = tuple(range(0, 1001, 10))
+    return Lines(
+        title="The share of weights that is kept over a training",
+        x_label="step of 1,000; pruning starts after 100 and ends 100 before the end",
+        y_label="density",
+        x=steps,
+        series={"density": tuple(round(cubic.value(step, 1.0, 0.1), 4) for step in steps)},
+    )
+
+
+def first_cut() -> Lines:
+    """What zeroing a share of every matrix does, by what is zeroed."""
+    known = read("first-cut.json")
+    shares = (1, 2, 5, 10)
+    kinds = ("smallest weights", "random", "lowest scores", "largest weights", "highest scores")
+    return Lines(
+        title="Movement's first choice is far worse than chance",
+        x_label="zeroed in each matrix, %",
+        y_label="accuracy on SST-2 dev, no training after the cut",
+        x=(0, *shares),
+        series={
+            kind: tuple(
+                round(score, 2)
+                for score in (known["dense"]["score"], *(known[f"{kind}, {s}%"]["score"] for s in shares))
+            )
+            for kind in kinds
+        },
+        note="gte-small, plain, after 260 dense steps; one seed.",
+    )
+
+
+def alive() -> Lines:
+    """Score when a model is cut after a layer."""
+    known, deep = read("alive.json")["cut_after_layer"], read("deep-gpu.json")["cut_after_layer"]
+    return Lines(
+        title="By score the survivors are shallow; by size the deep layers stay in use",
+        x_label="cut after layer",
+        y_label="accuracy on SST-2 dev",
+        x=tuple(range(1, 13)),
+        series={
+            "dense, plain": tuple(known["dense"]),
+            "10 % by size, plain": tuple(known["size-plain"]),
+            "10 % by size, mix": tuple(known["size-mix"]),
+            "10 % by score, mix": tuple(known["zeros-mix"]),
+            "10 % by score, mix, 25 epochs": tuple(deep["25 epochs"]),
+        },
+        note="gte-small, no training after the cut.",
+    )
+
+
+def steps() -> Bars:
+    """Milliseconds of a training step."""
+    rows = {(row["name"], row["length"]): row["median_ms"] for row in read("step-cuda.json")["rows"]}
+    names = {
+        "Hugging Face": "Hugging Face, eager",
+        "sorting": "the reference pruning algorithm (sorting), eager",
+        "plain": "bermo, plain",
+        "mix": "bermo, mix",
+        "mix + movement": "bermo, mix + movement",
+    }
+    return Bars(
+        title="Milliseconds of a training step",
+        x_label="",
+        y_label="ms, BERT-base shape, batch 32, bf16, one H200",
+        names=tuple(names),
+        series={
+            f"length {length}": tuple(round(rows[STEPS[name], length], 2) for name in names.values())
+            for length in (32, 128)
+        },
+        note="sorting: movement pruning that sorts its scores in every step, eager.",
+    )
+
+
+FIGURES = {
+    "results/front.svg": front,
+    "docs/figures/schedule.svg": schedule,
+    "docs/figures/first-cut.svg": first_cut,
+    "docs/figures/alive.svg": alive,
+    "docs/figures/step.svg": steps,
+}
+
+
+def drawn(name: str) -> str:
+    """Return the SVG text of a figure."""
+    figure: Figure = FIGURES[name]()
+    return to_svg_file(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT)
+    options = parser.parse_args()
+    for name in FIGURES:
+        path = options.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, drawn(name))
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Fill every marked block of the documents from results/ and from the table of rooms.
+
+    python scripts/make_tables.py            write them
+    python scripts/make_tables.py --check    exit code 1 if a document differs
+
+A block stands between `<!-- table: NAME -->` and `<!-- end -->`; `BLOCKS` says which function makes it.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bermo.files import write_text
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.tables import pruning, scores, ship, speed, tree  # noqa: E402
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "front": ship.front,
+    "ship-cpu": ship.cpu,
+    "ship-gpu": ship.gpu,
+    "pruning-survival": pruning.survival,
+    "pruning-summary": pruning.summary,
+    "pruning-first-runs": pruning.first_runs,
+    "pruning-rank": pruning.rank,
+    "pruning-first-cut": pruning.first_cut,
+    "pruning-alive": pruning.alive,
+    "pruning-box": pruning.box_rank,
+    "step": speed.steps,
+    "epoch": speed.epoch,
+    "mix-cost": speed.mix_cost,
+    "loop": speed.loop,
+    "core": scores.core,
+    "probing": scores.probing,
+    "claims": scores.claims,
+    "tree": tree.tree,
+    "floors": tree.floors,
+}
+MARKED = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", flags=re.S)
+
+
+def documents() -> Iterator[Path]:
+    """Every document that may hold a block."""
+    for name in ("README.md", "CONTRIBUTING.md", "LOG.md"):
+        yield ROOT / name
+    for folder in ("docs", "results"):
+        yield from sorted((ROOT / folder).rglob("*.md"))
+
+
+def filled(text: str) -> str:
+    """Return a document with every block made anew."""
+
+    def block(found: re.Match[str]) -> str:
+        return f"<!-- table: {found['name']} -->\n{BLOCKS[found['name']]()}\n<!-- end -->"
+
+    return MARKED.sub(block, text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    stale = []
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        made = filled(text)
+        if made != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if not options.check:
+                write_text(path, made)
+    print("\n".join(stale) or "Every table is as its numbers are.")
+    return int(options.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tables of the documents, each made from the JSON files in results/ and from nothing else."""

@@ -1,0 +1,137 @@
+"""Tables about small models: the front, every candidate on a CPU, students on a GPU."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.tables.numbers import read, table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One model as it was measured: its throughput and size in one bench, its score on the test set."""
+
+    name: str
+    row: dict[str, Any]
+    test: float | None
+    test_share: float | None
+
+    @property
+    def throughput(self) -> float:
+        return float(self.row["speedup"])
+
+
+CANDIDATES = {
+    "dense, torch fp32": ("spinning_within_a_call", "dense", "dense"),
+    "dense, int8": ("spinning_within_a_call", "dense int8", "dense int8"),
+    "first 4 layers alone, int8": ("compress_speedup_8", "alone-4 int8", "alone-4 int8"),
+    "first 4 layers, 60 % of heads and neurons, taught, int8": (
+        "spinning_within_a_call",
+        "four-60 int8",
+        "four-60 int8",
+    ),
+    "the same, words cut to the training texts'": (
+        "compress_speedup_15",
+        "four-60 int8",
+        "four-60 int8, words cut",
+    ),
+    "first 3 layers, 55 % of heads and neurons, taught, int8, words cut": (
+        "spinning_within_a_call",
+        "three-55 int8, words cut",
+        "three-55 int8, words cut",
+    ),
+    "first 3 layers alone, int8, words cut": (
+        "compress_speedup_15",
+        "alone-3 int8",
+        "alone-3 int8, words cut",
+    ),
+    "first 2 layers alone, int8, words cut": (
+        "compress_speedup_15",
+        "alone-2 int8",
+        "alone-2 int8, words cut",
+    ),
+}
+"""Name in a document -> the bench of throughput and size, the row's name there, and its name on the test set."""
+FRONT = (
+    "dense, torch fp32",
+    "dense, int8",
+    "first 4 layers, 60 % of heads and neurons, taught, int8",
+    "first 3 layers, 55 % of heads and neurons, taught, int8, words cut",
+)
+
+
+def candidates() -> dict[str, Candidate]:
+    """Return every measured model by its name in a document."""
+    students = read("ship-cpu.json")["students"]
+    tested = {row["name"]: row["score"] for row in students["test_set"]["rows"]}
+    known = {}
+    for name, (bench, row_name, test_name) in CANDIDATES.items():
+        (row,) = [row for row in students[bench]["rows"] if row["name"] == row_name]
+        share = tested[test_name] / tested["dense"]
+        known[name] = Candidate(name=name, row=row, test=tested[test_name], test_share=share)
+    return known
+
+
+def front() -> str:
+    """The README's table: score kept, and the speed-up as int8 factor × structure factor."""
+    known = candidates()
+    int8 = known["dense, int8"].throughput
+    rows = []
+    for name in FRONT:
+        one = known[name]
+        is_int8 = one.row["precision"] == "int8"
+        factors = f"{int8:.1f} × {one.throughput / int8:.1f}" if is_int8 else "1 × 1"
+        rows.append(
+            [
+                name,
+                f"{one.test:.2f} ({one.test_share:.1%})".replace("%", "\u00a0%"),
+                f"**{one.throughput:.1f}\u00a0×**",
+                factors,
+                f"{one.row['megabytes']:.1f}\u00a0MB",
+            ]
+        )
+    head = ["gte-small on SST-2", "test accuracy", "throughput", "= int8 × structure", "size"]
+    return table(head, rows)
+
+
+def cpu() -> str:
+    """Every candidate on two ARM cores, and Fisher pruning without training."""
+    rows = []
+    for one in candidates().values():
+        rows.append(
+            [
+                one.name,
+                f"{one.throughput:.2f} ×",
+                f"{one.row['latency_gain']:.2f} ×",
+                f"{one.row['score']:.2f}",
+                f"{one.test:.2f} ({one.test_share:.1%})".replace("%", " %"),
+                f"{one.row['megabytes']:.1f}",
+            ]
+        )
+    (fisher,) = [row for row in read("ship-cpu.json")["bench"]["rows"] if row["name"] == "fisher-0.62"]
+    rows.append(
+        [
+            "Fisher to 0.62, torch fp32, no training",
+            f"{fisher['speedup']:.2f} ×",
+            f"{fisher['latency_gain']:.2f} ×",
+            f"{fisher['score']:.2f}",
+            "–",
+            f"{fisher['megabytes']:.1f}",
+        ]
+    )
+    return table(["", "throughput", "latency", "dev", "test", "MB"], rows)
+
+
+def gpu() -> str:
+    """Students and the dense model in torch on one H200, against the dense fp32 model in the same run."""
+    known = read("ship-cuda.json")["bench"]["rows"]
+    first = {(t["batch"], t["length"]): t for t in known[0]["timings"]}
+    rows = []
+    for row in known:
+        at = {(t["batch"], t["length"]): t for t in row["timings"]}
+        cells = [row["name"]]
+        for shape in ((128, 128), (128, 32)):
+            rate, base = at[shape]["rows_per_second"], first[shape]["rows_per_second"]
+            cells.append(f"{rate:,.0f} ({rate / base:.1f} ×)")
+        p50, base = at[(1, 32)]["p50"], first[(1, 32)]["p50"]
+        rows.append([*cells, f"{p50:.1f} ({base / p50:.1f} ×)", f"{row['peak_memory_mb']:.0f}"])
+    return table(["", "rows/s, length 128", "rows/s, length 32", "ms, 1 × 32", "peak MB"], rows)

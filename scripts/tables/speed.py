@@ -1,0 +1,90 @@
+"""Tables about speed and memory: a training step, an epoch, the mix at inference, the loop on a CPU."""
+
+import re
+
+from scripts.tables.numbers import RESULTS, read, table
+
+STEPS = {
+    "Hugging Face, eager": "Hugging Face, eager",
+    "the reference pruning algorithm (sorting), eager": "reference pruning, eager",
+    "bermo, plain": "plain, auto",
+    "bermo, mix": "mix, auto",
+    "bermo, mix + magnitude": "mix + magnitude, auto",
+    "bermo, mix + movement": "mix + movement, auto",
+    "bermo, mix + soft movement": "mix + soft movement, auto",
+    "bermo, mix + L0": "mix + l0, auto",
+    "bermo without graphs and fused kernels, plain": "plain, off",
+    "bermo without graphs and fused kernels, mix + movement": "mix + movement, off",
+}
+
+
+def steps() -> str:
+    """Milliseconds and peak memory of a training step."""
+    rows = {(row["name"], row["length"]): row for row in read("step-cuda.json")["rows"]}
+    return table(
+        ["ms a step", "length 32", "length 128", "peak MiB, length 32"],
+        [
+            [name, *(f"{rows[key, n]['median_ms']:.2f}" for n in (32, 128)), f"{rows[key, 32]['peak_mib']:,}"]
+            for name, key in STEPS.items()
+        ],
+    )
+
+
+def mix_cost() -> str:
+    """Memory and time of the mix at inference, as ratios to the plain encoder of the same run."""
+    gpu, cpu = read("mix-cuda.json")["ways"], read("mix-cpu.json")["ways"]
+    names = {
+        "text head, streaming": "text, mix streaming",
+        "text head, stacked": "text, mix stacked",
+        "token head, streaming": "tokens, mix streaming",
+        "token head, stacked": "tokens, mix stacked",
+    }
+    rows = [
+        [name, *(f"{way[key][ratio]:.3f}" for way in (gpu, cpu) for ratio in ("memory_ratio", "time_ratio"))]
+        for name, key in names.items()
+    ]
+    return table(["", "memory, H200", "time, H200", "memory, 16 x86 cores", "time, 16 x86 cores"], rows)
+
+
+def loop() -> str:
+    """Our loop against transformers.Trainer on two ARM cores."""
+    known = read("loop-cpu.json")
+    rate = known["examples_per_second"]
+    both_frozen = known["pruning_step_ratio_both_frozen"]
+    rows = [
+        ["bermo", f"{rate['ours']:.1f}", f"{known['loop_ratio']:.2f} × Trainer"],
+        ["transformers.Trainer", f"{rate['Trainer']:.1f}", "–"],
+        [
+            "bermo, movement pruning (embeddings frozen)",
+            f"{rate['pruning']:.1f}",
+            f"a step takes {known['pruning_step_ratio']:.2f} × a plain one",
+        ],
+        [
+            "bermo, plain, embeddings frozen",
+            f"{rate['frozen']:.1f}",
+            f"a pruning step takes {both_frozen:.2f} × this one",
+        ],
+    ]
+    return table(["", "examples a second", "ratio"], rows)
+
+
+def epoch() -> str:
+    """Where the seconds of one epoch as a command go."""
+    text = (RESULTS / "start-cuda.txt").read_text(encoding="utf-8")
+    bare, again, third = re.split(r"^== .*$", text, flags=re.M)[1:4]
+    names = {
+        "the loop: captures, steps, logging, the evaluation, the saved model": "the loop",
+        "the command but for importing torch and transformers": "the command without its imports",
+    }
+    rows = [[name, *(_seconds(part, key) for part in (again, third, bare))] for name, key in names.items()]
+    whole = re.search(r"took ([\d.]+), ([\d.]+) and ([\d.]+) s", text)
+    assert whole is not None
+    rows.append(["the whole process, imports included", whole[2], whole[3], whole[1]])
+    head = ["seconds", "kernels built, tokens cached", "the same once more", "a bare machine"]
+    return table(head, rows)
+
+
+def _seconds(part: str, name: str) -> str:
+    line = re.search(rf"^{re.escape(name)} +([\d.]+) ", part, flags=re.M)
+    assert line is not None, name
+    return f"{float(line[1]):.1f}"

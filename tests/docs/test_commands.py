@@ -1,0 +1,111 @@
+"""Every command and every Python block of the documents runs, in the order in which they stand on their page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bermo.cli import main
+from tests.docs.documents import ROOT, Command, blocks, commands, documents, name_of
+from tests.docs.user_files import write_user_files
+
+TRAIN = "--max-length 16 --epochs 1 --batch-size 8 --device cpu"
+SMALLER = {
+    "train": TRAIN,
+    "pretrain": "--config tiny --vocabulary 300 --length 16 --steps 4 --batch-size 4 --held-out 0.4"
+    " --precision fp32 --device cpu",
+    "analyse": "--max-texts 12 --rows 8 --max-length 16 --device cpu",
+    "shrink": "--device cpu --examples 8 --batch-size 8 --length 16",
+    "export": "--max-loss 100",
+    "bench": "--rounds 1 --lengths 16 --batch 1,2",
+    "compress": "--rounds 1 --lengths 16 --batch 1,2 --max-loss 100",
+}
+"""Options that make a command small enough for a test; the last of two wins."""
+NO_WISH_MET = 3
+"""What `bermo compress` ends with where no candidate meets the wish: a tiny model on a busy machine may not."""
+VALUES = {"fine", "good", "bad"}
+"""Words of a printed line that depend on the training."""
+PAGES = [path for path in documents() if commands(path)]
+PYTHON = [path for path in documents() if blocks(path, "python") and not {"reference", "notebooks"} & set(path.parts)]
+
+
+def smaller(words: tuple[str, ...]) -> list[str]:
+    """Return a command of ours without its first word, offline and tiny."""
+    verb = words[1]
+    known = [word.replace("bert-base-uncased", "box") for word in words[1:]]
+    known += SMALLER.get(verb, "").split()
+    if verb == "compress" and not {"--quick", "--no-training"} & set(known):
+        known += ["--epochs", "1", "--batch-size", "8"]
+    if verb == "run":
+        known += (
+            [] if "--tiny" in known else ["train.precision=fp32", "data.max_length=16", "train.together=1"]
+        )
+        known += [] if "--tiny" in known or "--seeds" in known else ["--seeds", "1"]
+    if verb == "probe":
+        known = _smaller_probe(known)
+    return known
+
+
+def _smaller_probe(words: list[str]) -> list[str]:
+    if "finetune" in words:
+        words += ["--epochs", "1", "--seeds", "1", "--precision", "fp32", "--limit", "24"]
+        words += ["data.max_length=16", "train.batch_size=8"]
+    else:
+        words += ["--limit", "60", "--no-controls"]
+    known = words.index("--tasks") + 1 if "--tasks" in words else None
+    if known is not None:
+        words[known] = "tense"
+    return words
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_command_of_a_document_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_user_files(tmp_path)
+    for command in commands(path):
+        if command.words[0] == "bermo":
+            _run(command, capsys)
+        else:
+            _check_exists(command)
+
+
+def _run(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(smaller(command.words))
+    printed = capsys.readouterr()
+    allowed = (0, NO_WISH_MET) if command.words[1] == "compress" else (0,)
+    assert code in allowed, (command.words, printed.err)
+    for line in command.printed:
+        assert words_of(line) <= words_of(printed.out) | VALUES, (line, printed.out)
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words of what is printed, without numbers and bars."""
+    return set(re.findall(r"[A-Za-z_][\w-]*", text))
+
+
+def _check_exists(command: Command) -> None:
+    """A command that a test cannot run here must at least name files that exist."""
+    program, *rest = command.words
+    assert program in ("pip", "make", "accelerate", "python", "git"), command.words
+    if program == "python" and not rest[0].startswith("-"):
+        assert (ROOT / rest[0]).exists(), command.words
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_the_python_of_a_document_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(path, "python"):
+        exec(code.replace('"bert-base-uncased"', '"box"'), {})
+
+
+def test_every_file_of_the_repository_that_a_document_names_exists() -> None:
+    named = re.compile(
+        r"(?<![\w/])(?:benchmarks|scripts|tests|results|bermo)/[\w./-]+\.(?:py|sh|json|md|svg|txt)\b"
+    )
+    for path in documents():
+        for name in named.findall(path.read_text(encoding="utf-8")):
+            assert (ROOT / name).exists(), f"{name_of(path)} names {name}"

@@ -1,0 +1,53 @@
+"""The files that the documents' commands name, as a user would have them, but tiny."""
+
+from pathlib import Path
+
+GOOD = ["a fine film", "great fun", "I loved it, really"]
+BAD = ["a dull film", "no fun", "awful"]
+STORY = "the dog sees a cat .\nthe cat saw the film .\nit was a good film .\n\n"
+
+
+def write_user_files(folder: Path) -> None:
+    """Write every file and folder that a command of a document reads."""
+    rows = [f'"{text}",{label}' for label, texts in (("good", GOOD), ("bad", BAD)) for text in texts]
+    for name in ("my.csv", "dev.csv"):
+        (folder / name).write_text("text,label\n" + "\n".join(rows * 4) + "\n")
+    (folder / "texts.txt").write_text("a fine film\na dull, lifeless film\n")
+    for name in ("corpus.txt", "more.txt"):
+        (folder / name).write_text(STORY * 30)
+    (folder / "words.txt").write_text("dog\ncat\n")
+    sst2 = folder / "path" / "to" / "sst2"
+    sst2.mkdir(parents=True)
+    lines = [f"{text}\t{int(text in GOOD)}" for text in (GOOD + BAD) * 4]
+    for name in ("train.tsv", "dev.tsv"):
+        (sst2 / name).write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
+    _write_senteval(folder / "path" / "to" / "senteval")
+    _write_senses(folder / "path" / "to" / "senses")
+
+
+def _write_senteval(folder: Path) -> None:
+    folder.mkdir()
+    rows = [
+        f"{part}\t{'PAST' if k % 2 else 'PRES'}\tthe dog {'saw' if k % 2 else 'sees'} {k} cats"
+        for part, count in (("tr", 40), ("va", 10), ("te", 10))
+        for k in range(count)
+    ]
+    (folder / "past_present.txt").write_text("\n".join(rows) + "\n")
+
+
+def _write_senses(folder: Path) -> None:
+    folder.mkdir()
+    uses = [
+        ("the cat sees a film", "1:01:00::"),
+        ("bad cat", "1:02:00::"),
+        ("a cat saw the dogs .", "1:02:00::"),
+    ]
+    lines = ["#doc\tsent\tterm_tokens\tlemma\tpos\tkey\tsynset"]
+    for number, (text, key) in enumerate(uses):
+        lines += [f"d\t{number}\t{w}\t{w}\tNN\t{key if w == 'cat' else '-'}\t-" for w in text.split()]
+    (folder / "semcor3.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = '<wf lemma="x" pos="X">good</wf><instance id="s0" lemma="cat" pos="NOUN">cat</instance>'
+    (folder / "senseval2.data.xml").write_text(
+        f'<corpus><text><sentence id="0">{words}</sentence></text></corpus>'
+    )
+    (folder / "senseval2.gold.key.txt").write_text("s0 cat%1:01:00::\n")
