@@ -15,7 +15,6 @@ from here_runs import (
     FIVE,
     GUESSING,
     METHODS,
-    NEAR,
     Arm,
     difference,
     epochs_of_methods,
@@ -50,13 +49,6 @@ PAPER = {
     "paper: BERMo, 25 epochs": (87.39, 87.61, 85.88, 87.04, 87.39, 86.47, 87.39, 86.70, 86.58, 86.24),
 }
 """Table 3, seeds as in PAPER_SEEDS; None diverged."""
-PROTOTYPE = {
-    "prototype: score, plain, 3 epochs": {9: 50.9, 25: 50.9},
-    "prototype: score, mix, 3 epochs": {9: 83.1, 25: 83.0},
-}
-TARGETS = {False: 87.0, True: 89.0}
-"""The mean that a mix at 10 % is to reach on SST-2, without and with a teacher, all ten seeds alive, ten epochs."""
-STRETCH = 90.0
 SEEDS = ", ".join(map(str, FIVE))
 METHOD_HEADS = (
     "",
@@ -94,9 +86,10 @@ def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
         "What the mix costs and gives, dense (Table 2)": (dense, ()),
     }
     text = (
-        "# The paper's pruning experiments, here\n\n"
-        f"gte-small unless said, from `{source}` (benchmarks/here_gpu.sh, benchmarks/gather.py) by `python benchmarks/here_tables.py`. A score is that of a seed's\n"
-        "last look at the dev set, at its final density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge; † marks one that did:\n"
+        "# The paper's pruning experiments, as measured\n\n"
+        f"gte-small unless said, from `{source}` (benchmarks/here_gpu.sh, benchmarks/gather.py) by\n"
+        "`python benchmarks/here_tables.py`. A score is that of a seed's last evaluation on the dev set, at its final\n"
+        "density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge; † marks one that did:\n"
         "one answer for everything, or at most a point over the most common answer. Differences are paired by seed.\n"
     )
     for title, (section, names) in sections.items():
@@ -106,7 +99,7 @@ def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
 
 
 def stability(arms: Sequence[Arm]) -> str:
-    """Every seed of the ten-seed arms beside the paper's and the prototype's."""
+    """Every seed of the ten-seed arms beside the paper's."""
     rows, verdicts = [], []
     for method in ("score", "size"):
         plain, mix = longest(arms, method)
@@ -114,7 +107,7 @@ def stability(arms: Sequence[Arm]) -> str:
         for arm in (plain, mix, *taught):
             if arm is not None:
                 rows.append(_stability_row(arm))
-                verdicts += _given_up(arm) + ([_against_target(arm)] if arm.is_mix else [])
+                verdicts += _given_up(arm)
         if plain is not None and mix is not None:
             gap = compared(mix, plain, PAPER_SEEDS)
             verdicts.append(f"{WORDS[method]}, mix − plain: {gap}.")
@@ -122,10 +115,7 @@ def stability(arms: Sequence[Arm]) -> str:
         alive = [score for score in told if score is not None]
         shown = ["†" if score is None else f"{score:.2f}" for score in told]
         rows.append([name, *shown, f"{len(alive)} of 10", *mean_and_interval(paired(alive)), ""])
-    for name, known in PROTOTYPE.items():
-        shown = [f"{known[seed]}{mark(known[seed])}" if seed in known else "" for seed in PAPER_SEEDS]
-        rows.append([name, *shown, "", "", "", ""])
-    heads = ["seed", *map(str, PAPER_SEEDS), "survive", "mean", "95 %", "mean of the best looks"]
+    heads = ["seed", *map(str, PAPER_SEEDS), "survive", "mean", "95 %", "mean of the best evaluations"]
     return table(heads, rows) + said(verdicts)
 
 
@@ -133,11 +123,6 @@ def _stability_row(arm: Arm) -> list[str]:
     best = [seed.best for seed in arm.seeds if not seed.is_diverged]
     shown = f"{sum(best) / len(best):.2f}" if best else "–"
     return [name_of(arm), *(seed_score(arm, seed) for seed in PAPER_SEEDS), *summary(arm), shown]
-
-
-def mark(score: float) -> str:
-    """Return the sign of a score at guessing."""
-    return " †" if score <= GUESSING["sst2"] + NEAR else ""
 
 
 def methods(arms: Sequence[Arm]) -> str:
@@ -263,7 +248,7 @@ def dense(arms: Sequence[Arm]) -> str:
         "survive",
         "mean",
         "95 %",
-        "ms a step and seed (looks included, other runs beside)",
+        "ms a step and seed (evaluations included, other runs beside)",
     ]
     return table(heads, rows) + said(verdicts or ["No task has both arms finished, so nothing can be said."])
 
@@ -294,20 +279,9 @@ def _given_up(arm: Arm) -> list[str]:
         max(seed.steps for seed in dead),
     )
     return [
-        f"{name_of(arm)}: {len(dead)} seeds were given up after {arm.give_up} looks in a row at one answer to everything: "
+        f"{name_of(arm)}: {len(dead)} seeds were given up after {arm.give_up} evaluations in a row at one answer to everything: "
         f"{density:.1%} kept, step {steps:,}.".replace("%", " %")
     ]
-
-
-def _against_target(arm: Arm) -> str:
-    goal, spread, alive = TARGETS[arm.is_taught], arm.spread(), len(arm.survivors())
-    mean = spread.mean if spread else 0.0
-    is_alive, is_good = alive == len(arm.seeds) == 10, mean >= goal
-    met = "met" if is_alive and is_good and arm.epochs >= 10 else "missed"
-    sign = "≥" if is_good else "<"
-    told = f"{name_of(arm)}: {met}: {alive} of {len(arm.seeds)} survive, mean {mean:.2f} {sign} {goal}"
-    told += f"; the stretch of {STRETCH:g} is {'met' if mean >= STRETCH and met == 'met' else 'missed'}"
-    return told + (f"; {arm.epochs:g} epochs where ten were asked." if arm.epochs < 10 else ".")
 
 
 def _needed(curves: dict[bool, dict[float, float]]) -> str:

@@ -1,5 +1,6 @@
 """How the tables say things: an arm's name, means with intervals, paired differences, Markdown."""
 
+import textwrap
 from collections.abc import Sequence
 
 from here_runs import FIVE, Arm, difference
@@ -84,4 +85,9 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def said(sentences: Sequence[str]) -> str:
-    return "\n" + "".join(f"- {sentence}\n" for sentence in sentences)
+    return "\n" + "".join(f"{broken(f'- {sentence}')}\n" for sentence in sentences)
+
+
+def broken(text: str) -> str:
+    """Break a sentence into lines, those after the first under the first one's words."""
+    return textwrap.fill(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

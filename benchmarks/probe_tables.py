@@ -10,6 +10,7 @@ OUT/probing.html.
 import argparse
 import json
 import tarfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -59,7 +60,8 @@ def markdown(table: Table) -> str:
 
     lines = [table.columns, ["---"] * len(table.columns), *table.rows]
     rows = ["| " + " | ".join(text(value) for value in row) + " |" for row in lines]
-    return "\n".join([f"\n### {table.title}", *rows, "", table.note, ""])
+    note = textwrap.fill(table.note, 120, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([f"\n### {table.title}", *rows, "", note, ""])
 
 
 def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> Table:
@@ -205,7 +207,7 @@ def main() -> None:
         parser.error(f"{out} holds nothing that a stage of probe_gpu.sh has ended.")
     pages: dict[str, Findings] = {}
     table, box = overview(compared, results), box_table(out)
-    text = "# Probing, here\n\nX-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
+    text = "# Probing\n\nX-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
     text += markdown(table) + markdown(box)
     pages["overview"] = Findings(
         title="Does the mix know more?",

@@ -67,12 +67,12 @@ def pages() -> dict[str, str]:
 
 def index() -> str:
     """The verbs, one line each, and the other pages."""
-    rows = "\n".join(f"| [{name}](commands/{name}.md) | {_cell(verb.HELP)} |" for name, verb in VERBS.items())
+    rows = "\n".join(f"| [{name}](commands/{name}.md) | {_cell(verb.help)} |" for name, verb in VERBS.items())
     return (
         f"{MADE}\n\n# Reference\n\n| verb | what it does |\n| --- | --- |\n{rows}\n\n"
         "[Every public name of Python](python.md), [every recipe](recipes.md), [the words](../glossary.md).\n"
         "\nA verb ends with code 0; with 2 and one sentence where something was wrong with the command; with 3 where\n"
-        "`bermo compress` met no wish; with 128 + the signal's number where it was stopped.\n"
+        "`bermo compress` met no goal; with 128 + the signal's number where it was stopped.\n"
     )
 
 
@@ -80,7 +80,7 @@ def command_page(name: str) -> str:
     """One verb: its usage, its words and its options by group."""
     parser = build_parser()[1][name]
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    text = f"{MADE}\n\n# bermo {name}\n\n{_sentence(VERBS[name].HELP)}\n\n```text\n{_wrapped(usage)}\n```\n"
+    text = f"{MADE}\n\n# bermo {name}\n\n{_sentence(VERBS[name].help)}\n\n```text\n{_wrapped(usage)}\n```\n"
     for group in parser._action_groups:
         actions = [action for action in group._group_actions if action.dest != "help"]
         if actions:

@@ -1,7 +1,6 @@
-"""The command line as a user meets it: every command of the README, and every kind of mistake."""
+"""The command line as a user meets it, and every kind of mistake. tests/docs runs the commands of the documents."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,45 +10,11 @@ from bermo.cli import main
 from bermo.models.tasks import BermoForSequenceClassification
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 SMALL = "--max-length 16 --epochs 1 --batch-size 8 --device cpu"
-
-
-def readme_commands() -> list[str]:
-    blocks = re.findall(r"```\n(.*?)```", README, flags=re.S)
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line.startswith("bermo ")]
 
 
 def run(command: str) -> int:
     return main(command.split()[1:])
-
-
-def test_every_command_of_the_readme_runs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = readme_commands()
-    assert len(commands) >= 9
-    for command in commands:
-        offline = command.replace("bert-base-uncased", "box")
-        if offline.startswith("bermo train"):
-            offline += f" {SMALL}"
-        if "data.folder" in offline:
-            offline += " train.precision=fp32 data.max_length=16"
-        assert run(offline) == 0, capsys.readouterr().err
-    printed = capsys.readouterr().out
-    assert "95 % interval" in printed
-    answers = [line for line in printed.splitlines() if line.startswith('{"label"')]
-    assert len(answers) == 2
-
-
-def test_the_python_of_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
-    assert len(blocks) == 2
-    for code in blocks:
-        exec(code.replace('"bert-base-uncased"', '"box"'), {})
-    assert (tmp_path / "mine" / "README.md").exists()
 
 
 def test_list_and_show_name_recipes_and_tasks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,11 @@ NO_WISH_MET = 3
 VALUES = {"fine", "good", "bad"}
 """Words of a printed line that depend on the training."""
 PAGES = [path for path in documents() if commands(path)]
-PYTHON = [path for path in documents() if blocks(path, "python") and not {"reference", "notebooks"} & set(path.parts)]
+PYTHON = [
+    path
+    for path in documents()
+    if blocks(path, "python") and not {"reference", "notebooks"} & set(path.parts)
+]
 
 
 def smaller(words: tuple[str, ...]) -> list[str]:
