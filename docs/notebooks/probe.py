@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Notebook: probe
-# What does each layer of the encoder in the package know about a verb's tense? A linear classifier on every layer's vectors.
-# `bermo probe` does this with penalties, controls and an untrained encoder beside it; this is the idea in thirty lines.
+# What does each layer of the encoder in the package know about a verb's tense? A linear classifier on every layer's
+# vectors tells. `bermo probe` does this with penalties, controls and an untrained encoder beside it; this is the idea
+# in thirty lines.
 
 # %%
 import torch

@@ -8,8 +8,8 @@ import pytest
 from scripts.make_figures import FIGURES, drawn
 from scripts.make_reference import OUT, pages
 from scripts.make_tables import BLOCKS, MARKED, filled
+from scripts.tables.tree import ROOMS
 from tests.docs.documents import ROOT, documents, name_of, tables
-from tests.test_architecture import ROOMS
 
 MEASURED = re.compile(r"\d\.\d")
 NOT_MEASURED = {
