@@ -19,7 +19,7 @@ from torch.nn.functional import cosine_similarity
 from bermo.analyse.attention import Advance, Grid
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.words import Key, has_mix, layer_names, pool_words
-from bermo.encoders.projections import PLACES
+from bermo.encoders.families import family_of
 from bermo.encoders.sites import Site, encoder_of, prunable_sites
 from bermo.errors import BermoError
 from bermo.methods.student import student_from_teacher
@@ -261,20 +261,20 @@ def _ratio(pairs: Sequence[tuple[int, int]]) -> float:
 def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
     """Return the kept share of each head's rows in query, key and value; nothing where they are not matrices apart."""
     config = encoder_of(encoder.backbone).config
-    places = PLACES.get(config.model_type)
-    if places is None:
+    projections = family_of(config).projections
+    if projections is None:
         return ()
     heads = int(config.num_attention_heads)
     rows: dict[int, Tensor] = {}
     for site in sites:
-        if site.name.split(".", 2)[2] not in places:
+        if site.name.split(".", 2)[2] not in projections.paths:
             continue
         weight = site.weight.detach()
         weight = weight.T if site.is_transposed else weight
         if len(weight) % heads:
             raise BermoError(f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads.")
         # One matrix for all three holds them side by side, each with all heads.
-        parts = weight.chunk(3) if len(places) == 1 else (weight,)
+        parts = weight.chunk(3) if len(projections.paths) == 1 else (weight,)
         for part in parts:
             share = (part != 0).float().reshape(heads, -1).mean(1)
             rows[site.layer] = rows.get(site.layer, torch.zeros(heads)) + share.cpu() / 3

@@ -22,6 +22,7 @@ from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
 from bermo.data.pairs import draw_pairs, read_pairs
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
 from bermo.encoders.attention import num_heads
+from bermo.encoders.families import first_position
 from bermo.figures.data import Section
 from bermo.vectors import Encoder, load_encoder, stream_vectors
 
@@ -84,13 +85,7 @@ def num_places(encoder: Encoder) -> int:
     """Return how many tokens the encoder has positions for."""
     config = encoder.backbone.config
     places = int(getattr(config, "max_position_embeddings", 0) or 0) or 10**6
-    # RoBERTa's positions start behind the padding token's.
-    shift = (
-        config.pad_token_id + 1
-        if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
-        else 0
-    )
-    return min(places - shift, encoder.tokenizer.model_max_length)
+    return min(places - first_position(config), encoder.tokenizer.model_max_length)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
+from bermo.encoders.families import family_of
 from bermo.errors import BermoError
 
 NAME = "bermo_attending"
-BYPASSING = ("deberta", "deberta-v2", "mpnet", "xlnet")
-"""Families whose attention does not go through the registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +51,9 @@ _HELD: WeakKeyDictionary[nn.Module, _Hold] = WeakKeyDictionary()
 
 def check_attention(encoder: PreTrainedModel) -> None:
     """Refuse a family whose attention cannot be reached."""
-    family = encoder.config.model_type
-    if family in BYPASSING:
+    if not family_of(encoder.config).attention.uses_registry:
         raise BermoError(
-            f"The attention of {family} does not go through transformers' registry, so its heads can be neither"
+            f"The attention of {encoder.config.model_type} does not go through transformers' registry, so its heads can be neither"
             " seen nor turned off. Use another family for this, or leave attention and heads out with --measures."
         )
 

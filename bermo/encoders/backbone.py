@@ -32,7 +32,8 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from bermo.encoders.failures import loading
-from bermo.encoders.families import HeadParts, family_of, has_segments, num_layers
+from bermo.encoders.families import family_of, has_segments, num_layers
+from bermo.encoders.family import MaskedHeadPaths
 from bermo.encoders.hub import check_hub
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.errors import BermoError
@@ -78,8 +79,8 @@ def load_config(name: str | Path) -> PretrainedConfig:
 def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
     """Build an encoder with random weights, in the default dtype, without a pooler."""
     family = family_of(config)
-    if config._attn_implementation is None and family.attention is not None:
-        config._attn_implementation = family.attention
+    if config._attn_implementation is None and family.attention.implementation is not None:
+        config._attn_implementation = family.attention.implementation
     encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype())
     _remove_pooler_(encoder)
     if getattr(config, "inner_mix", "none") != "none":
@@ -109,7 +110,7 @@ def load_encoder(source: Source, with_head: bool = False) -> Loaded:
             folder,
             config=config,
             dtype=torch.float32,
-            attn_implementation=family_of(config).attention,
+            attn_implementation=family_of(config).attention.implementation,
             output_loading_info=True,
         )
     encoder = model.base_model
@@ -187,22 +188,22 @@ def make_inputs(
     inputs_embeds: Tensor | None,
 ) -> dict[str, Any]:
     """Gather the arguments of a call; segment ids go only where the family has a use for them."""
-    family = family_of(encoder.config)
+    facts = family_of(encoder.config).inputs
     inputs: dict[str, Any] = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
     inputs = {name: value for name, value in inputs.items() if value is not None}
     if attention_mask is not None:
         inputs["attention_mask"] = attention_mask = attention_mask.long()
-        if family.has_float_mask:
+        if facts.has_float_mask:
             inputs["attention_mask"] = attention_mask.to(encoder.dtype)
-        if family.is_decoder:
+        if facts.is_decoder:
             # Positions count real tokens, so that padding on the left moves nothing.
             inputs["position_ids"] = (attention_mask.cumsum(-1) - 1).clamp(min=0)
-        if family.reads_neighbours and input_ids is not None:
+        if facts.reads_neighbours and input_ids is not None:
             words = encoder.get_input_embeddings()(inputs.pop("input_ids"))
             inputs["inputs_embeds"] = words * attention_mask[..., None]
     if token_type_ids is not None and has_segments(encoder.config):
         inputs["token_type_ids"] = token_type_ids
-    return {**inputs, **family.options}
+    return {**inputs, **facts.options}
 
 
 def hidden_states(
@@ -250,13 +251,13 @@ def _watch(
         # Another thread may run the same encoder meanwhile; its layers are not ours to read.
         if threading.get_ident() == owner and (index := next(calls)) in wanted:
             hidden = args[0] if args else kwargs["hidden_states"]
-            visitor(index, hidden.transpose(0, 1) if family.is_time_first else hidden)
+            visitor(index, hidden.transpose(0, 1) if family.layers.is_time_first else hidden)
 
     modules = layer_modules(encoder, family)
     # First of all hooks, so that h_j is seen before an inner mix turns it into what the layer reads.
     handles = [module.register_forward_pre_hook(before, with_kwargs=True, prepend=True) for module in modules]
-    if family.collector is not None:
-        collector = encoder.get_submodule(family.collector)
+    if family.layers.collector is not None:
+        collector = encoder.get_submodule(family.layers.collector)
         handles.append(collector.register_forward_pre_hook(_collect_nothing, with_kwargs=True))
         handles.append(collector.register_forward_hook(_only_last))
     return handles
@@ -285,13 +286,13 @@ def _remove_pooler_(encoder: PreTrainedModel) -> dict[str, Tensor] | None:
     return None if dense is None else {k: v.detach() for k, v in dense.state_dict().items()}
 
 
-def _head_parts(config: PretrainedConfig) -> HeadParts | None:
+def _head_parts(config: PretrainedConfig) -> MaskedHeadPaths | None:
     """Say where the family's masked-LM head is, if it is built like ours."""
     is_like_ours = getattr(config, "tie_word_embeddings", True) and getattr(config, "legacy", True)
-    return family_of(config).head if is_like_ours else None
+    return family_of(config).masked_head if is_like_ours else None
 
 
-def _head_weights(model: PreTrainedModel, parts: HeadParts) -> dict[str, Tensor]:
+def _head_weights(model: PreTrainedModel, parts: MaskedHeadPaths) -> dict[str, Tensor]:
     """Return a pretrained masked-LM head under the names of ours; a bias it lacks counts as zero."""
     weights: dict[str, Tensor] = {}
     for name, path in (("dense", parts.dense), ("norm", parts.norm)):

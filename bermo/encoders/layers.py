@@ -9,21 +9,22 @@ from typing import Any
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from bermo.encoders.families import Family, num_layers
+from bermo.encoders.families import num_layers
+from bermo.encoders.family import Family
 from bermo.errors import BermoError
 from bermo.nn.inner import InnerMix
 
 
 def layer_modules(encoder: nn.Module, family: Family) -> list[nn.Module]:
     """Return the distinct modules whose inputs are h_0 … h_{L−1}."""
-    found: list[nn.Module] = [encoder]
-    for part in family.layers.split("."):
-        found = [
-            inner
-            for module in found
-            for inner in (module.children() if part == "*" else [module.get_submodule(part)])
+    modules: list[nn.Module] = [encoder]
+    for name in family.layers.path.split("."):
+        modules = [
+            child
+            for module in modules
+            for child in (module.children() if name == "*" else [module.get_submodule(name)])
         ]
-    return [layer for module in found for layer in module.children()]
+    return [layer for module in modules for layer in module.children()]
 
 
 def is_mixed_inside(config: PretrainedConfig) -> bool:
@@ -39,21 +40,21 @@ def is_mixed_inside(config: PretrainedConfig) -> bool:
 def mix_inside_(encoder: PreTrainedModel, family: Family) -> None:
     """Let each layer read a mix of all layers below it: `encoder.inner_mix`, by hooks on what enters a layer."""
     modules = layer_modules(encoder, family)
-    if len(modules) != num_layers(encoder.config) - 1 or family.is_time_first:
+    if len(modules) != num_layers(encoder.config) - 1 or family.layers.is_time_first:
         raise BermoError(
             f"An inner mix needs a module for each layer, which {encoder.config.model_type} does not have."
             " Choose another family, or no inner mix."
         )
     inner = InnerMix(len(modules), encoder.config.inner_mix)
     encoder.add_module("inner_mix", inner)
-    for place, module in enumerate(modules):
+    for index, module in enumerate(modules):
         # A partial of plain values is copied with the module by deepcopy; a closure would stay on the old one.
-        module.register_forward_pre_hook(partial(_read_inside, inner, place), with_kwargs=True)
+        module.register_forward_pre_hook(partial(_read_mix, inner, index), with_kwargs=True)
 
 
-def _read_inside(
-    inner: InnerMix, place: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+def _read_mix(
+    inner: InnerMix, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if args:
-        return (inner.read(place, args[0]), *args[1:]), kwargs
-    return args, {**kwargs, "hidden_states": inner.read(place, kwargs["hidden_states"])}
+        return (inner.read(index, args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": inner.read(index, kwargs["hidden_states"])}

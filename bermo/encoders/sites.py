@@ -1,5 +1,6 @@
 """The prunable matrices of an encoder: every matrix of every layer, by name, whatever the family calls it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -53,9 +54,10 @@ def layers_of(model: PreTrainedModel) -> list[nn.Module]:
 def prunable_sites(model: PreTrainedModel) -> list[Site]:
     """Return all matrices of all layers: attention and feed-forward; never embeddings, norms, biases or heads."""
     sites = []
+    bare = family_of(encoder_of(model).config).bare_matrices
     for index, layer in enumerate(layers_of(model), start=1):
         for path, module in layer.named_modules():
-            for parameter in _matrices(module):
+            for parameter in _matrices(path, module, bare):
                 name = ".".join(part for part in (f"layer.{index}", path, parameter) if part)
                 sites.append(
                     Site(
@@ -71,10 +73,8 @@ def prunable_sites(model: PreTrainedModel) -> list[Site]:
     return sites
 
 
-def _matrices(module: nn.Module) -> list[str]:
+def _matrices(path: str, module: nn.Module, bare: Sequence[str]) -> list[str]:
+    """Name the parameters of a module that are matrices; `bare` are the paths of those outside of Linear layers."""
     if isinstance(module, nn.Linear | Conv1D):
         return ["weight"]
-    # XLNet keeps its attention as bare parameters of three axes; its file is not imported just to say so. A mask
-    # puts "Parametrized" before the name of the class.
-    is_xlnet = type(module).__name__.endswith("XLNetRelativeAttention")
-    return ["q", "k", "v", "o"] if is_xlnet else []
+    return [name for parent, _, name in (matrix.rpartition(".") for matrix in bare) if parent == path]

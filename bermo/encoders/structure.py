@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from bermo.encoders.anatomy import PLACES, Inner, Places
+from bermo.encoders.families import family_of
+from bermo.encoders.family import Anatomy, Units
 from bermo.encoders.sites import Site, encoder_of, layers_of
 from bermo.errors import BermoError
 
@@ -64,7 +65,7 @@ class Group:
     size: int
     """Columns of a unit: the size of a head, or 1."""
     parts: int
-    is_woven: bool
+    is_interleaved: bool
     inputs: tuple[Site, ...]
     output: Site
 
@@ -90,7 +91,7 @@ class Group:
 
     def input_units(self) -> int:
         """Into how many pieces, one after the other, the rows of a feeding matrix fall."""
-        return self.count * (1 if self.is_woven else self.parts)
+        return self.count * (1 if self.is_interleaved else self.parts)
 
 
 class ClosedAttention(nn.Module):
@@ -104,34 +105,29 @@ class ClosedAttention(nn.Module):
                 self.add_module(name, core.get_submodule(name))
 
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
-        found = hidden_states.new_zeros((*hidden_states.shape[:-1], 0))
+        attended = hidden_states.new_zeros((*hidden_states.shape[:-1], 0))
         if self.output is not None:
-            found = self.get_submodule(self.output)(found)
+            attended = self.get_submodule(self.output)(attended)
         if self.norm is not None:
-            found = self.get_submodule(self.norm)(hidden_states + found)
-        return found, None
+            attended = self.get_submodule(self.norm)(hidden_states + attended)
+        return attended, None
 
 
-def places_of(model: PreTrainedModel) -> Places:
-    """Return where the heads and neurons of a model's family are, or say which families have them."""
+def anatomy_of(model: PreTrainedModel) -> Anatomy:
+    """Return where the heads and neurons of a model's family are; DeBERTa's talking heads cannot be told apart."""
     config = encoder_of(model).config
-    if config.model_type not in PLACES:
-        raise BermoError(
-            f'The heads and neurons of "{config.model_type}" are not known, so none can be taken out.'
-            f" Known: {', '.join(sorted(PLACES))}."
-        )
     if getattr(config, "talking_head", False):
         raise BermoError("The heads of this DeBERTa are mixed with each other, so none can go alone.")
-    return PLACES[config.model_type]
+    return family_of(config).anatomy
 
 
 def groups_of(model: PreTrainedModel) -> list[Group]:
     """Return the heads and the neurons of every distinct layer, first to last; empty ones are left out."""
-    places = places_of(model)
+    anatomy = anatomy_of(model)
     return [
         group
         for number, layer in enumerate(layers_of(model), start=1)
-        for group in _groups_of_layer(layer, number, places)
+        for group in _groups_of_layer(layer, number, anatomy)
         if group.count
     ]
 
@@ -141,10 +137,10 @@ def structure_of(model: PreTrainedModel) -> Structure:
     known = getattr(model.config, "structure", None)
     if known is not None:
         return Structure.from_dict(known)
-    places = places_of(model)
+    anatomy = anatomy_of(model)
     shapes = []
     for number, layer in enumerate(layers_of(model), start=1):
-        heads, *neurons = _groups_of_layer(layer, number, places)
+        heads, *neurons = _groups_of_layer(layer, number, anatomy)
         shapes.append(LayerShape(heads=tuple(range(heads.count)), neurons=tuple(g.count for g in neurons)))
     return Structure(layers=tuple(shapes))
 
@@ -152,31 +148,31 @@ def structure_of(model: PreTrainedModel) -> Structure:
 @torch.no_grad()
 def resize_(encoder: PreTrainedModel, structure: Structure) -> None:
     """Give a stock encoder the recorded shape, in place; its weights are expected to come later."""
-    places, layers = places_of(encoder), layers_of(encoder)
+    anatomy, layers = anatomy_of(encoder), layers_of(encoder)
     if len(layers) != len(structure.layers):
         raise BermoError(
             f"The config records {len(structure.layers)} layer shapes, but the encoder has {len(layers)}"
             " layers. The config was changed by hand: take it from where the model was saved."
         )
     for number, (layer, shape) in enumerate(zip(layers, structure.layers, strict=True), start=1):
-        groups = _groups_of_layer(layer, number, places)
+        groups = _groups_of_layer(layer, number, anatomy)
         kept: list[Sequence[int]] = [shape.heads, *(range(n) for n in shape.neurons)]
         for group, units in zip(groups, kept, strict=True):
-            keep_units_(layer, places, group, units, shape.heads)
+            keep_units_(layer, anatomy, group, units, shape.heads)
     if not structure.has_final_norm:
         remove_final_norm_(encoder)
 
 
 def remove_final_norm_(encoder: PreTrainedModel) -> None:
     """Take the final norm out of an encoder that has one: its last layer is read as it is."""
-    name = places_of(encoder).final_norm
+    name = anatomy_of(encoder).final_norm
     if name is not None:
         encoder.set_submodule(name, nn.Identity())
 
 
 @torch.no_grad()
 def keep_units_(
-    layer: nn.Module, places: Places, group: Group, units: Sequence[int], heads: Sequence[int]
+    layer: nn.Module, anatomy: Anatomy, group: Group, units: Sequence[int], heads: Sequence[int]
 ) -> None:
     """Take all but `units` of a group out of a layer, in place; `heads` are their first numbers (heads only)."""
     is_heads = group.kind == "heads"
@@ -184,7 +180,7 @@ def keep_units_(
         device = group.output.original.device
         index = torch.as_tensor(list(units), dtype=torch.long, device=device)
         pieces = index
-        if not group.is_woven:
+        if not group.is_interleaved:
             pieces = torch.cat([index + part * group.count for part in range(group.parts)])
         for site in group.inputs:
             _select_(site.module, site.parameter, pieces, group.input_units(), is_output=True)
@@ -192,39 +188,39 @@ def keep_units_(
         if not units and group.output.is_transposed:
             _replace_empty_(layer, group)
         if is_heads:
-            _resize_core_(layer.get_submodule(places.core), places, group, index)
-    if is_heads and places.has_bias_of_heads and len(units):
-        _pick_bias_(layer.get_submodule(places.core), heads)
+            _resize_core_(layer.get_submodule(anatomy.core), anatomy, group, index)
+    if is_heads and anatomy.has_bias_of_heads and len(units):
+        _pick_bias_(layer.get_submodule(anatomy.core), heads)
     if is_heads and not units and group.output.parameter == "weight":
-        _close_(layer, places)
+        _close_(layer, anatomy)
 
 
-def _groups_of_layer(layer: nn.Module, number: int, places: Places) -> list[Group]:
-    found = [_group(layer, number, "heads", places.heads, _head_size(layer, places), "heads")]
-    for inner in places.neurons:
-        for concrete in _unfold(layer, inner):
+def _groups_of_layer(layer: nn.Module, number: int, anatomy: Anatomy) -> list[Group]:
+    groups = [_group(layer, number, "heads", anatomy.heads, _head_size(layer, anatomy), "heads")]
+    for units in anatomy.neurons:
+        for concrete in _unfold(layer, units):
             name = concrete.inputs[0].split(".")
             suffix = f".{name[1]}" if name[0] == "ffn" and len(name) > 2 else ""
-            found.append(_group(layer, number, "neurons", concrete, 1, f"neurons{suffix}"))
-    return found
+            groups.append(_group(layer, number, "neurons", concrete, 1, f"neurons{suffix}"))
+    return groups
 
 
-def _unfold(layer: nn.Module, inner: Inner) -> Iterator[Inner]:
-    """Put a number for every * in a place: MobileBERT has several feed-forward parts a layer."""
-    if "*" not in inner.output:
-        yield inner
+def _unfold(layer: nn.Module, units: Units) -> Iterator[Units]:
+    """Put a number in place of the star in the paths: MobileBERT has several feed-forward parts in a layer."""
+    if "*" not in units.output:
+        yield units
         return
-    folder = inner.output.split(".*")[0]
+    folder = units.output.split(".*")[0]
     children = dict(layer.named_children()).get(folder)
-    for place in range(len(list(children.children())) if children is not None else 0):
-        inputs = tuple(name.replace("*", str(place)) for name in inner.inputs)
-        yield Inner(inputs=inputs, output=inner.output.replace("*", str(place)), parts=inner.parts)
+    for index in range(len(list(children.children())) if children is not None else 0):
+        inputs = tuple(name.replace("*", str(index)) for name in units.inputs)
+        yield Units(inputs=inputs, output=units.output.replace("*", str(index)), parts=units.parts)
 
 
-def _group(layer: nn.Module, number: int, kind: Kind, inner: Inner, size: int, name: str) -> Group:
+def _group(layer: nn.Module, number: int, kind: Kind, units: Units, size: int, name: str) -> Group:
     # A closed attention has none of them, and DeBERTa lacks some where its config says so.
-    inputs = tuple(_site(layer, number, path) for path in inner.inputs if _has(layer, path))
-    output = _site(layer, number, inner.output)
+    inputs = tuple(_site(layer, number, path) for path in units.inputs if _has(layer, path))
+    output = _site(layer, number, units.output)
     shape = output.original.shape
     columns = shape[0] if output.is_transposed else output.original[0].numel()
     return Group(
@@ -233,8 +229,8 @@ def _group(layer: nn.Module, number: int, kind: Kind, inner: Inner, size: int, n
         name=f"layer.{number}.{name}",
         count=columns // size,
         size=size,
-        parts=inner.parts,
-        is_woven=inner.is_woven,
+        parts=units.parts,
+        is_interleaved=units.is_interleaved,
         inputs=inputs,
         output=output,
     )
@@ -250,21 +246,23 @@ def _has(layer: nn.Module, path: str) -> bool:
 
 def _site(layer: nn.Module, number: int, path: str) -> Site:
     parent, _, name = path.rpartition(".")
-    found = getattr(layer.get_submodule(parent), name)
-    if isinstance(found, nn.Module):
-        return Site(f"layer.{number}.{path}", number, found, "weight", isinstance(found, Conv1D))
-    return Site(f"layer.{number}.{path}", number, layer.get_submodule(parent), name)
+    owner = layer.get_submodule(parent)
+    matrix = getattr(owner, name)
+    if isinstance(matrix, nn.Module):
+        return Site(f"layer.{number}.{path}", number, matrix, "weight", isinstance(matrix, Conv1D))
+    return Site(f"layer.{number}.{path}", number, owner, name)
 
 
-def _head_size(layer: nn.Module, places: Places) -> int:
-    core = layer.get_submodule(places.core)
-    return 1 if isinstance(core, ClosedAttention) else int(getattr(core, places.head_size))
+def _head_size(layer: nn.Module, anatomy: Anatomy) -> int:
+    core = layer.get_submodule(anatomy.core)
+    return 1 if isinstance(core, ClosedAttention) else int(getattr(core, anatomy.head_size))
 
 
 def _select_(module: nn.Module, name: str, pieces: Tensor, count: int, is_output: bool) -> None:
     """Keep some of the `count` even pieces of a matrix's outputs (with its bias) or inputs."""
     weight = cast(Tensor, getattr(module, name))
-    if weight.ndim == 3:  # XLNet: (width, heads, size), whichever way the matrix is read
+    # XLNet: (width, heads, size), whichever way the matrix is read.
+    if weight.ndim == 3:
         setattr(module, name, _kept(weight, 1, pieces, count))
         return
     is_transposed = isinstance(module, Conv1D)
@@ -278,20 +276,21 @@ def _select_(module: nn.Module, name: str, pieces: Tensor, count: int, is_output
 
 def _kept(tensor: Tensor, axis: int, pieces: Tensor, count: int) -> nn.Parameter:
     size = tensor.shape[axis] // count
-    places = (pieces[:, None] * size + torch.arange(size, device=pieces.device)).flatten()
-    kept = tensor.detach().index_select(axis, places).contiguous()
+    indices = (pieces[:, None] * size + torch.arange(size, device=pieces.device)).flatten()
+    kept = tensor.detach().index_select(axis, indices).contiguous()
     return nn.Parameter(kept, requires_grad=tensor.requires_grad)
 
 
-def _resize_core_(core: nn.Module, places: Places, group: Group, index: Tensor) -> None:
-    for name in places.counts:
+def _resize_core_(core: nn.Module, anatomy: Anatomy, group: Group, index: Tensor) -> None:
+    for name in anatomy.head_counts:
         setattr(core, name, len(index))
-    for name in places.widths:
+    for name in anatomy.widths:
         setattr(core, name, len(index) * group.size)
-    for name in places.vectors:
-        found = cast(Tensor, getattr(core, name))
-        axis = max(found.ndim - 2, 0)  # XLNet's are (…, heads, size), DeBERTa's (heads × size)
-        setattr(core, name, _kept(found, axis, index, group.count))
+    for name in anatomy.head_vectors:
+        vector = cast(Tensor, getattr(core, name))
+        # XLNet's are (…, heads, size), DeBERTa's (heads × size).
+        axis = max(vector.ndim - 2, 0)
+        setattr(core, name, _kept(vector, axis, index, group.count))
 
 
 def _pick_bias_(core: nn.Module, heads: Sequence[int]) -> None:
@@ -309,20 +308,21 @@ def _pick_own_bias(core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _replace_empty_(layer: nn.Module, group: Group) -> None:
     """Put a Linear for a Conv1D of no inputs, which cannot compute; what is left of both is the bias."""
     old = cast(Conv1D, group.output.module)
-    with torch.device("meta"):  # no numbers are drawn for a matrix of none
+    # On the meta device no random numbers are drawn for the new matrix.
+    with torch.device("meta"):
         new = nn.Linear(1, old.nf)
     new.in_features, new.bias = 0, old.bias
     new.weight = nn.Parameter(old.weight.detach().T.contiguous())
     layer.set_submodule(group.output.name.removeprefix(f"layer.{group.layer}."), new)
 
 
-def _close_(layer: nn.Module, places: Places) -> None:
-    inside = f"{places.core}."
-    output = places.heads.output
-    norm = places.norm
+def _close_(layer: nn.Module, anatomy: Anatomy) -> None:
+    prefix = f"{anatomy.core}."
+    output = anatomy.heads.output
+    norm = anatomy.norm
     closed = ClosedAttention(
-        layer.get_submodule(places.core),
-        output.removeprefix(inside) if output.startswith(inside) else None,
-        norm.removeprefix(inside) if norm is not None else None,
+        layer.get_submodule(anatomy.core),
+        output.removeprefix(prefix) if output.startswith(prefix) else None,
+        norm.removeprefix(prefix) if norm is not None else None,
     )
-    layer.set_submodule(places.core, closed)
+    layer.set_submodule(anatomy.core, closed)

@@ -166,7 +166,7 @@ class BermoPreTrainedModel(PreTrainedModel):
     def freeze_embeddings_(self) -> None:
         """Stop training what turns ids into the input of the first layer."""
         backbone = self.core.backbone
-        for name in family_of(backbone.config).embeddings:
+        for name in family_of(backbone.config).layers.embeddings:
             backbone.get_submodule(name).requires_grad_(False)
 
     def gradient_checkpointing_enable(  # type: ignore[override]

@@ -191,7 +191,7 @@ def save_encoder(model: Pretraining, folder: Path, later_dropout: float, is_half
 def _ordinary(model: Pretraining) -> PreTrainedModel:
     encoder = model.encoder
     backbone = encoder.backbone
-    parts = family_of(backbone.config).head
+    parts = family_of(backbone.config).masked_head
     if getattr(backbone.config, "inner_mix", "none") != "none":
         return encoder
     if isinstance(model, ReplacedPretraining) or parts is None:

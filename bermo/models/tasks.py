@@ -206,7 +206,7 @@ class BermoForMaskedLM(BermoPreTrainedModel):
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
         inner = config.backbone
-        if families.family_of(inner).is_decoder:
+        if families.family_of(inner).inputs.is_decoder:
             raise BermoError(
                 f"{inner.model_type} reads from left to right only and cannot look at both sides of a"
                 " mask. Choose an encoder for masked LM."

@@ -300,7 +300,7 @@ def _attach_(group: Group, mask: GateMask, is_whole: bool) -> None:
             is_last_axis = site.is_transposed or weight.ndim == 3
             size = (weight[0].numel() if is_last_axis else weight.shape[0]) // pieces
             block = (0, size) if is_last_axis else (size, 0)
-            times = 1 if group.is_woven else group.parts
+            times = 1 if group.is_interleaved else group.parts
             follower = Follower(weight, block, mask, partial(_repeat, times=times))
         _register_(site, follower)
 

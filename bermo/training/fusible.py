@@ -7,10 +7,11 @@ import inspect
 
 from torch import nn
 
+from bermo.encoders.families import fused_projections
 from bermo.nn.mix import LayerMix
 from bermo.nn.stacked import StackedNorm
 
-PROJECTION_NAMES = (("query", "key", "value"), ("q", "k", "v"), ("q_lin", "k_lin", "v_lin"))
+PROJECTION_NAMES = fused_projections()
 """How families name the query, key and value layers of an attention module."""
 
 

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from bermo.encoders.projections import PLACES, Projections
+from bermo.encoders import families
+from bermo.encoders.projections import Projections
 from bermo.errors import BermoError
 from bermo.models import tasks as models
 from tests.tiny import FAMILIES, make_batch, make_config
@@ -36,7 +37,7 @@ def test_queries_and_keys_make_the_last_layers_attention(family: str) -> None:
     torch.testing.assert_close(scores.softmax(-1), attention_BHTT, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f in PLACES])
+@pytest.mark.parametrize("family", [f for f in FAMILIES if families.FAMILIES[f].projections is not None])
 def test_three_tensors_come_with_gradients_and_are_let_go(family: str) -> None:
     model = make_model(family)
     projections = Projections(model)

@@ -37,11 +37,11 @@ def test_a_student_runs_the_chosen_layers_and_only_these(family: str, tmp_path: 
     student = student_from_teacher(teacher, (1, 3))
     cut = copy.deepcopy(teacher)
     backbone = cut.core.backbone
-    layers = backbone.get_submodule(family_of(backbone.config).layers)
+    layers = backbone.get_submodule(family_of(backbone.config).layers.path)
     assert isinstance(layers, nn.ModuleList)
     del layers[1]
     backbone.config.num_hidden_layers = 2
-    batch = batch | family_of(backbone.config).options
+    batch = batch | family_of(backbone.config).inputs.options
     with torch.no_grad():
         expected = backbone(**batch).last_hidden_state
         found = student.core.backbone(**batch).last_hidden_state

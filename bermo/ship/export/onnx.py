@@ -16,14 +16,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from bermo.encoders.families import family_of
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.ship.export.top import ReadAnswers, can_cut_top
 from bermo.ship.runtimes.candidate import logits_of
-
-OPSET = 23
-OPSETS: Mapping[str, int] = {"modernbert": 18}
-"""Families with another opset: ModernBERT's rotary node of 23 wants its angles in another shape than torch gives."""
 
 
 class Answers(nn.Module):
@@ -45,7 +42,7 @@ def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path
     check_onnx()
     any_size: Any = torch.export.Dim.DYNAMIC
     shapes = {name: dict.fromkeys(range(value.ndim), any_size) for name, value in example.items()}
-    kind = encoder_of(model).config.model_type
+    config = encoder_of(model).config
     outputs = logits_of(model(**example))
     names = ["logits"] if len(outputs) == 1 else ["start_logits", "end_logits"]
     with torch.no_grad(), quiet():
@@ -56,13 +53,15 @@ def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path
                 program,
                 kwargs=dict(example),
                 dynamo=True,
-                opset_version=OPSETS.get(kind, OPSET),
+                opset_version=family_of(config).export.opset,
                 output_names=names,
                 verbose=False,
             )
         except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
             reason = str(error).strip().partition("\n")[0]
-            raise BermoError(f"torch could not write this {kind} model as ONNX: {reason}") from error
+            raise BermoError(
+                f"torch could not write this {config.model_type} model as ONNX: {reason}"
+            ) from error
     _write_lean(cast(Any, exported), path)
 
 

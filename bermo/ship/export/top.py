@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from bermo.encoders.anatomy import PLACES
 from bermo.encoders.backbone import make_inputs
+from bermo.encoders.families import family_of
 from bermo.encoders.sites import layers_of
 from bermo.encoders.structure import ClosedAttention
 from bermo.models.tasks import BermoForSequenceClassification
@@ -73,7 +73,7 @@ def can_cut_top(model: PreTrainedModel) -> TypeGuard[BermoForSequenceClassificat
         return False
     inner = model.config.backbone
     return (
-        PLACES.get(inner.model_type) is PLACES["bert"]
+        family_of(inner).export.can_cut_top
         and model.mix.is_per_token
         and not getattr(inner, "is_decoder", False)
         and not getattr(inner, "chunk_size_feed_forward", 0)

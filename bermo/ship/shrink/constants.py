@@ -45,7 +45,7 @@ def fold_constants_(model: BermoPreTrainedModel) -> None:
 def constant_units(model: BermoPreTrainedModel, group: Group) -> Tensor:
     """Tell which living units of a group are constants that can be folded, (units,)."""
     none = torch.zeros(group.count, dtype=torch.bool, device=group.output.original.device)
-    if group.output.parameter != "weight" or group.is_woven:
+    if group.output.parameter != "weight" or group.is_interleaved:
         return none  # XLNet and DeBERTa keep their heads in another way
     living = group.units_of_output(group.output.original).any(dim=1)
     rows = _rows(group)

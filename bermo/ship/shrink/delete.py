@@ -20,9 +20,9 @@ from bermo.encoders.sites import encoder_of, layers_of
 from bermo.encoders.structure import (
     Group,
     LayerShape,
+    anatomy_of,
     groups_of,
     keep_units_,
-    places_of,
     remove_final_norm_,
     structure_of,
 )
@@ -101,7 +101,7 @@ def shrink(model: Model, read_share: float = READ_SHARE) -> Model:
 
 @torch.no_grad()
 def _delete_units_(model: BermoPreTrainedModel) -> None:
-    places, known = places_of(model), structure_of(model)
+    anatomy, known = anatomy_of(model), structure_of(model)
     groups, shapes = groups_of(model), []
     for number, (layer, shape) in enumerate(zip(layers_of(model), known.layers, strict=True), start=1):
         heads, neurons = shape.heads, [0] * len(shape.neurons)
@@ -112,7 +112,7 @@ def _delete_units_(model: BermoPreTrainedModel) -> None:
                 heads = tuple(shape.heads[unit] for unit in units)
             else:
                 neurons[next(rest)] = len(units)
-            keep_units_(layer, places, group, units, heads)
+            keep_units_(layer, anatomy, group, units, heads)
         shapes.append(LayerShape(heads=heads, neurons=tuple(neurons)))
     _config(model).structure = replace(known, layers=tuple(shapes)).to_dict()
 
@@ -152,14 +152,14 @@ def _cut_top_(model: BermoPreTrainedModel, top: int) -> None:
     known = structure_of(model)
     modules = layers_of(model)
     if len(modules) > 1:  # ALBERT's one layer is only called less often
-        container = cast(nn.ModuleList, encoder.get_submodule(family_of(encoder.config).layers))
+        container = cast(nn.ModuleList, encoder.get_submodule(family_of(encoder.config).layers.path))
         del container[top:]
         known = replace(known, layers=known.layers[:top])
     kinds = getattr(encoder.config, "layer_types", None)
     if kinds is not None:
         encoder.config.layer_types = list(kinds[:top])
     encoder.config.num_hidden_layers = top
-    if places_of(model).final_norm is not None:
+    if anatomy_of(model).final_norm is not None:
         # The layers below the last are mixed as they are; the norm belonged to the last one.
         remove_final_norm_(encoder)
         known = replace(known, has_final_norm=False)

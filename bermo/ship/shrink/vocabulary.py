@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from bermo.encoders.families import first_position
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoPreTrainedModel
@@ -29,8 +30,6 @@ from bermo.nn.heads import MaskedHead
 from bermo.progress import Display, Quiet
 
 CHUNK = 1000
-PADDING_SETS_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
-"""Their first position is the padding token's number plus one, so that number may not move."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +67,8 @@ def plan_cut(
     kept |= _letters(state, vocabulary)
     if kind == "BPE":
         kept |= _parts(state, vocabulary, [names[number] for number in kept if number in names])
-    if config.model_type in PADDING_SETS_POSITIONS and config.pad_token_id is not None:
-        kept |= set(range(config.pad_token_id + 1))
+    # Where positions start behind the padding token's id, that id must not change.
+    kept |= set(range(first_position(config)))
     return Cut(ids=tuple(sorted(kept)), old_size=len(tokenizer), used=len(used))
 
 
