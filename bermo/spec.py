@@ -9,7 +9,7 @@ field are its Literal type, written once and used wherever they are needed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from bermo.fields import Rules, group, option
 
@@ -24,7 +24,9 @@ MixKind = Literal[
     "sum-last-four",
     "gate",
 ]
-Pooling = Literal["first", "last", "mean"]
+TokenPooling = Literal["first", "last"]
+Pooling = Literal[TokenPooling, "mean"]
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 Precision = Literal["fp32", "bf16", "fp16"]
 PruneMethod = Literal[
     "none",

@@ -6,7 +6,9 @@ encoder or the model with a head; all others start at one layer. A star stands f
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
+
+from bermo.spec import TokenPooling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,7 @@ class Export:
 class Family:
     """Everything that bermo knows of one family of encoders."""
 
-    pooling: Literal["first", "last"] = "first"
+    pooling: TokenPooling = "first"
     """The token whose vector stands for a text."""
     layers: Layers = Layers()
     inputs: Inputs = field(default_factory=Inputs)

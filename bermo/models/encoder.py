@@ -32,10 +32,9 @@ from bermo.files import write_text
 from bermo.nn.heads import take_rows
 from bermo.nn.inner import InnerMix
 from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
-from bermo.spec import MixSpec
+from bermo.spec import POOLINGS, MixSpec
 from bermo.values import from_dict, to_dict
 
-POOLINGS = ("first", "last", "mean")
 MixChoice = str | MixSpec | Mapping[str, Any] | None
 
 

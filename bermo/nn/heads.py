@@ -6,13 +6,12 @@
 Axes: B texts, T tokens, K chosen tokens, D hidden units, C labels.
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Pooling: TypeAlias = Literal["first", "last", "mean"]
 IGNORED = -100
 
 

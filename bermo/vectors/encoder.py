@@ -18,6 +18,7 @@ from bermo.errors import BermoError
 from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
 from bermo.runs.trained import resolve_model
+from bermo.spec import TokenPooling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Encoder:
         return int(self.backbone.config.hidden_size)
 
     @property
-    def pooling(self) -> Literal["first", "last"]:
+    def pooling(self) -> TokenPooling:
         """The token that speaks for a text in this family."""
         return family_of(self.backbone.config).pooling
 

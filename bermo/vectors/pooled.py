@@ -23,7 +23,7 @@ from bermo.data.cache import Writer, cache_root, open_cache, read_cache
 from bermo.errors import BermoError, nearest
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.progress import Display, Quiet
-from bermo.spec import Pooling, Precision
+from bermo.spec import POOLINGS, Pooling, Precision
 from bermo.vectors.encoder import Encoder
 from bermo.vectors.stream import Text, batches, forward
 
@@ -154,9 +154,8 @@ def _read_shard(
 
 
 def _check_pooling(pooling: Pooling) -> None:
-    known = ("first", "last", "mean")
-    if pooling not in known:
-        raise BermoError(f'There is no pooling "{pooling}".{nearest(pooling, known)}')
+    if pooling not in POOLINGS:
+        raise BermoError(f'There is no pooling "{pooling}".{nearest(pooling, POOLINGS)}')
 
 
 def _pool(pooling: Pooling, mask_BT: Tensor) -> Callable[[Tensor], Tensor]:

@@ -9,9 +9,10 @@ from transformers import AutoConfig
 from bermo.errors import BermoError
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry
-from bermo.ship.runtimes.candidate import Half, torch_precision
+from bermo.ship.runtimes.candidate import torch_precision
 from bermo.ship.runtimes.folder import Source, find_source
 from bermo.ship.runtimes.texts import labelled
+from bermo.spec import Precision
 
 
 def line_up(
@@ -35,7 +36,7 @@ def line_up(
                     folder=source.folder,
                     threads=threads or os.cpu_count() or 1,
                     device=device,
-                    precision=cast(Half, precision),
+                    precision=cast(Precision, precision),
                 )
             )
     return entries

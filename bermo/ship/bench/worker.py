@@ -16,8 +16,9 @@ from typing import Any
 
 from bermo.errors import BermoError
 from bermo.machine import peak_memory_bytes
-from bermo.ship.runtimes.candidate import Candidate, Half, answer, open_candidate
+from bermo.ship.runtimes.candidate import Candidate, answer, open_candidate
 from bermo.ship.runtimes.folder import Source, find_source
+from bermo.spec import Precision
 
 SCORING_BATCH = 32
 
@@ -30,7 +31,7 @@ class Entry:
     folder: Path
     threads: int
     device: str = "cpu"
-    precision: Half = "fp32"
+    precision: Precision = "fp32"
 
 
 @dataclass(frozen=True, kw_only=True)

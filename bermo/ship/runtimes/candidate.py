@@ -7,7 +7,7 @@ Each runtime's thread pool is its own; the bench opens every candidate in a proc
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ from bermo.ship.runtimes.folder import Source, find_source, load_torch, read_exp
 from bermo.ship.runtimes.forms import EXTRAS, Runtime
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
+from bermo.spec import Precision
 
 Batch = Mapping[str, np.ndarray]
-Half = Literal["fp32", "fp16", "bf16"]
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -37,7 +37,7 @@ class Candidate(Protocol):
 class TorchCandidate:
     """A torch model on a device, in the precision asked for."""
 
-    def __init__(self, model: PreTrainedModel, device: str = "cpu", precision: Half = "fp32") -> None:
+    def __init__(self, model: PreTrainedModel, device: str = "cpu", precision: Precision = "fp32") -> None:
         self.device = device
         self.model = model.eval().to(device, DTYPES[precision])
 
@@ -90,7 +90,7 @@ class OpenVinoCandidate:
 
 
 def open_candidate(
-    source: Source, threads: int | None = None, device: str = "cpu", precision: Half | None = None
+    source: Source, threads: int | None = None, device: str = "cpu", precision: Precision | None = None
 ) -> Candidate:
     """Load a folder's model with its runtime; only torch takes another device or precision than the folder's own."""
     if source.runtime in ("onnxruntime", "openvino") and (device != "cpu" or precision not in (None, "fp32")):
@@ -117,7 +117,7 @@ def open_candidate(
     return TorchCandidate(load_torch(source), device, precision)
 
 
-def torch_precision(source: Source) -> Half:
+def torch_precision(source: Source) -> Precision:
     """Return the precision in which torch computes a folder's model where none is asked for."""
     return "bf16" if source.runtime == "torch" and source.precision == "bf16" else "fp32"
 
