@@ -23,7 +23,7 @@ from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
-from bermo.models.tasks import TARGETS, BermoPreTrainedModel
+from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
 from bermo.nn.heads import IGNORED
 from bermo.nn.masks import Mask
 from bermo.progress import Display
@@ -58,7 +58,8 @@ class TaskBatches:
     features: Features
     plan: BatchPlan
     longest: int | None = None
-    """Texts are padded to one of a few lengths up to this one, so that few shapes of batch occur; None: to the longest."""
+    """Pads texts to one of a few lengths up to this one, so that few shapes of batch occur; None: no more
+    than needed."""
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         return self.plan.epoch(epoch)
@@ -74,7 +75,7 @@ class TaskBatches:
 class LabelLoss:
     """The loss of the labels as the model defines it: a mean over rows or, for tags, over labelled tokens."""
 
-    call = ModelCall(only_for_loss=frozenset(TARGETS))
+    call = ModelCall(only_for_loss=frozenset(LABEL_NAMES))
 
     def __init__(self, model: BermoPreTrainedModel) -> None:
         self.loss_of = cast(Callable[..., Tensor], model.loss_of)
@@ -84,7 +85,7 @@ class LabelLoss:
         return int((labels != IGNORED).sum()) if labels is not None else len(batch["input_ids"])
 
     def __call__(self, outputs: ModelOutput, batch: Batch) -> Tensor:
-        return self.loss_of(outputs, **{name: batch[name] for name in TARGETS if name in batch})
+        return self.loss_of(outputs, **{name: batch[name] for name in LABEL_NAMES if name in batch})
 
 
 def check_methods(spec: RunSpec) -> None:

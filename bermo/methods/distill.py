@@ -3,8 +3,8 @@
     loss = hard · labels + soft · logits + hidden · layers + relations · attention + embeddings · h_0
 
 The weights default to the paper's 0.1 · CE + 0.9 · KL(teacher ‖ student) · T², T = 2. The terms are those of
-nn/losses.py, each a mean over the same rows or tokens as the labels' loss. Where only the teacher's logits are needed,
-the batch brings them from a cache; else the teacher runs in each step.
+nn/losses.py, each a mean over the same rows or tokens as the labels' loss. Where only the teacher's logits
+are needed, the batch brings them from a cache; else the teacher runs in each step.
 """
 
 from collections.abc import Iterator
@@ -63,9 +63,10 @@ def needs_only_logits(spec: DistillSpec) -> bool:
 class DistilledLoss:
     """The labels' loss plus the terms of a teacher, whose logits come with the batch or who runs in the step.
 
-    Between `attach_` and `detach_` the learned projections (only where widths differ) are a submodule of the student, so
-    that optimiser, clipping, checkpoints and several processes treat them as any other weight. A student is saved inside
-    `set_aside(student)`. The queries, keys and values of both models are read by hooks on their last layers.
+    Between `attach_` and `detach_` the learned projections (only where widths differ) are a submodule of the
+    student, so that optimiser, clipping, checkpoints and several processes treat them as any other weight. A
+    student is saved inside `set_aside(student)`. The queries, keys and values of both models are read by
+    hooks on their last layers.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class DistilledLoss:
         return self.projections.parameters()
 
     def attach_(self, student: BermoPreTrainedModel) -> None:
-        """Make the projections a part of the student, and put hooks on both models if relations are learned."""
+        """Make the projections a part of the student; put hooks on both models if relations are learned."""
         if len(self.projections):
             student.add_module(NAME, self.projections.to(student.device))
         if self.spec.relations:
@@ -121,7 +122,7 @@ class DistilledLoss:
             loss = loss + self.spec.soft * mean_over(losses_B, counts_B)
         if teacher is not None:
             inner_B = self._inner(outputs.hidden_states, teacher.hidden_states, mask_BT)
-            # Each ending of a multiple choice is a sequence of its own, with an equal part of its row's weight.
+            # Each ending of a multiple choice is a sequence, with an equal part of its row's weight.
             endings = len(mask_BT) // len(counts_B)
             loss = loss + mean_over(inner_B.view(-1, endings).mean(1), counts_B)
         return loss
@@ -146,7 +147,7 @@ class DistilledLoss:
                 return soft_targets(student, teacher, temperature)
 
     def _inner(self, student: Any, teacher: Any, mask_BT: Tensor) -> Tensor:
-        """Return the weighted distances to the teacher's hidden states and relations, one number for each sequence."""
+        """Return the weighted distances to the teacher's hidden states and relations, one a sequence."""
         spec, total_B = self.spec, torch.zeros(len(mask_BT), device=mask_BT.device)
         if spec.embeddings:
             project = self._projection("embeddings")
@@ -207,7 +208,7 @@ def _layer_map(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) ->
 
 
 def _projections(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) -> nn.ModuleDict:
-    """Build the maps of hidden states and of embeddings to the teacher's width, where these are learned and differ."""
+    """Build the maps of hidden states and embeddings to the teacher's width, where widths differ."""
     sizes = student.hidden_size, teacher.hidden_size
     wanted = {"hidden": spec.hidden, "embeddings": spec.embeddings}
     return nn.ModuleDict(

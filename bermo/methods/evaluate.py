@@ -11,7 +11,7 @@ from torch import nn
 
 from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
-from bermo.models.tasks import TARGETS
+from bermo.models.tasks import LABEL_NAMES
 
 
 def predict(
@@ -30,7 +30,7 @@ def predict(
     with torch.inference_mode():
         for rows in mine:
             batch = collate(features, rows)
-            inputs = {k: v.to(accelerator.device) for k, v in batch.items() if k not in TARGETS}
+            inputs = {k: v.to(accelerator.device) for k, v in batch.items() if k not in LABEL_NAMES}
             with accelerator.autocast():
                 outputs = model(**inputs)
             logits = [part.float().cpu().numpy() for part in _logits(features, outputs)]

@@ -45,7 +45,10 @@ from bermo.training.loop import fit_members
 
 GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
-REMEDY_OF_MOVEMENT = "Try --rank size, which prunes no large weight before its score is clear; or --mix across, or more --epochs."
+REMEDY_OF_MOVEMENT = (
+    "Try --rank size, which prunes no large weight before its score is clear; or --mix across,"
+    " or more --epochs."
+)
 
 
 def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunResult:
@@ -61,7 +64,8 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     if spec.train.together > 1 and accelerator.num_processes > 1:
         raise BermoError("Seeds are trained together by one process. Leave --together out.")
     if spec.prune.method != "none":
-        make_schedule(spec.prune, prepared.num_steps)  # no room in it is an error
+        # Raises an error where the training is too short for the schedule.
+        make_schedule(spec.prune, prepared.num_steps)
     if accelerator.is_main_process:
         for note in notes(prepared):
             display.tell(note)
@@ -106,7 +110,7 @@ def _remedy(spec: RunSpec) -> str:
 
 
 def _groups(out: Path, seeds: Sequence[int], missing: Sequence[int], size: int) -> list[list[int]]:
-    """The seeds that are trained at once: groups whose folder says that they were begun, then those that are left."""
+    """Return the seeds that are trained together: groups that an earlier call began, then new ones."""
     begun = [[int(seed) for seed in path.name.split("-")[1:]] for path in out.glob(f"{GROUP}-*")]
     begun = [group for group in begun if set(group) <= set(seeds)]
     left = [seed for seed in missing if not any(seed in group for group in begun)]
@@ -122,7 +126,8 @@ def _train(
     if len(made) == 1:
         job = made[0].job
     else:
-        for one in made:  # the stack's views must not be moved afterwards
+        # Moved before they are stacked: afterwards their weights are views of the stack's.
+        for one in made:
             one.job.model.to(accelerator.device)
         folder = out / "-".join([GROUP, *map(str, seeds)])
         folder.mkdir(exist_ok=True)
@@ -198,7 +203,8 @@ class _Seed:
 
     def result(self, ended: Fit, together: int) -> SeedResult:
         """Put together how it ended."""
-        if self.latest is None:  # every step was done before this call: only the result is missing
+        if self.latest is None:
+            # An earlier call did every step and was stopped before it wrote the result.
             self.evaluate(self.model)
         assert self.latest is not None
         if said := missed_density(self.prepared.spec.prune, self.job.hooks):
@@ -225,7 +231,8 @@ def _result(
     seed: int,
     accelerator: Accelerator,
 ) -> SeedResult:
-    best = ended.best or ended.last  # a run that broke down before its final density has no best
+    # A run that broke down before its final density has no best.
+    best = ended.best or ended.last
     with set_aside(model):
         counted = count(model)
     return SeedResult(

@@ -21,7 +21,8 @@ from bermo.training.job import Fit
 
 # A classifier that learned something has left this share of the entropy of the labels behind.
 CHANCE_SHARE = 0.98
-GUESSING_MARGIN = 3.0  # points of accuracy over always giving the most common answer
+# Points of accuracy above always giving the most common answer.
+GUESSING_MARGIN = 3.0
 
 
 def diagnose(prepared: Prepared, scores: TaskScores, ended: Fit) -> str | None:

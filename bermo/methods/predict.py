@@ -69,6 +69,7 @@ def predict_file(
     rows = read_inputs(file, trained.task, trained.text)
     # One short text with one odd word is a question like any other, so unknown tokens are no error here.
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
+    # The arrays stay mapped after the files are gone.
     with tempfile.TemporaryDirectory() as cache:
         features = make_features(
             rows,
@@ -77,7 +78,7 @@ def predict_file(
             opened.load_tokenizer(),
             replace(limits, cache=cache),
             opened.has_segments,
-        )  # the arrays stay mapped after the files are gone
+        )
     ask = open_export(opened) if open_export and opened.is_export else _open_torch(opened)
     done = 0
     display.start("predicting", len(features), 0)

@@ -1,4 +1,4 @@
-"""A spec -> the task's features and a model with the right head; every error in the user's files is raised here."""
+"""A spec -> the task's features and a model with the right head; raises all errors in the user's files."""
 
 import hashlib
 import math

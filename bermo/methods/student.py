@@ -49,9 +49,10 @@ def _check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int,
     last = num_layers(config) - 1
     chosen = tuple(layers)
     if not chosen or list(chosen) != sorted(set(chosen)) or chosen[0] < 1 or chosen[-1] > last:
+        given, example = (",".join(map(str, numbers)) for numbers in (chosen, range(1, last + 1, 2)))
         raise BermoError(
-            f"Layers to keep must be rising numbers from 1 to {last}, but got"
-            f" {','.join(map(str, chosen)) or 'none'}. For example: {','.join(map(str, range(1, last + 1, 2)))}."
+            f"Layers to keep must be rising numbers from 1 to {last}, but got {given or 'none'}."
+            f" For example: {example}."
         )
     groups = getattr(config, "num_hidden_groups", 1) * getattr(config, "inner_group_num", 1)
     if groups > 1:
@@ -93,7 +94,8 @@ def _copy_layers_(
     student: BermoPreTrainedModel, teacher: BermoPreTrainedModel, chosen: tuple[int, ...]
 ) -> None:
     sources, targets = layers_of(teacher), layers_of(student)
-    if len(sources) == 1 < len(chosen):  # one layer that stands for all
+    if len(sources) == 1 < len(chosen):
+        # One layer that is used for all (ALBERT).
         chosen = (1,)
     for index, (target, number) in enumerate(zip(targets, chosen, strict=True), start=1):
         source = sources[min(number, len(sources)) - 1]
@@ -120,7 +122,7 @@ def _tensors(module: nn.Module) -> list[torch.Tensor]:
 
 
 def _copy_mix_(student: nn.Module, teacher: nn.Module, origin: tuple[int, ...]) -> None:
-    """Start a learned mix from the teacher's logits, if it mixes layers that the teacher mixed the same way."""
+    """Start a learned mix from the teacher's logits, if both mix the same layers in the same way."""
     if not (isinstance(student, LayerMix) and isinstance(teacher, LayerMix)):
         return
     wanted = [origin[layer] for layer in student.layers]

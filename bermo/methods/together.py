@@ -1,9 +1,10 @@
 """Seeds trained together: N models of one shape as one stacked model, one step for all of them.
 
-On a GPU the step of a small encoder is a thousand short kernel launches. N seeds in one stack share these launches, and
-their matrices are multiplied in batches. Each seed has its own initial weights, batches, masks, clipping, scores and
-folder. Two things are shared: in each step all seeds read texts of about the same length, so that little is padded, and
-dropout draws from one stream of random numbers. So a seed trained together gives other numbers than the same seed alone.
+On a GPU the step of a small encoder is a thousand short kernel launches. N seeds in one stack share these
+launches, and their matrices are multiplied in batches. Each seed has its own initial weights, batches, masks,
+clipping, scores and folder. Two things are shared: in each step all seeds read texts of about the same
+length, so that little is padded, and dropout draws from one stream of random numbers. So a seed trained
+together gives other numbers than the same seed alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,11 +51,11 @@ def check_together(spec: RunSpec) -> None:
 
 
 def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
-    """Make one job of several that differ only in their seed; their weights become views of the stacked model's."""
+    """Make one job of several that differ only in their seed; their weights become views of its model's."""
     if NAME in dict(jobs[0].model.named_children()):
         raise BermoError(
-            "The teacher's layers have another width than the student's, so each seed learns projections of its own,"
-            " and the seeds cannot be trained together. Leave --together out."
+            "The teacher's layers have another width than the student's, so each seed learns projections of"
+            " its own, and the seeds cannot be trained together. Leave --together out."
         )
     joint = stack([cast(Any, job.model) for job in jobs])
     masks = stacked_masks(joint)
@@ -94,7 +95,10 @@ class JoinedBatches:
         self.batches, self.lengths = batches, lengths
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """Rank each seed's batches by size and length: those of one rank make a step, in the order of the first seed."""
+        """Rank each seed's batches by size and length; those of one rank make a step.
+
+        The steps come in the order of the first seed's batches.
+        """
         plans = [batches.epoch(epoch) for batches in self.batches]
         ranks = [self._ranked(plan) for plan in plans]
         steps = [
@@ -118,8 +122,8 @@ class JoinedBatches:
 class JoinedLoss:
     """The loss of each seed by its own objective, from the outputs of the stack on the rows of all seeds.
 
-    Objectives that read nothing but logits and batch are computed for all seeds at once, by torch.vmap. With a teacher
-    who runs in the step they are computed seed by seed.
+    Objectives that read nothing but logits and batch are computed for all seeds at once, by torch.vmap. With
+    a teacher who runs in the step they are computed seed by seed.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
@@ -193,7 +197,8 @@ class JoinedHook:
         self.pruners, self.masks, self.together = pruners, masks, Together(pruners)
         self.scores = Scores()
         pruners[0].numbers.holder = masks[0]
-        for pruner in pruners[1:]:  # one schedule, so one set of numbers
+        # All have one schedule, and so one set of numbers.
+        for pruner in pruners[1:]:
             pruner.numbers = pruners[0].numbers
 
     def plan(self, step: int) -> None:
@@ -243,7 +248,7 @@ def predict_together(
 
 
 def _rows_of(value: Any, index: int, count: int) -> Any:
-    """Return one model's rows of a stack's tensors: of a batch, of outputs, or of a tuple of hidden states."""
+    """Return one model's rows of a stack's tensors, batch, outputs or tuple of hidden states."""
     if isinstance(value, Tensor):
         return _split(value, count)[index]
     if isinstance(value, tuple):

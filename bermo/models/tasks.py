@@ -252,8 +252,8 @@ class BermoForMaskedLM(BermoPreTrainedModel):
 
 
 Inputs = tuple[Tensor | None, ...]
-TARGETS = ("labels", "start_positions", "end_positions")
-"""What a batch holds beside the models' inputs: their answers."""
+LABEL_NAMES = ("labels", "start_positions", "end_positions")
+"""The tensors of a batch that a loss reads, and that a model needs only to compute its loss."""
 
 
 def has_segments(name: str | Path) -> bool:

@@ -117,6 +117,10 @@ class StackedMix(LayerMix):
             mixed_NX = (rows_JNX * shares_NJ.T[..., None]).sum(0) * self.scale[:, None]
         return mixed_NX.view(chosen[-1].shape).to(chosen[-1].dtype)
 
+    def stream(self, attention_mask: Tensor | None = None) -> "KeptLayers":
+        """Keep the layers and mix them at the end: running sums have no shares for each model."""
+        return KeptLayers(self, attention_mask)
+
     def _shares(self, drop: bool = False) -> Tensor:
         logits_NJ = self.logits[:, 0].float()
         if drop and self.layer_dropout > 0:
@@ -124,6 +128,23 @@ class StackedMix(LayerMix):
             dropped_NJ = (luck_NJ < self.layer_dropout) & (luck_NJ < luck_NJ.amax(1, keepdim=True))
             logits_NJ = logits_NJ.masked_fill(dropped_NJ, float("-inf"))
         return torch.softmax(logits_NJ, dim=1)
+
+
+class KeptLayers:
+    """The layers that a mix reads, kept while the encoder runs."""
+
+    def __init__(self, mix: StackedMix, attention_mask: Tensor | None) -> None:
+        self.mix, self.attention_mask = mix, attention_mask
+        self.kept: dict[int, Tensor] = {}
+
+    def add(self, index: int, hidden_BTD: Tensor) -> None:
+        self.kept[index] = hidden_BTD
+
+    def result(self) -> Tensor:
+        # Layers that the mix does not read are not kept, and any of the kept ones may stand for them.
+        some = next(iter(self.kept.values()))
+        layers = [self.kept.get(index, some) for index in range(self.mix.num_layers)]
+        return cast(Tensor, self.mix(layers, self.attention_mask))
 
 
 def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:

@@ -3,7 +3,7 @@
     checkpoints/step-00001200/ = model.safetensors + optimizer.safetensors + manifest.json
 
 The manifest names the run it belongs to (`identity`), the loop's own numbers (`state`) and the size and
-CRC-32 of each file. A folder that is not whole, damaged or of another run is named and skipped for an older one.
+CRC-32 of each file. A folder that is not whole, damaged or of another run is reported and skipped.
 """
 
 import json

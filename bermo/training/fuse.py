@@ -1,4 +1,4 @@
-"""Fused Triton kernels in a model's forward pass, for a step on a GPU in bfloat16: what is fused, and how it is installed.
+"""Fused Triton kernels for a model's forward and backward pass, in a step on a GPU in bfloat16.
 
     residual  LayerNorm(x + dropout(dense(h))) of post-norm layers, one kernel forward and one backward
     linear    query, key and value as one product; gelu and the gradients of biases in one pass
@@ -6,10 +6,10 @@
     mix       the mix of all layers, one kernel forward and one backward
     adam      AdamW on matrices, masked or not, and on scores, from the gradients of their bfloat16 copies
 
-The kernels are in bermo.nn.fast (residual, dense, attend, mixing, adam). While a `Fusion` is active, some modules of the
-model have another `forward` as an instance attribute. It is removed at the end of the pass and never saved. Modules are
-chosen by their structure (fusible.py). The random numbers of dropout come from seeds that torch's generator draws on
-the GPU in each pass.
+The kernels are in bermo.nn.fast (residual, dense, attend, mixing, adam). While a `Fusion` is active, some
+modules of the model have another `forward` as an instance attribute. It is removed at the end of the pass and
+never saved. Modules are chosen by their structure (fusible.py). The random numbers of dropout come from seeds
+that torch's generator draws on the GPU in each pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ class Override(NamedTuple):
 
 
 class Fusion:
-    """The fused forwards of one model; inside `active` the model computes by them, the backward pass may follow later."""
+    """The fused forwards of one model, in use inside `active`; the backward pass may follow later."""
 
     def __init__(self, model: nn.Module, shadow: Shadow | None, fused: Fused) -> None:
         self.model, self.shadow, self.fused = model, shadow, fused
@@ -87,7 +87,7 @@ class Fusion:
             self._add(module, "_mix_stacked", self._mix(module, self._next_seed()))
 
     def _add(self, module: nn.Module, attribute: str, function: Callable[..., Any]) -> None:
-        # The first override of a module wins: a stacked query layer is overridden as a projection, by its parent.
+        # The first override of a module wins: a stacked query layer is a projection of its parent first.
         if all(override.module is not module for override in self.overrides):
             self.overrides.append(Override(module, attribute, function))
 
@@ -119,12 +119,12 @@ class Fusion:
         return Attending()
 
     def _draw_seeds(self, device: torch.device) -> None:
-        """Draw new seeds by torch's generator on the device, so that each replay of a CUDA graph draws others."""
+        """Draw new seeds by the device's generator, so that each replay of a CUDA graph draws others."""
         self.seeds = torch.randint(0, 2**62, (self.num_seeds,), device=device)
         self.used_seeds.clear()
 
     def _seed(self, number: int) -> Tensor:
-        """Return a module's seed in this pass; a module that is called again (shared layers, two passes) gets another."""
+        """Return a module's seed in this pass; one that is called again (shared layers) gets another."""
         if number in self.used_seeds:
             self._draw_seeds(self.seeds.device)
         self.used_seeds.add(number)
@@ -208,7 +208,7 @@ class Fusion:
             known = self.precomputed.pop(id(own), None)
             if known is not None and known[0] is x:
                 return known[1]
-            # The query's layer computes all three. A key or value layer that has another input computes its own.
+            # The query's layer computes all three. A key or value layer with another input computes its own.
             if index == 0 and all(self._reads_copies(linear) for linear in projections):
                 weights = [linear.weight for linear in projections]
                 biases = [linear.bias for linear in projections]
@@ -224,11 +224,11 @@ class Fusion:
         return forward
 
     def _grad_buffer(self, weights: Sequence[Tensor]) -> Tensor | None:
-        """Return the memory that the gradients of these copies may be written to, if it is free in this step."""
+        """Return the buffer for the gradients of these copies, if nothing has written to it in this step."""
         return None if self.shadow is None else self.shadow.take(weights)
 
     def _cast(self, x: Tensor) -> Tensor:
-        """Return an input in the working dtype: as the kernel that made it wrote it, or cast once for all readers."""
+        """Return an input in the working dtype, as its kernel wrote it or cast once for all readers."""
         if id(x) not in self.casts:
             self.casts[id(x)] = (x, x.to(self.dtype))
         return self.casts[id(x)][1]
@@ -260,7 +260,7 @@ class Fusion:
 def make_fusion(
     model: nn.Module, shadow: Shadow | None, fused: Fused, device: torch.device, is_half: bool
 ) -> Fusion | None:
-    """Return the fusion of a step, or None where kernels cannot run: not on a GPU, not in bfloat16, no Triton."""
+    """Return the fusion of a step, or None where kernels cannot run: no GPU, no bfloat16 or no Triton."""
     if device.type != "cuda" or not is_half or not has_kernels() or fused == NOTHING:
         return None
     return Fusion(model, shadow, fused)

@@ -1,4 +1,4 @@
-"""Which modules of a model fused kernels can compute, known by their structure and not by their family's name.
+"""Which modules of a model fused kernels can compute, known by structure and not by the family's name.
 
 A module with other children, another signature or a hook is not among them and keeps its own forward.
 """
@@ -49,7 +49,7 @@ def is_gelu(module: nn.Module) -> bool:
 
 
 def attention_projections(module: nn.Module) -> tuple[nn.Linear, nn.Linear, nn.Linear] | None:
-    """Return the query, key and value layers of an attention module, if it has them in one shape and with biases."""
+    """Return the query, key and value layers of an attention module, if they have one shape and biases."""
     for names in PROJECTION_NAMES:
         children = [getattr(module, name, None) for name in names]
         linears = [child for child in children if isinstance(child, nn.Linear) and child.bias is not None]

@@ -12,8 +12,8 @@ from bermo.nn.mix import LayerMix
 
 # A probability at which the dropout kernels run but drop almost nothing, so that two passes can be compared.
 TINY_DROPOUT = 1e-7
-# The least norm that a gap is divided by, as a share of the norm of all gradients: that of a key's bias is nothing
-# but rounding, and that of a scalar may cancel.
+# The least norm that a gap is divided by, as a share of the norm of all gradients: that of a key's bias is
+# nothing but rounding, and that of a scalar may cancel.
 LEAST_SHARE = 1e-2
 
 Gradients = Sequence[Tensor | None]
@@ -56,7 +56,7 @@ def gradient_gap(names: Sequence[str], plain: Gradients, other: Gradients) -> fl
 
 
 def largest_gap(kinds: Sequence[str], first: list[Tensor], second: list[Tensor]) -> float:
-    """Return the largest |b − a| / |a| of the tensors of a kind; |a| is at least a hundredth of that of all kinds."""
+    """Return the largest |b − a| / |a| over kinds, where |a| counts as at least 1 % of that of all kinds."""
     order = sorted(set(kinds))
     index = torch.tensor([order.index(kind) for kind in kinds], device=first[0].device)
 

@@ -1,4 +1,4 @@
-"""Whole steps, captured once for each shape of batch and replayed as one CUDA graph: the plain step in one launch."""
+"""Whole steps as CUDA graphs, captured once for each shape of batch and replayed in one launch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ LARGEST_GAP = 0.2
 
 
 class GraphedStep:
-    """Replays whole steps; a batch with another number of rows, and what cannot be captured, takes the plain step."""
+    """Replays whole steps; a smaller last batch, and what cannot be captured, takes the plain step."""
 
     def __init__(self, step: Step, num_rows: int, tell: Callable[[str], None]) -> None:
         self.step, self.num_rows, self.tell = step, num_rows, tell
@@ -100,7 +100,7 @@ class GraphedStep:
 def make_step(
     step: Step, settings: TrainSpec, num_rows: int, tell: Callable[[str], None]
 ) -> Step | GraphedStep:
-    """Return the step as CUDA graphs where that can work, else the plain one; on a GPU the user is told why."""
+    """Return the step as CUDA graphs where that works, else the plain one; on a GPU, tell the user why."""
     if step.accelerator.device.type != "cuda" or settings.fast == "off":
         return step
     if why := _why_not(step, settings):

@@ -25,7 +25,7 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """What an objective needs of the model's call: which tensors the model reads, and what its outputs hold."""
+    """What an objective needs of the model's call: the tensors that it reads and what it returns."""
 
     only_for_loss: frozenset[str] = frozenset()
     """Names of tensors in the batch that the objective reads and the model does not, such as labels."""
@@ -41,9 +41,9 @@ class ModelCall:
 class Objective(Protocol):
     """What a training minimises: the loss of a model's outputs on a batch.
 
-    The loss is a mean over the labelled rows or tokens of the batch, `count` says how many there are. Where several
-    models are trained as one stack, it is a vector with one loss for each model. Objectives wrap each other:
-    labels -> + teacher -> + penalty of pruning.
+    The loss is a mean over the labelled rows or tokens of the batch, `count` says how many there are. Where
+    several models are trained as one stack, it is a vector with one loss for each model. Objectives wrap each
+    other: labels -> + teacher -> + penalty of pruning.
     """
 
     @property
@@ -55,15 +55,16 @@ class Objective(Protocol):
 
 
 def compute_loss(model: Callable[..., Any], objective: Objective, batch: Batch) -> Tensor:
-    """Call the model on a batch, and the objective on its outputs; nothing but the loss outlives this call."""
+    """Call the model on a batch, and the objective on its outputs; only the loss outlives this call."""
     return objective(model(**objective.call.arguments(batch)), batch)
 
 
 class Hook(Protocol):
     """What a method does in each step: `plan` on the CPU, `apply` on the device before the forward pass.
 
-    `apply` may be captured in a CUDA graph and replayed. So all that changes from step to step comes from `plan`, which
-    writes into tensors that stay the same, or from random `generators`. `metrics` is called when losses are logged.
+    `apply` may be captured in a CUDA graph and replayed. So all that changes from step to step comes from
+    `plan`, which writes into tensors that stay the same, or from random `generators`. `metrics` is called
+    when losses are logged.
     """
 
     def plan(self, step: int) -> None: ...
@@ -77,7 +78,7 @@ class Hook(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that one training needs; `evaluate` gives the scores (the first one decides), `keep` saves the best."""
+    """All that one training needs; `evaluate` returns scores (the first decides), `keep` saves the best."""
 
     model: nn.Module
     batches: Batches
@@ -94,15 +95,15 @@ class Job:
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     """Masks and their weights that the step may apply all at once, through copies."""
     best_from: int = 0
-    """Evaluations before this step do not count for the best model, since it is not yet at its final density."""
+    """Before this step no model counts as the best, since it is not yet at its final density."""
     is_collapsed: Callable[[], bool] = lambda: False
     """Called after each evaluation: whether the model gave one answer to everything."""
     before_evaluation: Callable[[], None] = lambda: None
     """Called before the models are scored."""
     display: Display = field(default_factory=Quiet)
     members: tuple["Job", ...] = ()
-    """The jobs whose models are stacked as this one. The objective then returns a loss for each, every trained tensor has
-    the models along its first axis, and each model is scored, kept and recorded by itself."""
+    """The jobs whose models are stacked as this one. The objective then returns a loss for each, every
+    trained tensor has the models along its first axis, and each model is scored and kept by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 A run is a function of (seed, data, settings) alone. The order of the rows depends on seed and epoch; the
 random numbers of a step (dropout) are seeded from seed and step; the rates are a formula of the step. So a
-checkpoint needs the weights, the optimiser's state and a few numbers, and a resumed run ends in the same bits.
+checkpoint needs the weights, the optimiser's state and a few numbers, and a resumed run gives the same bits.
 
 `batch_size` counts the rows of one optimiser step over all processes and accumulation passes together, and
-each loss is weighted by its share of the step's labelled rows or tokens, so that splitting never changes the mean.
+each loss is weighted by its share of the step's labels, so that splitting never changes the mean.
 """
 
 import signal
@@ -44,7 +44,7 @@ PREFETCHED = 8
 
 @dataclass(frozen=True)
 class _StepBatches:
-    """One process's batches of a step, how many labels each counts, and the rows of the step over all processes."""
+    """One process's batches of a step, the labels in each, and the rows of the step over all processes."""
 
     batches: list[Batch]
     counts: list[int]
@@ -80,7 +80,7 @@ class _Loop:
             _freeze_unused_(job)
         optimizer = make_optimizer(job, accelerator.device)
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
-        # Unwrapped once: accelerate visits all modules for it, which takes longer than the replay of a small step.
+        # Unwrapped once: accelerate visits all modules for it, which takes longer than a small step.
         self.inner = accelerator.unwrap_model(self.model)
         self.step = self.num_rows = 0
         self.seconds = 0.0
@@ -148,7 +148,7 @@ class _Loop:
         self, train_step: Step | GraphedStep, batches: "_StepBatches", stop: bool, due: bool
     ) -> tuple[bool, bool]:
         """Do one optimiser step; return whether any process wants to stop, and to save."""
-        # The model itself is asked: an evaluation sets its mode, and not that of the wrapper of several processes.
+        # An evaluation sets the mode of the model itself, and not that of the wrapper of several processes.
         if not self.inner.training:
             self.model.train()
         factor = rate_factor(self.step, self.total, self.settings.warmup)
@@ -194,7 +194,7 @@ class _Loop:
         return max(sums[0], 1), sums[1] > 0, sums[2] > 0
 
     def _log(self) -> bool:
-        """Every `log_every` steps write the mean loss since the last time; return whether any model's is a number."""
+        """Every `log_every` steps write the mean loss since then; return whether any model's is a number."""
         if not self._is_logged(self.step):
             self.job.display.step(self.step, None)
             return True
@@ -228,7 +228,7 @@ class _Loop:
         self.accelerator.wait_for_everyone()
 
     def _why_to_stop(self) -> str | None:
-        """Say why to end early, or None: no better score, or one answer to everything, for too many evaluations."""
+        """Say why to end early: evaluations without a better score, or with one answer; else None."""
         patience, give_up = self.settings.patience, self.settings.give_up
         now = [member.now for member in self.members]
         if patience and all(one.stale_evaluations >= patience for one in now):
@@ -250,7 +250,7 @@ class _Loop:
     def _is_due(self, age: float) -> bool:
         """Tell whether to save after the next step, `age` minutes after the last checkpoint.
 
-        That is so when checkpoint_minutes are over, or at an evaluation, if saving takes a small share of the time.
+        That is so when checkpoint_minutes are over, or at an evaluation, if saving takes little of the time.
         """
         coming = self.step + 1
         is_evaluated = coming in self.evaluation_steps and coming < self.total

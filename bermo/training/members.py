@@ -1,4 +1,4 @@
-"""What a training knows of each of its models: scores, the best score, losses, and the file that they are written to.
+"""What a training knows of each of its models: scores, losses, and the file that they are written to.
 
 A training has one model, or several of one shape that are stacked as one; each has its own folder.
 """
@@ -46,7 +46,7 @@ class Member:
         return self.now.last_loss is None or math.isfinite(self.now.last_loss)
 
     def evaluate(self, step: int) -> dict[str, float]:
-        """Score the validation set, and keep the model if it is the best so far; return what is to be logged."""
+        """Score the validation set, keep the model if it is the best so far, and return what to log."""
         now, job = self.now, self.job
         job.model.eval()
         now.last = dict(job.evaluate(job.model))
@@ -75,7 +75,7 @@ class Member:
         return {NAMES_ON_DISK.get(name, name): value for name, value in asdict(self.now).items()}
 
     def resume(self, step: int, state: Mapping[str, Any] | None) -> None:
-        """Go on from a checkpoint's numbers, or from the start, and drop the metrics that were written after it."""
+        """Go on from a checkpoint's numbers, or from the start, and drop the metrics written after it."""
         if state is not None:
             names = [one.name for one in fields(Standing)]
             self.now = Standing(**{name: state[NAMES_ON_DISK.get(name, name)] for name in names})

@@ -1,7 +1,7 @@
-"""AdamW for a step: one fused kernel, and on a GPU with its rates and step numbers on the device for captured steps.
+"""AdamW for a step: one fused kernel; on a GPU its rates and step numbers are tensors for captured steps.
 
-A `Direct` group holds weights whose gradient is never written in float32: our own AdamW (bermo.nn.fast.adam) reads the
-gradients of their bfloat16 copies.
+A `Direct` group holds weights whose gradient is never written in float32: our own AdamW (bermo.nn.fast.adam)
+reads the gradients of their bfloat16 copies.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(job: Job, device: torch.device) -> torch.optim.AdamW:
-    """Return a fused AdamW; on a GPU its rates and step numbers are tensors there, which captured steps read."""
+    """Return a fused AdamW; on a GPU its rates and step numbers are tensors that captured steps read."""
     if device.type != "cuda":
         return torch.optim.AdamW(job.groups, eps=1e-8, fused=device.type == "cpu")
     groups = [group | {"lr": torch.tensor(group["lr"], device=device)} for group in job.groups]
@@ -65,7 +65,8 @@ class Direct:
     def is_ready(self) -> bool:
         """Tell whether every copy has a gradient in this step, and no parameter has one of its own.
 
-        A penalty may leave a gradient on the scores. A weight that nothing read has none, and torch does not update it.
+        A penalty may leave a gradient on the scores. A weight that nothing read has none, and torch does not
+        update it.
         """
         if any(parameter.grad is not None for parameter in self.adam.parameters):
             return False

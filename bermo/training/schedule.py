@@ -57,6 +57,6 @@ def seed_step(seed: int, step: int, rank: int) -> None:
     if device is not None and device.type != "cuda":
         torch.manual_seed(number)
         return
-    # torch.manual_seed records the call stack for each kind of device that is not in use, 0.25 ms in every step.
+    # torch.manual_seed records the call stack for each kind of unused device, 0.25 ms in every step.
     for generator in (torch.default_generator, *torch.cuda.default_generators):
         generator.manual_seed(number)

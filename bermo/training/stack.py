@@ -1,6 +1,7 @@
 """N models of one shape as one: the same modules, with every trained layer and pruning mask stacked.
 
-joint = stack(models)      joint(**batch) reads rows of model 0, then of model 1, …; the models become views of it
+joint = stack(models)      joint(**batch) reads rows of model 0, then of model 1, …
+The weights of the models become views of the joint ones.
 """
 
 import copy
@@ -20,7 +21,7 @@ WHY = "so the seeds cannot be trained together. Leave --together out."
 
 
 def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
-    """Return one model that computes what all of them do; they must already be on the device where it will run."""
+    """Return one model that computes what all of them do; they must already be on its device."""
     joint = copy.deepcopy(models[0])
     done: list[str] = []
     rows = [0]

@@ -1,8 +1,8 @@
 """One training step on its device: masks, forward, backward, clip, update, every operation launched in turn.
 
-All that changes from step to step lies in tensors on the device (rates, numbers of kept weights, thresholds) or is a
-seed of random numbers. So the same operations can be captured and replayed (graphs.py), and a run can be resumed at any
-step.
+All that changes from step to step lies in tensors on the device (rates, numbers of kept weights, thresholds)
+or is a seed of random numbers. So the same operations can be captured and replayed (graphs.py), and a run can
+be resumed at any step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job, compute_loss
 from bermo.training.optimiser import Direct, make_direct, start_optimizer_
 
-# cuDNN's attention is left out: it builds a kernel for each new shape (1.5 s on an H200), and short texts gain nothing.
+# Without cuDNN's: it builds a kernel for each new shape (1.5 s on an H200), and short texts gain nothing.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -111,7 +111,7 @@ class Step:
                     loss = loss.nan_to_num(0.0)
                 total += loss.detach() * share
                 if loss.ndim:
-                    # One loss for each stacked model; no weight is shared, so their sum gives each its own gradient.
+                    # One loss for each stacked model. They share no weight: the sum gives each its gradient.
                     loss = loss.sum()
                 # Gradients are averaged over processes, so each one's share is scaled up by their number.
                 factor = share * accelerator.num_processes
@@ -124,16 +124,17 @@ class Step:
         return call_with_copies(self.model, copies, arguments)
 
     def _overrides(self) -> AbstractContextManager[None]:
-        """Install the fused forwards where they passed the check; on some CPUs faster functions of torch's."""
+        """Install the fused forwards where they passed the check, or faster functions on some CPUs."""
         if self.fusion is not None and self.is_fused:
             return self.fusion.active(self.loss_sum.device)
         return Hosting() if self.has_cpu_overrides else nullcontext()
 
     def gap(self, batches: Sequence[WeightedBatch]) -> float:
-        """Return how far the fused pass's gradients are from the plain one's on these batches, with hardly any dropout.
+        """Return how far the fused pass's gradients are from the plain one's, with hardly any dropout.
 
-        It is the largest relative gap over kinds of parameters, since all biases together are small beside the matrices.
-        Kernels are compiled for the GPU in use: one that is wrong there, for one shape of batch, must not train a model.
+        It is the largest relative gap over kinds of parameters, since all biases together are small beside
+        the matrices. Kernels are compiled for the GPU in use: one that is wrong there, for one shape of
+        batch, must not train a model.
         """
         for hook in self.job.hooks:
             hook.apply()
@@ -162,7 +163,7 @@ class Step:
         return grads
 
     def start_(self) -> None:
-        """Make the optimiser's state and the direct updates; a captured step needs that these tensors stay the same."""
+        """Make the optimiser's state and the direct updates, whose tensors captured steps read."""
         start_optimizer_(self.optimizer.optimizer, self.parameters)
         if self.shadow is not None and self.fusion is not None and self.fusion.fused.adam:
             inner = self.optimizer.optimizer
@@ -204,13 +205,13 @@ class Step:
                 cast(Shadow, self.shadow).renew(one.copies)
 
     def _update_others(self, factors: Tensor | None) -> None:
-        """Let torch update all weights that have a gradient in float32, clipped by a factor for each model."""
+        """Let torch update all weights with a gradient in float32, clipped by a factor for each model."""
         inner = self.optimizer.optimizer
         if self.num_models > 1:
             for model, factor in enumerate(() if factors is None else factors):
                 torch._foreach_mul_([grad[model] for grad in self._grads()], factor)
         elif self.accelerator.scaler is None and inner.defaults["fused"]:
-            # The fused update divides by this scale as it reads the gradients: clipping costs no pass of its own.
+            # The fused update divides by this scale as it reads the gradients: clipping needs no pass.
             inner.grad_scale = None if factors is None else 1 / factors[0]
             inner.step()
             return

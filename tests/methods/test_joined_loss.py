@@ -1,4 +1,4 @@
-"""The losses of all seeds at once are those of the seeds one by one: their numbers, and the gradients of all weights."""
+"""Losses, gradients and predictions of all seeds at once are those of the seeds one by one."""
 
 from pathlib import Path
 
@@ -8,9 +8,11 @@ import torch
 
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import DistilledLoss
+from bermo.methods.evaluate import predict
 from bermo.methods.teacher import LOGITS, load_teacher
-from bermo.methods.together import JoinedLoss
-from bermo.spec import DistillSpec
+from bermo.methods.together import JoinedLoss, predict_together
+from bermo.spec import DistillSpec, TrainSpec
+from bermo.training.devices import make_accelerator
 from bermo.training.stack import stack
 from tests.methods.world import CLASSES, make_world
 
@@ -28,7 +30,8 @@ def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path)
     joint = stack(students).train()
     batch = world.rows().collate(np.arange(COUNT * 4))
     if kind == "tagging":
-        batch["labels"][4:8] = -100  # a seed without any label in this step
+        # A seed without any label in this step.
+        batch["labels"][4:8] = -100
     outputs = joint(**LabelLoss.call.arguments(batch))
     answers = torch.stack([v for k, v in outputs.items() if "logits" in k], -1).detach()
     answers = answers if kind == "span" else answers[..., 0]
@@ -52,6 +55,21 @@ def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path)
         torch.testing.assert_close(loss, slow_loss)
         for grad, slow in zip(grads, slow_grads, strict=True):
             torch.testing.assert_close(grad, slow, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_a_stack_predicts_what_each_of_its_models_predicts(kind: str, home: Path) -> None:
+    world = make_world(home, kind)
+    students = [world.student(num_hidden_layers=1) for _ in range(COUNT)]
+    with torch.no_grad():
+        for student in students:
+            for parameter in student.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    accelerator = make_accelerator(TrainSpec(device="cpu"), home)
+    together = predict_together(stack(students), world.valid, 8, accelerator, COUNT)
+    for student, predictions in zip(students, together, strict=True):
+        for mine, alone in zip(predictions, predict(student, world.valid, 8, accelerator), strict=True):
+            np.testing.assert_allclose(mine, alone, rtol=1e-3, atol=1e-4)
 
 
 def test_a_teacher_who_runs_beside_the_students_is_asked_seed_by_seed(home: Path) -> None:

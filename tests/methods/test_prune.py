@@ -1,4 +1,4 @@
-"""Fine-pruning through the command's own path: the asked density, ordinary models, exact resume, equal masks."""
+"""Fine-pruning through the command's own path: the wanted density, ordinary models, exact resume."""
 
 import json
 import os

@@ -60,7 +60,8 @@ def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_
     with pytest.raises(Stopped):
         run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(9),)))
     metrics = tmp_path / "parts" / "metrics.jsonl"
-    with metrics.open("a") as file:  # what a kill after the checkpoint would leave
+    # What a kill after the checkpoint would leave.
+    with metrics.open("a") as file:
         file.write('{"step": 12, "loss": 99.0}\n{"step": 13, "lo')
     run(toy_job(tmp_path / "parts", SETTINGS))
     steps = [

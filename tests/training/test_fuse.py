@@ -1,4 +1,4 @@
-"""The fused pass of whole models, in Triton's interpreter on the CPU, equals the plain one; and it is off where it must be."""
+"""The fused pass of whole models, in Triton's interpreter on the CPU, equals the plain one."""
 
 from dataclasses import replace
 from functools import cache
@@ -122,7 +122,8 @@ def test_gradients_are_written_to_their_buffer_once_and_are_gathered(is_pruned: 
     fusion = Fusion(model, shadow, Fused(mix=False, attention=False))
     batch = small_batch(model)
     grads = []
-    for num_passes in (1, 2) if is_pruned else (1,):  # the second pass of a step adds
+    # The second pass of a step adds to the first.
+    for num_passes in (1, 2) if is_pruned else (1,):
         shadow.refresh()
         for _ in range(num_passes):
             with fusion.active(CPU):
@@ -138,7 +139,8 @@ def test_gradients_are_written_to_their_buffer_once_and_are_gathered(is_pruned: 
     torch.testing.assert_close(grads[-1], len(grads) * grads[0])
     assert grads[0].abs().sum() > 0
     shadow.refresh()
-    shadow.gather(copies)  # a copy that nothing read has no gradient, and the last step's does not stay
+    # A copy that nothing read has no gradient, and the last step's does not stay.
+    shadow.gather(copies)
     assert flat.abs().sum() == 0
 
 
@@ -164,7 +166,7 @@ def test_hooked_and_checkpointed_modules_keep_their_own_forward() -> None:
     model.gradient_checkpointing_enable()
     fusion = Fusion(model, None, Fused())
     assert not fusion.overrides
-    assert not fusion.has_attention  # a second pass outside would draw another dropout
+    assert not fusion.has_attention, "a second pass outside would draw another dropout"
 
 
 def test_without_a_gpu_nothing_is_fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +227,8 @@ def test_kernels_that_compute_nonsense_are_found_out(
 ) -> None:
     from bermo.nn.fast import attend
 
-    model = model_of("bert", layers=1).train()  # its dropout must not disturb
+    # Its dropout must not disturb.
+    model = model_of("bert", layers=1).train()
     masked = ()
     if is_pruned:
         pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))

@@ -1,4 +1,4 @@
-"""The loop is a function of seed, data and settings: splitting batches and several processes change nothing."""
+"""The loop is a function of seed, data and settings: splits and several processes change nothing."""
 
 import json
 import math

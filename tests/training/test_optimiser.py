@@ -1,4 +1,4 @@
-"""Updates straight from the copies' gradients, in Triton's interpreter on the CPU: whole steps end where torch's AdamW ends."""
+"""Updates from the copies' gradients, in Triton's interpreter on the CPU, end where torch's AdamW ends."""
 
 from pathlib import Path
 
@@ -115,7 +115,8 @@ def test_a_direct_step_ends_where_the_plain_one_ends(is_pruned: bool, num_models
     assert not plain.direct
     (one,) = direct.direct
     assert all(w.dim() == (2 if num_models == 1 else 3) for w in one.adam.parameters)
-    assert len(one.copies) == (2 if is_pruned else 20)  # the head's, and six of each of three layers
+    # The head's two, and six of each of three layers.
+    assert len(one.copies) == (2 if is_pruned else 20)
     for step in (direct, plain):
         train(step)
     assert_alike(direct, plain)

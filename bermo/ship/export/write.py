@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from bermo.data.batches import collate
 from bermo.data.features import Features
-from bermo.methods.evaluate import TARGETS
+from bermo.methods.evaluate import LABEL_NAMES
 from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
 from bermo.ship.export.onnx import quiet, write_onnx
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
@@ -32,7 +32,7 @@ Ranges = Sequence[dict[str, np.ndarray]]
 def inputs_of(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return rows as a runtime's inputs."""
     batch = collate(features, rows)
-    return {name: value.numpy() for name, value in batch.items() if name not in TARGETS}
+    return {name: value.numpy() for name, value in batch.items() if name not in LABEL_NAMES}
 
 
 def write_form(

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
 from bermo.errors import BermoError
-from bermo.methods.evaluate import TARGETS
+from bermo.methods.evaluate import LABEL_NAMES
 from bermo.methods.predict import Advance, Ask, Trained
 from bermo.ship.runtimes.folder import Source, find_source, load_torch, read_export
 from bermo.ship.runtimes.forms import EXTRAS, Runtime
@@ -131,7 +131,7 @@ def answer(
     """Return one prediction a feature, in their order, padding cut off."""
     numbered: list[tuple[int, np.ndarray]] = []
     for rows in in_order(features, batch_size):
-        batch = {k: v.numpy() for k, v in collate(features, rows).items() if k not in TARGETS}
+        batch = {k: v.numpy() for k, v in collate(features, rows).items() if k not in LABEL_NAMES}
         numbered += zip(rows.tolist(), trim(features, rows, candidate(batch)), strict=True)
         advance(len(rows))
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
