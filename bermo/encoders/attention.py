@@ -2,9 +2,10 @@
 
     p = softmax(q kᵀ · scale + mask)      o = gate · (p v)      one p and one o for each head
 
-transformers calls attention through a registry. While `attending` holds an encoder, the registry's function is ours: it
-computes p itself, shows it to a visitor, takes back another p if the visitor gives one, and multiplies each head's output
-by its gate. Nothing is patched: the encoder's config names another function, and names the old one again at the end.
+transformers calls attention through a registry. While `attending` holds an encoder, its config names a
+function of ours: it computes p itself, shows it to a visitor, uses another p if the visitor returns one, and
+multiplies the output of each head by its gate. No code is patched, and at the end the config names the old
+function again.
 Axes: B texts, H heads, T tokens, D units of a head.
 """
 
@@ -27,7 +28,7 @@ NAME = "bermo_attending"
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCall:
-    """One layer's attention: its number from 1 on, the probabilities (B, H, T, T) and the values (B, H, T, D)."""
+    """One layer's attention: its number from 1 on, probabilities (B, H, T, T) and values (B, H, T, D)."""
 
     layer: int
     probabilities: Tensor
@@ -53,8 +54,9 @@ def check_attention(encoder: PreTrainedModel) -> None:
     """Refuse a family whose attention cannot be reached."""
     if not family_of(encoder.config).attention.uses_registry:
         raise BermoError(
-            f"The attention of {encoder.config.model_type} does not go through transformers' registry, so its heads can be neither"
-            " seen nor turned off. Use another family for this, or leave attention and heads out with --measures."
+            f"The attention of {encoder.config.model_type} does not go through transformers' registry, so its"
+            " heads can be neither seen nor turned off. Use another family for this, or leave attention and"
+            " heads out with --measures."
         )
 
 
@@ -67,10 +69,10 @@ def num_heads(encoder: PreTrainedModel) -> int:
 def attending(
     encoder: PreTrainedModel, visitor: Visitor | None = None, gates: Tensor | None = None
 ) -> Iterator[None]:
-    """Show every layer's attention to `visitor`, and scale head h of layer l by `gates[l − 1, h]`, while this holds.
+    """Show every layer's attention to `visitor`, and scale head h of layer l by `gates[l − 1, h]`.
 
-    Gates are (layers, heads), or (layers, B, heads) for gates of each text. Works with gradients; dropout of the
-    probabilities is left out, so call it in eval mode.
+    Gates are (layers, heads), or (layers, B, heads) for gates of each text. Works with gradients; dropout of
+    the probabilities is left out, so call it in eval mode.
     """
     check_attention(encoder)
     hold = _Hold(visitor, gates)

@@ -39,7 +39,8 @@ from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.errors import BermoError
 
 BOX = Path(__file__).parents[1] / "box"
-Source = str | Path | PretrainedConfig
+EncoderName = str | Path | PretrainedConfig
+"""An encoder on the hub, in a folder, or only its config, for random weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
     return encoder
 
 
-def load_encoder(source: Source, with_head: bool = False) -> Loaded:
+def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
     """Load an encoder by name, folder or config (then with random weights), in float32.
 
     With `with_head`, also look for the checkpoint's masked-LM head. Weights that the checkpoint lacks are
@@ -151,7 +152,7 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
         raise BermoError(
-            f'There is no tokenizer in "{name}": what was found knows {len(tokenizer)} tokens, all'
+            f'There is no tokenizer in "{name}": the one that loads knows {len(tokenizer)} tokens, all'
             " special, so every word would be unknown. Put the model's tokenizer.json beside its config."
         )
     if tokenizer.pad_token_id is None:
@@ -227,7 +228,7 @@ def visit(
     wanted: Collection[int],
     visitor: Callable[[int, Tensor], None],
 ) -> None:
-    """Run the encoder and hand it each wanted h_j as `visitor(j, h_j)`; nothing is kept here."""
+    """Run the encoder and hand it each wanted h_j as `visitor(j, h_j)`; it keeps none of them itself."""
     last = num_layers(encoder.config) - 1
     handles: list[RemovableHandle] = []
     try:

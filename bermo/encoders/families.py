@@ -1,7 +1,7 @@
-"""The table of families: one entry for each family of encoders, with every fact that bermo needs to know of it.
+"""The table of families: one entry for each family of encoders, with every fact that bermo must know of it.
 
-A new family is a new entry, a tiny config of it in tests/tiny.py, and nothing else: tests/encoders/test_families.py
-checks every fact of every entry against a tiny random model.
+A new family is a new entry, a tiny config of it in tests/tiny.py, and nothing else:
+tests/encoders/test_families.py checks every fact of every entry against a tiny random model.
 """
 
 from collections.abc import Mapping
@@ -252,6 +252,6 @@ def first_position(config: PretrainedConfig) -> int:
 
 
 def fused_projections() -> list[tuple[str, ...]]:
-    """Return the names of the three layers that training fuses, as each family calls them in its attention module."""
+    """Return how each family names the three layers of its attention module that training fuses."""
     fused = [p.paths for family in FAMILIES.values() if (p := family.projections) is not None and p.are_fused]
     return list(dict.fromkeys(tuple(path.rpartition(".")[2] for path in paths) for paths in fused))

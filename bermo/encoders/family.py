@@ -1,7 +1,8 @@
-"""The facts that bermo must know of a family of encoders, as types; the entries are in `bermo.encoders.families`.
+"""The facts that bermo must know of a family of encoders, as types; the entries are in `families.py`.
 
-Paths are names of submodules, joined by dots. Those of `Layers`, `MaskedHeadPaths` and `Anatomy.final_norm` start at the
-encoder or the model with a head; all others start at one layer. A star stands for every child of a module.
+Paths are names of submodules, joined by dots. Those of `Layers`, `MaskedHeadPaths` and `Anatomy.final_norm`
+start at the encoder, or at the model with a head; all others start at one layer. A star stands for every
+child.
 """
 
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ class Attention:
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """One kind of unit of a layer, its heads or neurons: the matrices that feed them, and the one that reads them."""
+    """The heads or the neurons of a layer: the matrices that feed them, and the matrix that reads them."""
 
     inputs: tuple[str, ...]
     output: str
@@ -91,7 +92,7 @@ class Anatomy:
 
 @dataclass(frozen=True, kw_only=True)
 class Projections:
-    """The modules whose outputs are queries, keys and values (B, T, D): three, or one with all three side by side."""
+    """The modules that give queries, keys and values (B, T, D): three, or one with all three side by side."""
 
     paths: tuple[str, ...]
     are_fused: bool = True
@@ -100,7 +101,7 @@ class Projections:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedHeadPaths:
-    """Where the pretrained masked-LM head keeps its parts: dense, activation, norm, and a decoder tied to the words."""
+    """Where the masked-LM head keeps its parts: dense, activation, norm, and a decoder tied to the words."""
 
     dense: str
     norm: str

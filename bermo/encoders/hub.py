@@ -1,4 +1,4 @@
-"""Whether the model hub can be asked at all: found out at once, where the hub's own library tries for most of a minute."""
+"""Whether the model hub can be reached: known in seconds, where the hub's library tries for a minute."""
 
 import socket
 from functools import cache
@@ -15,13 +15,13 @@ PATIENCE = 3.0
 
 
 def check_hub(name: str) -> None:
-    """Refuse a model that could only be on a hub which cannot be asked; one in the hub's cache is read from there."""
+    """Refuse a model that can only be on a hub out of reach; one in the hub's cache is read from there."""
     if constants.HF_HUB_OFFLINE or can_ask():
         return
     if not _is_cached(name):
         raise BermoError(
-            f'There is no folder "{name}", and the model hub cannot be reached to look for a model of that name.'
-            " Pass a folder, or box."
+            f'There is no folder "{name}", and the model hub cannot be reached to look for a model of that'
+            " name. Pass a folder, or box."
         )
     constants.HF_HUB_OFFLINE = True  # so that no file of it is asked for
 
@@ -29,12 +29,12 @@ def check_hub(name: str) -> None:
 @cache
 def can_ask() -> bool:
     """Tell whether the hub's machine takes a call; behind a proxy that is for the proxy to say."""
-    place = urlsplit(constants.ENDPOINT)
+    address = urlsplit(constants.ENDPOINT)
     if getproxies():
         return True
     try:
-        port = place.port or (80 if place.scheme == "http" else 443)
-        socket.create_connection((str(place.hostname), port), PATIENCE).close()
+        port = address.port or (80 if address.scheme == "http" else 443)
+        socket.create_connection((str(address.hostname), port), PATIENCE).close()
     except OSError:
         return False
     return True

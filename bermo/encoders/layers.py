@@ -1,6 +1,7 @@
-"""Where an encoder's layers are, and an inner mix put between them: each layer reads a mix of all layers below it.
+"""Where an encoder's layers are, and an inner mix: each layer reads a mix of all layers below it.
 
-The mix is a module of the encoder, `encoder.inner_mix`, and hooks on what enters each layer; no model code is copied.
+The mix is a module of the encoder, `encoder.inner_mix`, and hooks on the input of each layer; no model code
+is copied.
 """
 
 from functools import partial
@@ -28,7 +29,7 @@ def layer_modules(encoder: nn.Module, family: Family) -> list[nn.Module]:
 
 
 def is_mixed_inside(config: PretrainedConfig) -> bool:
-    """Tell a bare encoder with an inner mix, which must be saved as a bermo model, from one with a mix and a head."""
+    """Tell whether a bermo model is a bare encoder with an inner mix: no mix of its outputs, no head."""
     return (
         config.model_type == "bermo"
         and config.architectures == ["BermoModel"]
@@ -38,7 +39,7 @@ def is_mixed_inside(config: PretrainedConfig) -> bool:
 
 
 def mix_inside_(encoder: PreTrainedModel, family: Family) -> None:
-    """Let each layer read a mix of all layers below it: `encoder.inner_mix`, by hooks on what enters a layer."""
+    """Let each layer read a mix of all layers below it: `encoder.inner_mix`, by hooks on a layer's input."""
     modules = layer_modules(encoder, family)
     if len(modules) != num_layers(encoder.config) - 1 or family.layers.is_time_first:
         raise BermoError(
@@ -48,7 +49,7 @@ def mix_inside_(encoder: PreTrainedModel, family: Family) -> None:
     inner = InnerMix(len(modules), encoder.config.inner_mix)
     encoder.add_module("inner_mix", inner)
     for index, module in enumerate(modules):
-        # A partial of plain values is copied with the module by deepcopy; a closure would stay on the old one.
+        # deepcopy copies a partial of plain values with the module; a closure would stay on the old one.
         module.register_forward_pre_hook(partial(_read_mix, inner, index), with_kwargs=True)
 
 

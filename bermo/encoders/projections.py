@@ -21,8 +21,8 @@ class Projections:
         if facts is None:
             known = sorted(name for name, family in FAMILIES.items() if family.projections is not None)
             raise BermoError(
-                f"The queries, keys and values of {config.model_type} cannot be read, so it cannot teach or learn"
-                f" relations. Set distill-relations to 0, or use one of: {', '.join(known)}."
+                f"The queries, keys and values of {config.model_type} cannot be read, so it cannot teach or"
+                f" learn relations. Set distill-relations to 0, or use one of: {', '.join(known)}."
             )
         self._paths = facts.paths
         self._outputs: dict[str, Tensor] = {}

@@ -52,7 +52,7 @@ def layers_of(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def prunable_sites(model: PreTrainedModel) -> list[Site]:
-    """Return all matrices of all layers: attention and feed-forward; never embeddings, norms, biases or heads."""
+    """Return all matrices of all layers: attention and feed-forward, and nothing else."""
     sites = []
     bare = family_of(encoder_of(model).config).bare_matrices
     for index, layer in enumerate(layers_of(model), start=1):
@@ -74,7 +74,7 @@ def prunable_sites(model: PreTrainedModel) -> list[Site]:
 
 
 def _matrices(path: str, module: nn.Module, bare: Sequence[str]) -> list[str]:
-    """Name the parameters of a module that are matrices; `bare` are the paths of those outside of Linear layers."""
+    """Name the parameters of a module that are matrices; `bare` are the paths of bare ones."""
     if isinstance(module, nn.Linear | Conv1D):
         return ["weight"]
     return [name for parent, _, name in (matrix.rpartition(".") for matrix in bare) if parent == path]

@@ -1,10 +1,10 @@
 """Heads and neurons: which rows and columns belong to each, in every family, and how to take some out.
 
     head h    = its rows of the query, key and value matrices + its columns of the output matrix
-    neuron n  = row n of the first feed-forward matrix + column n of the second (two rows where a unit is gated)
+    neuron n  = row n of the first feed-forward matrix + column n of the second (two rows of a gated matrix)
 
-A gate on a unit is a factor on its columns of the second matrix: where it is 0, nothing of the unit is heard. So a
-unit whose columns are all zero is dead, and `resize_` takes its rows and columns out without a changed number.
+A gate on a unit is a factor on its columns of the second matrix: where it is 0, nothing reads the unit. So a
+unit whose columns are all zero is dead, and `resize_` takes its rows and columns out; no output changes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +114,7 @@ class ClosedAttention(nn.Module):
 
 
 def anatomy_of(model: PreTrainedModel) -> Anatomy:
-    """Return where the heads and neurons of a model's family are; DeBERTa's talking heads cannot be told apart."""
+    """Return where the heads and neurons of a model's family are; mixed heads cannot be separated."""
     config = encoder_of(model).config
     if getattr(config, "talking_head", False):
         raise BermoError("The heads of this DeBERTa are mixed with each other, so none can go alone.")
@@ -174,7 +174,7 @@ def remove_final_norm_(encoder: PreTrainedModel) -> None:
 def keep_units_(
     layer: nn.Module, anatomy: Anatomy, group: Group, units: Sequence[int], heads: Sequence[int]
 ) -> None:
-    """Take all but `units` of a group out of a layer, in place; `heads` are their first numbers (heads only)."""
+    """Take all but `units` of a group out of a layer, in place; `heads`: the first numbers of kept heads."""
     is_heads = group.kind == "heads"
     if len(units) < group.count:
         device = group.output.original.device
@@ -206,7 +206,7 @@ def _groups_of_layer(layer: nn.Module, number: int, anatomy: Anatomy) -> list[Gr
 
 
 def _unfold(layer: nn.Module, units: Units) -> Iterator[Units]:
-    """Put a number in place of the star in the paths: MobileBERT has several feed-forward parts in a layer."""
+    """Put a number for the star in the paths: a layer of MobileBERT has several feed-forward parts."""
     if "*" not in units.output:
         yield units
         return

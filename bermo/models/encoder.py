@@ -17,8 +17,8 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from bermo.encoders.backbone import (
+    EncoderName,
     Loaded,
-    Source,
     create_encoder,
     hidden_states,
     load_encoder,
@@ -121,7 +121,7 @@ class BermoPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_backbone(
         cls,
-        source: Source,
+        source: EncoderName,
         mix: MixChoice = "across",
         pooling: str | None = None,
         head_dropout: float = 0.1,
@@ -129,7 +129,7 @@ class BermoPreTrainedModel(PreTrainedModel):
     ) -> Self:
         """Put a mix and a head on an encoder given by name, folder or config (then with random weights).
 
-        The folder of a model that `bermo shrink` wrote gives its small encoder, since no other checkpoint has it.
+        The folder of a model that `bermo shrink` wrote gives its small encoder: no other checkpoint has it.
 
         `labels` are num_labels, id2label, label2id and problem_type, as everywhere in transformers. What
         starts at random is drawn from torch's generator: call torch.manual_seed first.
@@ -230,7 +230,7 @@ class BermoModel(BermoPreTrainedModel):
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> BaseModelOutput | tuple[Any, ...]:
-        """Return the mixed sequence; with `rows` (B, K), only the tokens at these places.
+        """Return the mixed sequence; with `rows` (B, K), only the tokens at these positions.
 
         Segment ids are dropped where the family has no use for them.
         """
@@ -323,7 +323,7 @@ def model_card(model: BermoPreTrainedModel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _structure_in(source: Source) -> dict[str, Any] | None:
+def _structure_in(source: EncoderName) -> dict[str, Any] | None:
     """Return the recorded shape of a shrunk model's folder, or None for any other source."""
     if isinstance(source, PretrainedConfig) or not (Path(source) / "config.json").is_file():
         return None

@@ -1,11 +1,11 @@
-"""What is trained on bare text: an encoder with a masked-LM head, sentence pairs beside it, or ELECTRA's two encoders.
+"""What is trained on bare text: a masked LM, with sentence pairs or without, or ELECTRA's two encoders.
 
-    masked LM      which word stood at each of the K places        BERT (Devlin et al. 2018)
+    masked LM      which word stood at each of the K positions        BERT (Devlin et al. 2018)
     pairs          does B follow A, from the first token           BERT's NSP, ALBERT's SOP
     replaced       which tokens did a small generator replace      ELECTRA (Clark et al. 2020)
 
-Only the K chosen places of a row reach the vocabulary's projection. Shapes are fixed and nothing here waits for the
-device. Axes: B rows, T tokens, K places, V pieces of the vocabulary.
+Only the K chosen positions of a row reach the projection to the vocabulary. Shapes are fixed, and nothing
+waits for the device. Axes: B rows, T tokens, K positions, V pieces of the vocabulary.
 """
 
 import copy
@@ -33,7 +33,7 @@ GENERATOR_PART = 4  # ELECTRA's generator is a quarter as wide as the encoder th
 
 @dataclass(frozen=True)
 class Guesses:
-    """What the model says of a batch: a score a word at each place, and what else its objective asks for."""
+    """What the model says of a batch: scores of the words at each position, and of what else is trained."""
 
     words_BKV: Tensor
     pairs_B2: Tensor | None = None
@@ -42,7 +42,7 @@ class Guesses:
 
 
 class MaskedPretraining(nn.Module):
-    """An encoder, its masked-LM head at the chosen places, and a head for sentence pairs if asked for."""
+    """An encoder, its masked-LM head at the chosen positions, and a head for sentence pairs if asked for."""
 
     def __init__(self, words: BermoForMaskedLM, has_pairs: bool) -> None:
         super().__init__()
@@ -64,14 +64,14 @@ class MaskedPretraining(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Guesses:
-        """Return the scores of the words at the places (B, K), and of the pair."""
+        """Return the scores of the words at the positions (B, K), and of the pair."""
         hidden = self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
         words_BKV = self.words.head(take_rows(hidden, places))
         return Guesses(words_BKV, None if self.pairs is None else self.pairs(hidden[:, 0]))
 
 
 class ReplacedPretraining(nn.Module):
-    """ELECTRA: a small generator fills the places, and the encoder says which tokens are not the text's own."""
+    """ELECTRA: a small generator fills the chosen positions, the encoder tells which tokens were replaced."""
 
     def __init__(self, generator: BermoForMaskedLM, encoder: BermoModel) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class ReplacedPretraining(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Guesses:
-        """Return the generator's scores at the places, and for each token whether it looks replaced."""
+        """Return the generator's scores at the positions, and for each token whether it looks replaced."""
         hidden = self.generator.core(input_ids, attention_mask, token_type_ids).last_hidden_state
         words_BKV = self.generator.head(take_rows(hidden, places))
         drawn_BK = torch.where(weights > 0, _sample(words_BKV.detach().float()), targets)
@@ -107,7 +107,7 @@ Pretraining = MaskedPretraining | ReplacedPretraining
 
 
 def _sample(scores_BKV: Tensor) -> Tensor:
-    """Draw a word at each place by Gumbel's trick: the largest of score + noise."""
+    """Draw a word at each position by Gumbel's trick: the largest of score + noise."""
     noise = torch.rand_like(scores_BKV).clamp(min=1e-20).log().neg().clamp(min=1e-20).log().neg()
     return (scores_BKV + noise).argmax(-1)
 
@@ -170,20 +170,20 @@ def build_replaced(shape: Shape) -> ReplacedPretraining:
 def save_encoder(model: Pretraining, folder: Path, later_dropout: float, is_half: bool) -> None:
     """Save the encoder as Hugging Face's own model, with its masked-LM head where the family's is like ours.
 
-    One with an inner mix is saved as a BermoModel: the family's own class would load it and leave the mix out.
+    One with an inner mix is saved as a BermoModel: the family's own class would leave the mix out.
     """
-    found = _ordinary(model)
-    config = found.config.backbone if isinstance(found, BermoModel) else found.config
+    ordinary = _ordinary(model)
+    config = ordinary.config.backbone if isinstance(ordinary, BermoModel) else ordinary.config
     before = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
     made: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
-    for weight in found.state_dict().values():
+    for weight in ordinary.state_dict().values():
         if weight.data_ptr() not in made:
             kept = weight.detach().cpu().contiguous()
             made[weight.data_ptr()] = kept.half() if is_half and kept.is_floating_point() else kept
-    state = {name: made[weight.data_ptr()] for name, weight in found.state_dict().items()}
+    state = {name: made[weight.data_ptr()] for name, weight in ordinary.state_dict().items()}
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = later_dropout
     try:
-        found.save_pretrained(folder, state_dict=state)
+        ordinary.save_pretrained(folder, state_dict=state)
     finally:
         config.hidden_dropout_prob, config.attention_probs_dropout_prob = before
 

@@ -177,7 +177,7 @@ class BermoForQuestionAnswering(BermoPreTrainedModel):
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> QuestionAnsweringModelOutput | tuple[Any, ...]:
-        """Return (B, T) start and end logits, and the loss where both places are given."""
+        """Return (B, T) start and end logits, and the loss where both positions are given."""
         inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
         outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(outputs.last_hidden_state)

@@ -92,7 +92,7 @@ def check_free(out: Path, spec: Spec) -> None:
 
 
 def claim(out: Path, spec: Spec, digest: str) -> bool:
-    """Write spec.json into a new folder and return True; for the folder of the same run, check the data, return False."""
+    """Write spec.json and return True; in the folder of the same run, check the data and return False."""
     if (out / SPEC_FILE).exists():
         if read_spec_file(out).digest != digest:
             raise BermoError(
@@ -136,13 +136,13 @@ def read_spec_file(out: Path) -> SpecFile:
         return SpecFile(spec=dict(values["spec"]), digest=values["data"])
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(
-            f"{path} cannot be read as the spec of a run ({type(error).__name__}: {error}). Restore it, or use"
-            " another folder."
+            f"{path} cannot be read as the spec of a run ({type(error).__name__}: {error})."
+            " Restore it, or use another folder."
         ) from None
 
 
 def read_run_spec(out: Path) -> RunSpec:
-    """Return the spec of a run that trained for a task; the fields that do not change numbers are the defaults."""
+    """Return the spec of a run that trained for a task; fields that change no number have their defaults."""
     return from_dict(RunSpec, read_spec_file(out).spec)
 
 

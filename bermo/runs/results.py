@@ -35,12 +35,12 @@ class SeedResult:
     device: str
     versions: dict[str, str]
     together: int = 1
-    """Seeds that were trained at once; `seconds` and `rows_per_second` are then those of all of them, and batches are padded to
-    the longest of all, a little more than `padding_share` says."""
+    """Seeds that were trained at once; `seconds` and `rows_per_second` are then those of all of them, and
+    batches are padded to the longest of all, a little more than `padding_share` says."""
     padding_share: float = math.nan
-    """Share of the first epoch's tokens that were padding; unknown in results written before it was measured."""
+    """Share of the first epoch's tokens that were padding; NaN where a result does not say."""
     encoder_kept: int = 0
-    """The encoder's weights that are not pruned, as a number; 0 in results written before they were counted."""
+    """The number of the encoder's weights that are not pruned; 0 where a result does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""task.json: what the model beside it was trained for, so that the model's folder can be moved and used alone."""
+"""task.json: what the model beside it was trained for, so that its folder can be moved and used alone."""
 
 import json
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ HEADS: dict[str, Kind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedTask:
-    """What a model was trained for: the task, its label names and text columns, and how long a text may be."""
+    """What a model was trained for: the task, its labels and text columns, and how long a text may be."""
 
     task: Task
     labels: tuple[str, ...]
@@ -57,7 +57,7 @@ def write_task(folder: Path, trained: TrainedTask) -> None:
 
 
 def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
-    """Read task.json; where there is none, as beside a plain transformers model, work it out from the head."""
+    """Read task.json; beside a plain transformers model there is none, and the head tells the task."""
     path = folder / TASK_FILE
     if not path.exists():
         return _task_of_head(folder, config)

@@ -1,4 +1,4 @@
-"""The one way to open the folder of a trained model: of a run, of one of its seeds, a saved model, or an export.
+"""The one way to open the folder of a trained model: a run, one of its seeds, a saved model, or an export.
 
     open_trained(path) -> TrainedFolder     what the folder holds; nothing large is read
       .load_model()                         the torch model, in float32 and eval mode
@@ -62,7 +62,7 @@ EXPECTED = "Give the folder of a finished run, of a saved model or of an export.
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFolder:
-    """A folder with a trained model: the runtime it is made for, what it was trained for, and by which run."""
+    """A folder with a trained model: its runtime, what it was trained for, and by which run."""
 
     folder: Path
     """Where the model's files are: for a run, the `model` folder in it."""
@@ -115,8 +115,8 @@ class TrainedFolder:
         missing = sorted(report["missing_keys"])
         if missing:
             raise BermoError(
-                f"{self.folder} lacks {len(missing)} of the model's weights ({', '.join(missing[:3])} …), which"
-                " would stay random. Copy the whole folder anew from where the model was saved."
+                f"{self.folder} lacks {len(missing)} of the model's weights ({', '.join(missing[:3])} …),"
+                " which would stay random. Copy the whole folder anew from where the model was saved."
             )
         return model.eval()
 
@@ -169,8 +169,8 @@ def model_folder(path: str | Path) -> Path:
         return folder
     if (folder / RESULT_FILE).exists():
         raise BermoError(
-            f"The run in {folder} has ended but kept no model: it was told to keep none, or it diverged before"
-            " its first evaluation. Train again with --keep best, or with a smaller --lr."
+            f"The run in {folder} has ended but kept no model: it had --keep none, or it diverged before its"
+            " first evaluation. Train again with --keep best, or with a smaller --lr."
         )
     raise BermoError(
         f"The run in {folder} is not finished: it has no model yet. Give the command of the run again, and"
@@ -179,7 +179,7 @@ def model_folder(path: str | Path) -> Path:
 
 
 def resolve_model(name: str | Path) -> str:
-    """Return what the name of an encoder or a trained model means: a folder with its files, or a name on the hub."""
+    """Return what the name of a model means: the folder with its files, or the name itself on the hub."""
     resolved = resolve(name)
     return str(model_folder(resolved)) if Path(resolved).is_dir() else resolved
 

@@ -1,7 +1,7 @@
 """One vector a text for every layer, pooled on the device while the encoder runs, and kept on disk.
 
-The cache is named by content: the encoder's weights and tokenizer, the pooling, the texts. It is cut into shards, so that a
-stopped extraction goes on where it was.
+The cache is named by content: the encoder's weights and tokenizer, the pooling, the texts. It is cut into
+shards, so that a stopped extraction goes on where it was.
 
 Axes: N texts, D hidden units.
 """
@@ -51,8 +51,8 @@ class TextVectors:
         """Return (N, D): the vectors of one layer, or of the mix, in the order of the texts."""
         if name not in self.names:
             raise BermoError(f'There are no vectors of layer "{name}".{nearest(name, self.names)}')
-        place = self.names.index(name)
-        return np.concatenate([shard[place] for shard in self.shards])
+        index = self.names.index(name)
+        return np.concatenate([shard[index] for shard in self.shards])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +99,8 @@ def text_vectors(
             _fill(encoder, texts, reading, dict(zip(starts, folders, strict=True)), names, display)
         finally:
             display.close()
-    found = [read_cache(folder) for folder in folders]
-    shards = [tuple(item.arrays[_file(n)] for n in names) for item in found if item is not None]
+    caches = [read_cache(folder) for folder in folders]
+    shards = [tuple(cache.arrays[_file(n)] for n in names) for cache in caches if cache is not None]
     return TextVectors(names=names, num_texts=len(texts), shards=tuple(shards))
 
 
@@ -159,11 +159,11 @@ def _check_pooling(pooling: Pooling) -> None:
 
 
 def _pool(pooling: Pooling, mask_BT: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return what takes a layer to one vector a text; the places are found once for all layers."""
+    """Return the function from a layer to one vector a text; the tokens are chosen once for all layers."""
     if pooling == "mean":
         return lambda hidden: masked_mean(hidden.float(), mask_BT)
-    places = pooled_rows(pooling, mask_BT)
-    return lambda hidden: take_rows(hidden, places)[:, 0]
+    rows = pooled_rows(pooling, mask_BT)
+    return lambda hidden: take_rows(hidden, rows)[:, 0]
 
 
 def _write(folder: Path, names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:

@@ -1,7 +1,7 @@
 """The vectors of every token in every layer, a batch at a time, in bounded memory.
 
-Texts of like length share a batch, within a window; `rows` says which text stands where. Nothing is held but the current
-batch, and the tokens of the next window, which are made while this one is read.
+Texts of like length share a batch, within a window; `rows` says which text each row of a batch is. Only the
+current batch is held, and the tokens of the next window, which are made while this one is read.
 
 Axes: B texts of a batch, T tokens, D hidden units; the embeddings' output is layer 0.
 """
@@ -133,7 +133,7 @@ def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int, with_words: 
     given: list[Any] = list(window)
     if is_split and drops_spaces(tokenizer):
         given = [[f" {word}" for word in text] for text in given]
-    found = tokenizer(
+    tokens = tokenizer(
         given,
         is_split_into_words=is_split,
         truncation=True,
@@ -143,12 +143,12 @@ def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int, with_words: 
         return_special_tokens_mask=with_words,
         return_token_type_ids=has_segments(encoder.backbone.config),
     )
-    segments = found.get("token_type_ids")
+    segments = tokens.get("token_type_ids")
     if not with_words:
-        return _Tokens(found["input_ids"], segments, None, None)
-    assert found.encodings is not None, "a fast tokenizer gives its encodings"
-    words = [[-1 if word is None else word for word in e.word_ids] for e in found.encodings]
-    return _Tokens(found["input_ids"], segments, found["special_tokens_mask"], words)
+        return _Tokens(tokens["input_ids"], segments, None, None)
+    assert tokens.encodings is not None, "a fast tokenizer gives its encodings"
+    words = [[-1 if word is None else word for word in e.word_ids] for e in tokens.encodings]
+    return _Tokens(tokens["input_ids"], segments, tokens["special_tokens_mask"], words)
 
 
 def _collate(encoder: Encoder, tokens: _Tokens, rows: npt.NDArray[np.int64], start: int) -> Batch:
@@ -156,8 +156,8 @@ def _collate(encoder: Encoder, tokens: _Tokens, rows: npt.NDArray[np.int64], sta
     tokenizer, device = encoder.tokenizer, encoder.device
     lengths = np.array([len(tokens.ids[row]) for row in rows])
     width = max(1, int(lengths.max()))
-    place = np.arange(width)[None, :]
-    is_token = place < lengths[:, None]
+    columns = np.arange(width)[None, :]
+    is_token = columns < lengths[:, None]
     if tokenizer.padding_side == "left":
         is_token = is_token[:, ::-1]
 

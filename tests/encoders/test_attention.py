@@ -1,4 +1,4 @@
-"""Attention seen and changed through the registry: the same numbers, every family that uses it, nothing left behind."""
+"""Attention seen and changed through the registry: the same numbers, in every family, nothing left behind."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Queries, keys and values of the last layer: those that make the attention, in every family that has them."""
+"""Queries, keys and values of the last layer: those that attention uses, in every family that has them."""
 
 import math
 

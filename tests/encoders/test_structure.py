@@ -1,4 +1,4 @@
-"""Heads and neurons of every family: which columns are whose, and taking them out without a changed number."""
+"""Heads and neurons of every family: whose columns are which, and taking them out changes no number."""
 
 import copy
 from pathlib import Path
@@ -39,7 +39,7 @@ def logits(model: torch.nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert", "deberta", "mobilebert", "distilbert"])
 def test_a_unit_is_the_columns_that_its_activations_meet(family: str) -> None:
-    """Parity with the slow way: silence a unit's activations by hand, where the reading matrix is a module."""
+    """Parity with the slow way: set a unit's activations to zero, where the reading matrix is a module."""
     model, batch = model_of(family), make_batch(family)
     for group in [g for g in groups_of(model) if g.layer == len(layers_of(model))]:
         if group.output.parameter != "weight":

@@ -1,4 +1,4 @@
-"""Vectors of every layer: parity with a loop over single texts, any family, any order, cached and taken up again."""
+"""Vectors of every layer: parity with a loop over single texts, any family and order, cached and resumed."""
 
 from collections.abc import Iterator
 from pathlib import Path
