@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from bermo.nn.fast.select import Chooser
+from bermo.nn.fast.select import TopSelector
 from bermo.nn.masks import top_masks_at
 
 
@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace, rank: str, is_global: bool) -> dict[str
     for segment, score in zip(segments, scores, strict=True):
         sizes[segment] += score.numel()
     kept = torch.tensor([int(options.density * size) for size in sizes], device="cuda")
-    chooser = Chooser(
+    selector = TopSelector(
         masks,
         scores=None if rank == "magnitude" else scores,
         weights=None if rank == "score" else weights,
@@ -84,7 +84,7 @@ def measure(options: argparse.Namespace, rank: str, is_global: bool) -> dict[str
     found["scores"] = sum(sizes)
 
     def choose() -> None:
-        chooser.choose_(kept)
+        selector.select_(kept)
 
     def drift() -> None:
         for item in (*scores, *weights):
@@ -94,10 +94,10 @@ def measure(options: argparse.Namespace, rank: str, is_global: bool) -> dict[str
     found["first_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
     found["steady_ms"] = milliseconds(choose, drift, options.repeats)
     found["steady_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
-    found["candidates"] = round(int(chooser.inside.sum()) / sum(sizes), 5)
-    found["fullest_slots"] = int(chooser.fullest.max())
-    found["segments_by_slow_route"] = int((chooser.routes == 2).sum())
-    found["segments_with_ties"] = int(chooser.is_tied.sum())
+    found["candidates"] = round(int(selector.inside.sum()) / sum(sizes), 5)
+    found["fullest_slots"] = int(selector.fullest.max())
+    found["segments_by_slow_route"] = int((selector.routes == 2).sum())
+    found["segments_with_ties"] = int(selector.is_tied.sum())
     if options.trace:
         found["kernels_us"] = trace(choose)
     items = ranked(scores, weights, rank)

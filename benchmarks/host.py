@@ -1,10 +1,10 @@
-"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/fast/host.py): attention with dropout, gelu, and whole steps.
+"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/fast/cpu.py): attention with dropout, gelu, and whole steps.
 
     python benchmarks/host.py [--threads 2] [--out results/host-cpu.json]
 
 Milliseconds, the median of many calls: a batch of products whose second factor is transposed, as it lies and after a copy; attention and gelu, forward and
-backward; a step of the box with AdamW. 32 texts, heads of 32 units, feed-forward units 4 × width. Ours serve where `IS_SLOW` says so; a ratio
-well over 1 on another kind of processor is a reason to say so there, too.
+backward; a step of the box with AdamW. 32 texts, heads of 32 units, feed-forward units 4 × width. Ours are used where
+`are_slow_in_torch` says so; a ratio well over 1 on another kind of CPU is a reason to add it there.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from bermo.files import write_json
 from bermo.models.tasks import BermoForSequenceClassification
-from bermo.nn.fast.host import IS_SLOW, Hosting
+from bermo.nn.fast.cpu import CpuOverrides, is_slow_here
 
 TEXTS, SIZE = 32, 32
 
@@ -48,7 +48,7 @@ def both_ways(make: Callable[[], torch.Tensor], inputs: tuple[torch.Tensor, ...]
             out = make()
         torch.autograd.grad(out, inputs, grad)
 
-    return [median_ms(partial(call, kind)) for kind in (nullcontext, Hosting)]
+    return [median_ms(partial(call, kind)) for kind in (nullcontext, CpuOverrides)]
 
 
 def steps_of_the_box(tokens: int) -> list[float]:
@@ -64,7 +64,7 @@ def steps_of_the_box(tokens: int) -> list[float]:
         optimizer.step()
         optimizer.zero_grad()
 
-    return [median_ms(partial(step, kind), 2.0) for kind in (nullcontext, Hosting)]
+    return [median_ms(partial(step, kind), 2.0) for kind in (nullcontext, CpuOverrides)]
 
 
 def products(heads: int, tokens: int) -> list[float]:
@@ -114,7 +114,7 @@ def main() -> None:
                 "machine": platform.machine(),
                 "threads": options.threads,
                 "torch": torch.__version__,
-                "serves_here": IS_SLOW,
+                "serves_here": is_slow_here(),
                 "rows": rows,
             },
         )

@@ -43,7 +43,7 @@ from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
-from bermo.pruning.weights import Pruner, prune_
+from bermo.pruning.weights import WeightPruner, prune_
 from bermo.spec import TrainSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Job
@@ -100,7 +100,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
 class MiddleHook:
     """A pruner's hook that stays in the middle of its schedule: each step keeps fewer weights than the one before."""
 
-    def __init__(self, pruner: Pruner) -> None:
+    def __init__(self, pruner: WeightPruner) -> None:
         self.hook, self.middle = PruneHook(pruner), pruner.schedule.total_steps // 2
         self.generators, self.metrics, self.apply = (
             self.hook.generators,

@@ -73,7 +73,7 @@ def main() -> None:
             seconds[name] = {
                 "seconds": round(time.perf_counter() - start, 1),
                 "cpu_seconds": round(time.process_time() - used, 1),
-                "looks": made.looks,
+                "looks": made.evaluations,
                 "test": [round(100 * float(value), 1) for value in made.test_L],
             }
         found[classes] = seconds

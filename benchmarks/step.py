@@ -79,20 +79,20 @@ def floor(options: argparse.Namespace, length: int, kind: str) -> dict[str, floa
 
 def thresholds(options: argparse.Namespace) -> dict[str, float]:
     """Milliseconds to choose the masks of all matrices: ours, sorting, torch.topk."""
-    from bermo.nn.fast.select import Chooser
+    from bermo.nn.fast.select import TopSelector
 
     width = options.width
     shapes = ([(width, width)] * 4 + [(4 * width, width), (width, 4 * width)]) * 12
     scores = [torch.randn(shape, device="cuda") for shape in shapes]
     masks = [torch.ones(shape, dtype=torch.bool, device="cuda") for shape in shapes]
     kept = torch.tensor([score.numel() // 10 for score in scores], device="cuda")
-    chooser = Chooser(masks, scores=scores)
-    chooser.choose_(kept)
+    selector = TopSelector(masks, scores=scores)
+    selector.select_(kept)
     slow = top_masks_at(scores, kept, is_global=False)
     assert all(torch.equal(a, b) for a, b in zip(masks, slow, strict=True))
     counts = kept.tolist()
     ways: dict[str, Callable[[], object]] = {
-        "ours": lambda: chooser.choose_(kept),
+        "ours": lambda: selector.select_(kept),
         "sort": lambda: [score.flatten().sort(descending=True) for score in scores],
         "topk": lambda: [s.flatten().topk(k) for s, k in zip(scores, counts, strict=True)],
         "one_pass": lambda: [score.sum() for score in scores],

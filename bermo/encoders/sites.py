@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from bermo.encoders import backbone
 from bermo.encoders.families import family_of
 from bermo.errors import BermoError
+from bermo.nn.masked import original_of
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Site:
     @property
     def original(self) -> Tensor:
         """The matrix without its mask."""
-        if parametrize.is_parametrized(self.module, self.parameter):
-            masks = cast(nn.ModuleDict, self.module.parametrizations)
-            return cast(Tensor, masks[self.parameter].original)
-        return self.weight
+        return original_of(self.module, self.parameter)
 
 
 def encoder_of(model: PreTrainedModel) -> PreTrainedModel:

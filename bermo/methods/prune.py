@@ -1,4 +1,4 @@
-"""Fine-pruning as a method: a spec -> masks, a hook that moves them, a loss with their penalty, and what is recorded."""
+"""Fine-pruning as a method: a spec -> masks, a hook that moves and records them, a loss with a penalty."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -10,17 +10,17 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
-from bermo.nn.masks import TopMask
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
+from bermo.pruning.pruner import Pruner
 from bermo.pruning.schedule import CubicSchedule
-from bermo.pruning.units import UnitPruner, prune_units_
-from bermo.pruning.weights import Pruner, prune_
+from bermo.pruning.units import prune_units_
+from bermo.pruning.weights import prune_
 from bermo.spec import PruneSpec
 from bermo.training.job import Batch, ModelCall, Objective
 
 WARMUP_SHARE = 0.1
 MISSED = 0.2
-"""Relative distance from the density asked for that is worth a word."""
+"""Relative distance from the wanted density from which on the user is warned."""
 UNITS = ("heads-and-neurons", "layers")
 """Methods that prune whole units; `by` says how these are chosen."""
 
@@ -70,7 +70,7 @@ def check_prune(spec: PruneSpec) -> None:
         if changed:
             raise BermoError(f'"{changed[0]}" belongs to pruning. Choose a method with --prune.')
         return
-    Pruner.check(make_method(spec))
+    make_method(spec)
 
 
 def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
@@ -78,7 +78,7 @@ def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
     warmup = spec.warmup_steps
     if warmup is None:
         warmup = math.floor(WARMUP_SHARE * num_steps)
-    # Masks are set before a step: without a final warm-up the last step, T − 1, is the one that has the final value.
+    # Masks are set before a step: without a final warm-up the last step, T − 1, has the final value.
     is_open = spec.final_warmup * warmup == 0 and num_steps > 1
     return CubicSchedule(
         total_steps=num_steps - 1 if is_open else num_steps,
@@ -88,7 +88,7 @@ def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
     )
 
 
-def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner | UnitPruner:
+def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner:
     """Put the masks of a spec on a model."""
     method, schedule = make_method(spec), make_schedule(spec, num_steps)
     if spec.method == "heads-and-neurons" or spec.method == "layers":
@@ -116,7 +116,7 @@ class PrunedLoss:
 class PruneHook:
     """Sets the masks before each step, and records density, kept shares and scores."""
 
-    def __init__(self, pruner: Pruner | UnitPruner) -> None:
+    def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
 
     def plan(self, step: int) -> None:
@@ -126,7 +126,7 @@ class PruneHook:
         self.pruner.apply()
 
     def generators(self) -> list[torch.Generator]:
-        return [self.pruner.numbers.generator] if isinstance(self.pruner.method, L0) else []
+        return self.pruner.generators()
 
     def metrics(self) -> Mapping[str, float]:
         shares = self.pruner.densities()
@@ -134,28 +134,29 @@ class PruneHook:
         return {"density": self.pruner.density_of(shares)} | kept | self._scores()
 
     def _scores(self) -> dict[str, float]:
-        names = [site.name for site in self.pruner.sites]
-        pairs = zip(names, self.pruner.masks, strict=True)
-        found = {name: mask.scores.detach() for name, mask in pairs if not isinstance(mask, TopMask)}
-        if not found:
+        scores = {name: parameter.detach() for name, parameter in self.pruner.scores().items()}
+        if not scores:
             return {}
-        means = [scores.mean() for scores in found.values()]
-        spreads = [scores.std(correction=0) for scores in found.values()]
-        # One transfer for all, since each one makes the host wait for the device.
+        means = [values.mean() for values in scores.values()]
+        spreads = [values.std(correction=0) for values in scores.values()]
+        # One transfer for all, since each one makes the CPU wait for the device.
         values = torch.stack(means + spreads).tolist()
-        keys = [f"{what}/{name}" for what in ("score_mean", "score_std") for name in found]
+        keys = [f"{what}/{name}" for what in ("score_mean", "score_std") for name in scores]
         return dict(zip(keys, values, strict=True))
 
 
 def missed_density(spec: PruneSpec, hooks: Iterable[object]) -> str | None:
-    """Say what a penalty has kept where it was aimed at a density and missed it; chosen masks cannot miss."""
+    """Say what share was kept where a penalty missed the wanted density; ranking criteria cannot miss it."""
     if spec.density is None or spec.method not in ("l0", "soft-movement"):
         return None
     pruner = next(hook.pruner for hook in hooks if isinstance(hook, PruneHook))
     kept = pruner.density_of(pruner.densities())
     if abs(kept / spec.density - 1) <= MISSED:
         return None
-    return f"keeps {kept:.1%} of the masked weights where {spec.density:.1%} was asked for: give it more steps (--epochs), or a --penalty."
+    return (
+        f"keeps {kept:.1%} of the masked weights where {spec.density:.1%} was asked for:"
+        " give it more steps (--epochs), or a --penalty."
+    )
 
 
 def _density(spec: PruneSpec) -> float:

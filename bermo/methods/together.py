@@ -24,10 +24,10 @@ from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import NAME, DistilledLoss, needs_only_logits
 from bermo.methods.evaluate import predict
 from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
-from bermo.nn.fast.penalty import Scores, mean_size
+from bermo.nn.fast.penalty import ScoreKernels, mean_size
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
-from bermo.pruning.criteria import L0, SoftMovement
-from bermo.pruning.weights import Pruner, Together
+from bermo.pruning.criteria import L0, Penalised
+from bermo.pruning.weights import PrunerGroup, WeightPruner
 from bermo.spec import RunSpec
 from bermo.training.job import Batch, Batches, Job, ModelCall, Objective
 from bermo.training.stack import stack, stacked_masks
@@ -60,7 +60,7 @@ def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:
     joint = stack([cast(Any, job.model) for job in jobs])
     masks = stacked_masks(joint)
     hooks = [cast(PruneHook, job.hooks[0]) for job in jobs if job.hooks]
-    pruners = [cast(Pruner, hook.pruner) for hook in hooks]
+    pruners = [cast(WeightPruner, hook.pruner) for hook in hooks]
     objective: Objective = JoinedLoss([_without_penalty(job.objective) for job in jobs])
     if hooks:
         objective = PrunedLoss(objective, JoinedPenalty(pruners, [mask for mask, _ in masks]))
@@ -164,20 +164,20 @@ class JoinedLoss:
 class JoinedPenalty:
     """The penalty of each seed's masks, from the masks of the stack."""
 
-    def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
+    def __init__(self, pruners: Sequence[WeightPruner], masks: Sequence[Mask]) -> None:
         self.pruners, self.masks = pruners, masks
 
     def __call__(self) -> Tensor | float:
-        if not isinstance(self.pruners[0].method, SoftMovement | L0):
+        if not isinstance(self.pruners[0].method, Penalised):
             return 0.0
-        count, first = len(self.pruners), self.pruners[0]
         masks = cast(list[ScoreMask | HardConcrete], self.masks)
-        size, sizes = mean_size(masks, count), masks[0].sizes
-        density = self._density if sizes is None else sizes.density
-        return first.numbers.strength(cast(SoftMovement | L0, first.method), density) * size
+        return self.pruners[0].numbers.penalty(lambda: mean_size(masks, len(self.pruners)), self._density)
 
     def _density(self) -> Tensor:
-        """The share that each model keeps now."""
+        """The share that each model keeps now; counted with the mean size, where one pass gives both."""
+        penalty_size = cast(list[ScoreMask | HardConcrete], self.masks)[0].penalty_size
+        if penalty_size is not None:
+            return cast(Tensor, penalty_size.density())
         count = len(self.pruners)
         kept = torch.stack([mask.mask.view(count, -1).sum(1) for mask in self.masks]).sum(0)
         return kept / sum(site.original.numel() for site in self.pruners[0].sites)
@@ -193,30 +193,27 @@ def _reads_logits_only(objective: Objective) -> bool:
 class JoinedHook:
     """Sets the masks of all seeds; their metrics come from each seed's own hook."""
 
-    def __init__(self, pruners: Sequence[Pruner], masks: Sequence[Mask]) -> None:
-        self.pruners, self.masks, self.together = pruners, masks, Together(pruners)
-        self.scores = Scores()
-        pruners[0].numbers.holder = masks[0]
+    def __init__(self, pruners: Sequence[WeightPruner], masks: Sequence[Mask]) -> None:
+        self.pruners, self.masks, self.group = pruners, masks, PrunerGroup(pruners)
+        self.score_kernels = ScoreKernels()
+        if pruners[0].numbers.controller is not None:
+            pruners[0].numbers.controller.holder = masks[0]
         # All have one schedule, and so one set of numbers.
         for pruner in pruners[1:]:
             pruner.numbers = pruners[0].numbers
 
     def plan(self, step: int) -> None:
-        first = self.pruners[0]
-        first.plan(step)
-        for pruner in self.pruners[1:]:
-            pruner.num_steps, pruner.kept = first.num_steps, first.kept
+        self.pruners[0].plan(step)
 
     def apply(self) -> None:
         if isinstance(self.pruners[0].method, L0):
             masks = cast(list[HardConcrete], self.masks)
-            self.scores.draw_(masks, self.pruners[0].numbers.generator)
+            self.score_kernels.draw_(masks, self.pruners[0].numbers.generator)
             return
-        self.together.apply()
+        self.group.apply()
 
     def generators(self) -> list[torch.Generator]:
-        first = self.pruners[0]
-        return [first.numbers.generator] if isinstance(first.method, L0) else []
+        return self.pruners[0].generators()
 
     def metrics(self) -> Mapping[str, float]:
         return {}

@@ -1,4 +1,4 @@
-"""What reads the mixed vectors: the token that speaks for a text, the heads, and their losses.
+"""What reads the mixed vectors: the token that stands for a text, the heads, and their losses.
 
     text     out(dropout(tanh(dense(pool(h)))))       BERT's pooler and classifier
     word     decoder(norm(act(dense(h)))) + bias      BERT's masked-LM head, decoder tied to the embeddings
@@ -60,14 +60,14 @@ class MaskedHead(nn.Module):
 
 
 def pooled_rows(pooling: Literal["first", "last"], mask_BT: Tensor) -> Tensor:
-    """Return the place (B, 1) of each text's first or last real token, whichever side padding is on."""
+    """Return the index (B, 1) of each text's first or last real token, whichever side padding is on."""
     if pooling == "first":
         return mask_BT.long().argmax(dim=1, keepdim=True)
     return mask_BT.shape[1] - 1 - mask_BT.long().flip(1).argmax(dim=1, keepdim=True)
 
 
 def take_rows(hidden_BTD: Tensor, rows_BK: Tensor) -> Tensor:
-    """Return the tokens at the given places, (B, K, D)."""
+    """Return the tokens at the given indices, (B, K, D)."""
     return hidden_BTD.gather(1, rows_BK[..., None].expand(-1, -1, hidden_BTD.shape[-1]))
 
 
@@ -99,7 +99,7 @@ def span_loss(logits_BT2: Tensor, start_B: Tensor, end_B: Tensor) -> Tensor:
     """Return the mean cross-entropy of start and end; an end outside the piece of text is ignored."""
     length = logits_BT2.shape[1]
     losses = [
-        token_loss(scores_BT, torch.where((place < 0) | (place >= length), IGNORED, place))
-        for scores_BT, place in zip(logits_BT2.unbind(-1), (start_B, end_B), strict=True)
+        token_loss(scores_BT, torch.where((index < 0) | (index >= length), IGNORED, index))
+        for scores_BT, index in zip(logits_BT2.unbind(-1), (start_B, end_B), strict=True)
     ]
     return (losses[0] + losses[1]) / 2

@@ -2,8 +2,8 @@
 
     layer k reads  γ_k · Σ_{j<k} softmax(α_k)_j · norm(h_j)      k = 2 … L; layer 1 has only h_0 to read
 
-The direction that BERMo's paper leaves to later work; DenseFormer (Pagliardini et al. 2024) does the like in decoders.
-It starts near the plain encoder: most of the share is on the layer just below.
+BERMo's paper names this as later work; DenseFormer (Pagliardini et al. 2024) does the like in decoders. It
+starts near the plain encoder: most of the share is on the layer just below.
 """
 
 import threading
@@ -17,11 +17,12 @@ from bermo.nn.layers import check_choice
 from bermo.nn.stream import standardise, wide
 
 InnerNorm: TypeAlias = Literal["within", "raw"]
-START = 4.0  # logit of the layer below: 0.89 of the share over seven others
+# Logit of the layer just below: 0.89 of the share, beside seven others.
+START = 4.0
 
 
 class InnerMix(nn.Module):
-    """γ_k Σ_{j<k} softmax(α_k)_j norm(h_j), told of h_0, h_1, … one at a time by `read`."""
+    """γ_k Σ_{j<k} softmax(α_k)_j norm(h_j); `read` takes h_0, h_1, … one at a time."""
 
     def __init__(self, num_layers: int, norm: InnerNorm = "within", eps: float = 1e-5) -> None:
         super().__init__()
@@ -47,22 +48,22 @@ class InnerMix(nn.Module):
         above = torch.ones_like(self.logits, dtype=torch.bool).triu(2)
         return torch.softmax(self.logits.float().masked_fill(above, float("-inf")), dim=1)
 
-    def read(self, place: int, hidden: Tensor) -> Tensor:
-        """Take h_place, which would enter layer place + 1, and return what that layer reads instead."""
+    def read(self, index: int, hidden: Tensor) -> Tensor:
+        """Take h_index, which would enter layer index + 1, and return what that layer reads instead."""
         # Each thread that runs the encoder has layers of its own.
         seen = self._seen.setdefault(threading.get_ident(), [])
-        if place == 0:
+        if index == 0:
             seen.clear()
-        if len(seen) != place:
+        if len(seen) != index:
             raise BermoError(
-                f"The inner mix was given h_{place} after {len(seen)} layers. It reads every layer once, in"
+                f"The inner mix was given h_{index} after {len(seen)} layers. It reads every layer once, in"
                 " order; gradient checkpointing calls them again and cannot be used with it."
             )
         norm = None if self.norm == "raw" else self.norm
         with torch.autocast(hidden.device.type, enabled=False):
             seen.append(standardise(wide(hidden), norm, None, self.eps))
-            mixed = hidden if place == 0 else self._mixed(seen)
-        if place == self.num_layers - 1:
+            mixed = hidden if index == 0 else self._mixed(seen)
+        if index == self.num_layers - 1:
             seen.clear()
         return mixed.to(hidden.dtype)
 

@@ -19,8 +19,8 @@ def choose(
     return [hidden_states[index] for index in layers]
 
 
-def places(layers: Sequence[int] | None, num_layers: int, name: str) -> tuple[int, ...]:
-    """Turn layer numbers, of which negative ones count from the end, into places 0 … num_layers − 1."""
+def layer_numbers(layers: Sequence[int] | None, num_layers: int, name: str) -> tuple[int, ...]:
+    """Return layers as numbers 0 … num_layers − 1; negative ones count from the end. None means all."""
     if num_layers < 1:
         raise BermoError(f"{name} needs at least one layer, but got num_layers={num_layers}.")
     if layers is None:
@@ -31,10 +31,10 @@ def places(layers: Sequence[int] | None, num_layers: int, name: str) -> tuple[in
             f"{name} cannot read layers {list(layers)}: there are {num_layers}, numbered 0 (embeddings)"
             f" to {num_layers - 1}, or from the end -1 to -{num_layers}."
         )
-    places = tuple(layer % num_layers for layer in layers)
-    if len(set(places)) < len(places):
+    numbers = tuple(layer % num_layers for layer in layers)
+    if len(set(numbers)) < len(numbers):
         raise BermoError(f"{name} got the same layer twice: {list(layers)}. Name each one once.")
-    return places
+    return numbers
 
 
 def check_choice(name: str, value: object, known: tuple[object, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What a student can learn from a teacher: one number a text, each the mean over what it reads of the text.
+"""What a student can learn from a teacher: one number for each text, a mean over the parts of the text.
 
     soft targets   T² · KL(softmax(t/T) ‖ softmax(s/T))            Hinton, Vinyals & Dean 2015
     hidden states  ‖h_S W − h_T‖² / D over unmasked tokens         TinyBERT (Jiao et al. 2020)
@@ -6,8 +6,8 @@
     relations      KL of softmax(A Aᵀ/√d), A = queries, keys,      MiniLM (Wang et al. 2020) and
                    values in R relation heads of width d           MiniLMv2 (Wang et al. 2021)
 
-`mean_over` makes a batch's loss of them, each text weighing as many things as it has labels, so that a batch
-split in parts keeps its mean. Padding never counts: not as a token, not as a key, not as a place for a span.
+`mean_over` makes a batch's loss of them. Each text has the weight of its number of labels, so that a batch
+split in parts keeps its mean. Padding never counts: not as a token, a key, or the start or end of a span.
 
 Axes: B texts, T tokens, C labels, D hidden units, R relation heads, K their width.
 """
@@ -21,11 +21,11 @@ from torch import Tensor
 from bermo.nn.heads import IGNORED
 
 UNITS_A_RELATION_HEAD = 16
-"""Teacher units a relation head: MiniLMv2 takes 48 heads for 768 units and 64 for 1024."""
+"""Teacher units of one relation head: MiniLMv2 takes 48 heads for 768 units and 64 for 1024."""
 
 
 def mean_over(losses_B: Tensor, counts_B: Tensor) -> Tensor:
-    """Return Σ_b counts_b · losses_b / Σ_b counts_b, the mean over the things that the texts count; 0 for none."""
+    """Return Σ_b counts_b · losses_b / Σ_b counts_b, the mean over what the texts count; 0 for nothing."""
     counts_B = counts_B.to(losses_B.dtype)
     return (losses_B * counts_B).sum() / counts_B.sum().clamp(min=1)
 
@@ -33,7 +33,7 @@ def mean_over(losses_B: Tensor, counts_B: Tensor) -> Tensor:
 def divergence(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """Return T² · KL(softmax(teacher/T) ‖ softmax(student/T)) over the last axis.
 
-    T² keeps the gradient's size when T changes. A place where both logits are −∞ adds nothing.
+    T² keeps the gradient's size when T changes. An entry where both logits are −∞ adds nothing.
     """
     student, teacher = student.float() / temperature, teacher.float() / temperature
     log_student, log_teacher = student.log_softmax(-1), teacher.log_softmax(-1)
@@ -59,7 +59,7 @@ def soft_tags(student_BTC: Tensor, teacher_BTC: Tensor, labels_BT: Tensor, tempe
 
 
 def soft_spans(student_BT2: Tensor, teacher_BT2: Tensor, mask_BT: Tensor, temperature: float) -> Tensor:
-    """Return each text's divergence over the places of its real tokens, the mean of start and end, (B,)."""
+    """Return each text's divergence over the indices of its real tokens, the mean of start and end, (B,)."""
     is_padding_B1T = ~mask_BT.bool()[:, None]
     student_B2T, teacher_B2T = (
         scores.float().transpose(1, 2).masked_fill(is_padding_B1T, -math.inf)
@@ -80,8 +80,9 @@ def hidden_distance(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -
 def relation_distance(students: Sequence[Tensor], teachers: Sequence[Tensor], mask_BT: Tensor) -> Tensor:
     """Return each text's Σ over (queries, keys, values) of the divergence of their self-relations, (B,).
 
-    One relation is softmax(A Aᵀ/√K) among a text's real tokens; its divergence is the mean over its tokens and
-    relation heads. Both sides are cut into as many relation heads, so widths and attention heads may differ.
+    One relation is softmax(A Aᵀ/√K) among a text's real tokens; its divergence is the mean over its tokens
+    and relation heads. Both sides have the same number of relation heads; widths and attention heads may
+    differ.
     """
     total_B = torch.zeros(len(mask_BT), device=mask_BT.device)
     for student_BTD, teacher_BTD in zip(students, teachers, strict=True):
@@ -101,7 +102,7 @@ def relations(vectors_BTD: Tensor, mask_BT: Tensor, num_heads: int) -> Tensor:
 
 
 def relation_heads(student_width: int, teacher_width: int) -> int:
-    """Return the most relation heads that cut both widths evenly, none under 16 of the teacher's units."""
+    """Return the most relation heads that divide both widths evenly, none under 16 of the teacher's units."""
     common = math.gcd(student_width, teacher_width)
     most = max(1, teacher_width // UNITS_A_RELATION_HEAD)
     return max(heads for heads in range(1, most + 1) if common % heads == 0)
@@ -114,5 +115,5 @@ def token_mean(values_BT: Tensor, is_counted_BT: Tensor) -> Tensor:
 
 
 def even_map(num_student: int, num_teacher: int) -> tuple[int, ...]:
-    """Return a teacher layer for each student layer, evenly spread and ending at the last: ⌈i · L_T / L_S⌉."""
+    """Return a teacher layer for each student layer, evenly spread up to the last: ⌈i · L_T / L_S⌉."""
     return tuple(-(-i * num_teacher // num_student) for i in range(1, num_student + 1))

@@ -7,8 +7,9 @@
     ScoreMask     learned S, M is set from outside          movement, soft movement (Sanh et al. 2020)
     HardConcrete  learned S, M = clamp(s(r − l) + l, 0, 1)  L0 (Louizos et al. 2018)
 
-A mask may cover blocks of r × c weights, whole rows or whole columns: then one score or one sum of |W| stands for the block.
-`top_mask` keeps exactly the asked number whatever the ties, and chooses among equals by place, so every process agrees.
+A mask may cover blocks of r × c weights, whole rows or whole columns: then one score, or the mean of |W|,
+stands for the block. `top_mask` keeps exactly the asked number whatever the ties; among equals it keeps those
+with the lowest index, so every process agrees.
 """
 
 import math
@@ -20,10 +21,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-FEW = 4096  # scores that torch.kthvalue orders in no time
-FLOOR = 0.005  # soft movement never prunes a matrix below this share, as the reference code
+# Up to so many scores torch.kthvalue is fast enough.
+FEW = 4096
+# Soft movement never prunes a matrix below this share, as the reference code of Sanh et al. (2020).
+FLOOR = 0.005
+# The hard-concrete distribution: l, r and β of Louizos et al. (2018).
 L0_LEFT, L0_RIGHT, L0_BETA = -0.1, 1.1, 2 / 3
-L0_START = 2.197  # σ(2.197) = 0.9
+# Scores start where P(open) of the plain sigmoid is 0.9.
+L0_START = 2.197
+# Uniform draws stay this far from 0 and 1, where their logit is infinite.
 L0_CLAMP = 1e-4
 
 
@@ -33,17 +39,18 @@ def top_mask(scores: Tensor, num_kept: int) -> Tensor:
     if num_kept <= 0 or num_kept >= len(flat):
         return torch.full_like(scores, num_kept > 0, dtype=torch.bool)
     if flat.device.type == "cpu" and flat.dtype == torch.float32 and len(flat) >= FEW:
-        found = _top_by_window(flat.numpy(), num_kept)
-        if found is not None:
-            return torch.from_numpy(found).view_as(scores)
+        mask = _top_by_window(flat.numpy(), num_kept)
+        if mask is not None:
+            return torch.from_numpy(mask).view_as(scores)
     least = flat.kthvalue(len(flat) - num_kept + 1).values
     return _first_above(flat, least, num_kept).view_as(scores)
 
 
 def _top_by_window(flat: npt.NDArray[np.float32], num_kept: int) -> npt.NDArray[np.bool_] | None:
-    """The same for many scores on a processor, from few passes; None where the window misses (or scores are no numbers).
+    """`top_mask` of many scores on the CPU, without ordering all; None if the k-th is not in the window.
 
-    Every `FEW / 64`-th score tells between which two values the k-th lies but for bad luck; only those between are ordered.
+    A sample, every `FEW / 64`-th score, gives two values between which the k-th highest almost surely is;
+    only the scores between them are ordered.
     """
     sample = np.sort(flat[:: FEW // 64])
     share = 1 - num_kept / len(flat)
@@ -60,7 +67,8 @@ def _top_by_window(flat: npt.NDArray[np.float32], num_kept: int) -> npt.NDArray[
     least = np.partition(between, len(between) - missing)[len(between) - missing]
     mask = flat >= least
     surplus = np.count_nonzero(mask) - num_kept
-    if surplus:  # the last of its equals
+    if surplus:
+        # Of the scores that equal the least one, the last are left out.
         mask[np.flatnonzero(flat == least)[-surplus:]] = False
     return mask
 
@@ -74,22 +82,22 @@ def top_masks(scores: Sequence[Tensor], kept: Sequence[int], is_global: bool) ->
 
 
 def top_masks_at(scores: Sequence[Tensor], kept: Tensor, is_global: bool) -> list[Tensor]:
-    """The same for numbers that lie on the device, one a tensor or one for all: nothing waits for the host."""
+    """`top_masks` for numbers on the device, one for each tensor or for all: nothing waits for the CPU."""
     if not is_global:
-        return [_top_at(item, kept[place]) for place, item in enumerate(scores)]
+        return [_top_at(item, kept[index]) for index, item in enumerate(scores)]
     flat = torch.cat([item.detach().flatten() for item in scores])
     return _split_like(_top_at(flat, kept[0]), scores)
 
 
 def _top_at(scores: Tensor, kept: Tensor) -> Tensor:
     flat = scores.detach().flatten()
-    place = (kept - 1).clamp(min=0).view(1)
-    least = flat.sort(descending=True).values.gather(0, place)
+    last = (kept - 1).clamp(min=0).view(1)
+    least = flat.sort(descending=True).values.gather(0, last)
     return (_first_above(flat, least, kept) & (kept > 0)).view_as(scores)
 
 
 def _first_above(flat: Tensor, least: Tensor, num_kept: int | Tensor) -> Tensor:
-    """All scores over the least one kept, and of its equals as many as are missing, the first by place."""
+    """All scores over the least one kept, and as many of its equals as are missing, those of lowest index."""
     above, equal = flat > least, flat == least
     return above | (equal & (equal.cumsum(0) <= num_kept - above.sum()))
 
@@ -107,26 +115,26 @@ def soft_mask(scores: Tensor, threshold: Tensor) -> Tensor:
 
 
 def soft_kept(scores: Sequence[Tensor], threshold: Tensor) -> Tensor:
-    """How many scores of each tensor `soft_mask` keeps, on the device: σ rises, so they are the highest ones."""
+    """How many scores of each tensor `soft_mask` keeps, on the device: the highest, since σ is monotonic."""
     over = [(torch.sigmoid(item.detach()) > threshold).sum() for item in scores]
     least = [soft_floor(item.numel()) for item in scores]
     return torch.stack([n.clamp(min=few) for n, few in zip(over, least, strict=True)])
 
 
 def soft_floor(size: int) -> int:
-    """How many of so many weights soft movement keeps at least."""
+    """The least number of weights that soft movement keeps of `size`."""
     return int(FLOOR * size) + 1
 
 
 class Blocks:
-    """How a weight falls into blocks: (rows, columns) of blocks of r × c."""
+    """How a weight is divided into blocks of r × c: `count` of them along each axis, `num` in all."""
 
     def __init__(self, shape: Sequence[int], block: tuple[int, int]) -> None:
         self.shape = tuple(shape)
         rows, columns = self.shape[0], math.prod(self.shape[1:])
         self.size = (block[0] or rows, block[1] or columns)
         if rows % self.size[0] or columns % self.size[1]:
-            raise ValueError(f"{rows} × {columns} weights do not fall into blocks of {self.size}")
+            raise ValueError(f"{rows} × {columns} weights cannot be divided into blocks of {self.size}")
         self.count = (rows // self.size[0], columns // self.size[1])
         self.num = math.prod(self.count)
 
@@ -150,7 +158,7 @@ class TopMask(nn.Module):
 
     mask: Tensor
     copy: Tensor | None = None
-    """M ⊙ W made outside, once a step; in training it is read in place of the product."""
+    """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
         super().__init__()
@@ -165,13 +173,13 @@ class TopMask(nn.Module):
 
 
 class ScoreMask(nn.Module):
-    """M ⊙ W with a learned score for each block; the mask is set from outside, its gradient goes to the scores."""
+    """M ⊙ W with learned scores, one for each block; the mask is set from outside, they get its gradient."""
 
     mask: Tensor
     copy: Tensor | None = None
-    """M ⊙ W made outside, once a step; in training it is read in place of the product."""
-    sizes: Any = None
-    """What gives the mean size of all masks of a model at once, where something does (`nn.penalty.Sizes`)."""
+    """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
+    penalty_size: Any = None
+    """What computes the mean size of all masks of a model at once, if anything does (`nn.fast.penalty`)."""
     shift = 0.0
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False) -> None:
@@ -186,7 +194,8 @@ class ScoreMask(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         if self.copy is not None and self.training:
             return self.copy
-        # Straight through: S − S is exactly 0, so the value is the mask's and the gradient goes to the scores.
+        # Straight through: S − S is exactly 0, so the value is the mask's and the gradient goes to the
+        # scores.
         mask = self.mask.to(self.scores.dtype) + (self.scores - self.scores.detach())
         return weight * self.blocks.spread(mask)
 
@@ -198,13 +207,13 @@ class ScoreMask(nn.Module):
 class HardConcrete(nn.Module):
     """M ⊙ W, M = clamp(s(r − l) + l, 0, 1); s = σ((logit u + S)/β) in training, σ(S) after it.
 
-    logit u is set from outside, once a step, so that all processes and all parts of a batch draw the same mask.
+    logit u is drawn once a step, so that all processes and all parts of a batch have the same mask.
     """
 
     noise: Tensor
     copy: Tensor | None = None
-    """M ⊙ W made outside, once a step; in training it is read in place of the product."""
-    sizes: Any = None
+    """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
+    penalty_size: Any = None
     shift = -L0_BETA * math.log(-L0_LEFT / L0_RIGHT)
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
@@ -220,8 +229,8 @@ class HardConcrete(nn.Module):
         u = torch.rand(self.noise.shape, generator=generator, device=self.noise.device)
         self.noise.copy_(torch.logit(u.clamp(L0_CLAMP, 1 - L0_CLAMP)))
 
-    def gates(self) -> Tensor:
-        """The mask's values; not binary."""
+    def values(self) -> Tensor:
+        """M, from 0 to 1; with noise in training."""
         logits = (self.noise + self.scores) / L0_BETA if self.training else self.scores
         return (torch.sigmoid(logits) * (L0_RIGHT - L0_LEFT) + L0_LEFT).clamp(0, 1)
 
@@ -233,10 +242,10 @@ class HardConcrete(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         if self.copy is not None and self.training:
             return self.copy
-        return weight * self.blocks.spread(self.gates())
+        return weight * self.blocks.spread(self.values())
 
     def size_penalty(self, num_models: int = 1) -> Tensor:
-        """Mean σ(S − β ln(−l/r)) of each model: the chance that a gate is open."""
+        """Mean σ(S − β ln(−l/r)) of each model: the chance that a weight is kept."""
         chance = torch.sigmoid(self.scores + self.shift)
         return chance.view(num_models, -1).mean(1)
 

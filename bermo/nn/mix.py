@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.errors import BermoError, nearest
-from bermo.nn.layers import check_choice, check_rate, choose, places
+from bermo.nn.layers import check_choice, check_rate, choose, layer_numbers
 from bermo.nn.stream import AcrossStream, KeepStream, Norm, Stream, SumStream, standardise, wide
 
 Init: TypeAlias = Literal["xavier", "zeros"]
@@ -52,7 +52,7 @@ class LayerMix(nn.Module):
         check_rate("layer_dropout", layer_dropout)
         self.num_layers, self.norm, self.init, self.eps = num_layers, norm, init, eps
         self.dropout, self.layer_dropout = dropout, layer_dropout
-        self.layers = tuple(sorted(places(layers, num_layers, "LayerMix")))
+        self.layers = tuple(sorted(layer_numbers(layers, num_layers, "LayerMix")))
         self.is_per_token = norm != "tensor"
         if norm == "across" and len(self.layers) == 1:
             raise BermoError(
@@ -111,9 +111,9 @@ class LayerMix(nn.Module):
     def _shares(self, drop: bool = False) -> Tensor:
         logits_J = self.logits[0].to(torch.promote_types(self.logits.dtype, torch.float32))
         if drop and self.layer_dropout > 0:
-            luck_J = torch.rand_like(logits_J)
-            # The luckiest layer always stays, so that the shares are defined.
-            dropped_J = (luck_J < self.layer_dropout) & (luck_J < luck_J.max())
+            draw_J = torch.rand_like(logits_J)
+            # The layer with the highest draw always stays, so that the shares are defined.
+            dropped_J = (draw_J < self.layer_dropout) & (draw_J < draw_J.max())
             logits_J = logits_J.masked_fill(dropped_J, float("-inf"))
         return torch.softmax(logits_J, dim=0)
 
@@ -136,7 +136,7 @@ class OneLayer(nn.Module):
     def __init__(self, num_layers: int, layer: int = -1) -> None:
         super().__init__()
         self.num_layers = num_layers
-        self.layers = places((layer,), num_layers, "OneLayer")
+        self.layers = layer_numbers((layer,), num_layers, "OneLayer")
 
     def reset_parameters(self) -> None:
         """Do nothing: one layer has no parameters."""
@@ -170,7 +170,7 @@ class ConcatLayers(nn.Module):
     def __init__(self, num_layers: int, layers: Sequence[int] = LAST_FOUR) -> None:
         super().__init__()
         self.num_layers = num_layers
-        self.layers = places(layers, num_layers, "ConcatLayers")
+        self.layers = layer_numbers(layers, num_layers, "ConcatLayers")
 
     def reset_parameters(self) -> None:
         """Do nothing: a concatenation has no parameters."""
@@ -199,7 +199,7 @@ class ConcatLayers(nn.Module):
 class GateMix(nn.Module):
     """Σ_j s_j · h_j with s = σ(W₂ relu(W₁ z)), z_j = mean of h_j over unmasked tokens and units.
 
-    Each text gets its own gate for each layer. The gates need all layers before the first product, so
+    Each text has a gate of its own for each layer. The gates need all layers before the first product, so
     this mix cannot stream: its stream keeps every layer until the end.
     """
 
@@ -210,7 +210,7 @@ class GateMix(nn.Module):
         if reduction < 1:
             raise BermoError(f"GateMix needs a reduction of 1 or more, but got {reduction}.")
         self.num_layers = num_layers
-        self.layers = places(None, num_layers, "GateMix")
+        self.layers = layer_numbers(None, num_layers, "GateMix")
         squeezed = max(1, num_layers // reduction)
         self.squeeze = nn.Linear(num_layers, squeezed)
         self.excite = nn.Linear(squeezed, num_layers)

@@ -1,15 +1,16 @@
-"""Probes: small classifiers on frozen vectors, one for each layer and each penalty, trained together as one problem.
+"""Probes: small classifiers on frozen vectors, one for each layer and penalty, all trained together.
 
     linear   softmax(W x + b)
-    hidden   softmax(V relu(W x + b) + c)                          one hidden layer
-    mix      softmax(W (γ Σ_j s_j x_j) + b),  s = softmax(a)       a learned mix of the layers (Tenney et al. 2019)
+    hidden   softmax(V relu(W x + b) + c)                     one hidden layer
+    mix      softmax(W (γ Σ_j s_j x_j) + b), s = softmax(a)   a learned mix of layers (Tenney et al. 2019)
 
     loss = Σ over probes of [mean cross-entropy + λ ‖weights‖²]
 
-No probe sees another's gradient, and Adam scales every weight by itself, so training them together is training each alone;
-the layers' vectors are read once for all penalties. Of each probe the weights with the best accuracy on the dev part are kept, and
-of each layer the penalty with the best. A layer whose probes get no better leaves the problem, so the others go on faster.
-Where classes are many, `start_at_means_` saves most of the way.
+No probe sees another's gradient, and Adam scales every weight by itself, so training them together is
+training each alone; the layers' vectors are read once for all penalties. Of each probe the weights with the
+best accuracy on the dev part are kept, and of each layer the best penalty. A layer whose probes get no
+better leaves the problem, so the others go on faster. With many classes `start_at_means_` saves most of the
+steps.
 
 Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes, H hidden units.
 """
@@ -24,12 +25,12 @@ from torch.nn import functional
 
 EVAL_ROWS = 2048
 LEAST_STEPS = 40
-"""Steps between two looks at the dev part, where an epoch has fewer."""
+"""Steps between two evaluations on the dev part, where an epoch has fewer."""
 SMALL = 1e-4
 RIDGE = 0.1
 """Added to the variances of standardised vectors, so that a few rows a class are enough."""
 LARGEST = 1e3
-"""Deviations beyond which a value is cut: a unit that hardly moves in training would blow up half precision."""
+"""Deviations at which a value is clamped: a unit almost constant in training would overflow float16."""
 
 
 class LinearProbes(nn.Module):
@@ -83,7 +84,7 @@ class HiddenProbes(nn.Module):
 
 
 class MixProbes(nn.Module):
-    """A linear probe on γ Σ_j softmax(a)_j x_j for every penalty; the layers are one, as far as shapes go."""
+    """A linear probe on γ Σ_j softmax(a)_j x_j for every penalty; the layer axis of its outputs is 1."""
 
     def __init__(self, layers: int, units: int, penalties: int, classes: int) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class MixProbes(nn.Module):
 
 
 Probes: TypeAlias = LinearProbes | HiddenProbes | MixProbes
-"""Weights are (L, ·, P, ·), so that one probe's are found by its layer and its penalty."""
+"""Weights are (L, ·, P, ·), so that a layer and a penalty select one probe's."""
 
 
 def _product(x_LBD: Tensor, weight_LDPK: Tensor, bias_L1PK: Tensor) -> Tensor:
@@ -128,7 +129,7 @@ def _product(x_LBD: Tensor, weight_LDPK: Tensor, bias_L1PK: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class LabelledVectors:
     """Vectors (L, N, D), in half precision where memory matters, and the class of each row."""
 
     x_LND: Tensor
@@ -142,10 +143,10 @@ class Settings:
     penalties: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
     rate: float = 2e-3
     batch_size: int = 256
-    looks: int = 25
-    """Most looks at the dev part, one an epoch or every 40 steps."""
+    evaluations: int = 25
+    """At most so many evaluations on the dev part, one in each epoch or every 40 steps."""
     patience: int = 4
-    """Looks without a better probe of a layer, after which its training ends."""
+    """Evaluations without a better probe of a layer, after which its training ends."""
     seed: int = 0
 
 
@@ -156,17 +157,17 @@ class ProbeFit:
     dev_L: Tensor
     test_L: Tensor
     penalty_L: Tensor
-    """The place of the penalty in the settings."""
-    looks: int
+    """The index of the penalty in the settings."""
+    evaluations: int
 
 
 def fit_probes(
     probes: Probes,
-    parts: tuple[Part, Part, Part],
+    parts: tuple[LabelledVectors, LabelledVectors, LabelledVectors],
     settings: Settings,
-    advance: Callable[[int], None] = lambda looks: None,
+    advance: Callable[[int], None] = lambda evaluations: None,
 ) -> ProbeFit:
-    """Train the probes in place on train, leave each at its best by dev, and say how good it is on test."""
+    """Train the probes in place on train, leave each at its best by dev, and measure it on test."""
     train, dev, test = parts
     device = train.x_LND.device
     probes.to(device)
@@ -175,16 +176,16 @@ def fit_probes(
     kept = [parameter.detach().clone() for parameter in probes.parameters()]
     best_LP = torch.full(probes.squares().shape, -1.0)
     idle_L = torch.zeros(len(best_LP), dtype=torch.long)
-    active, looks = list(range(len(best_LP))), 0
+    active, evaluations = list(range(len(best_LP))), 0
     rows = _row_batches(len(train.labels_N), settings, device)
     reader = _Reader(train, probes.reads(active), min(settings.batch_size, len(train.labels_N)))
-    while looks < settings.looks and active:
+    while evaluations < settings.evaluations and active:
         for batch in next(rows):
             _step_(probes, optimizer, *reader.read(batch), penalties_P)
-        looks += 1
-        found_AP = accuracy(probes, dev, probes.reads(active)).cpu()
-        is_better_AP = found_AP > best_LP[active]
-        best_LP[active] = torch.where(is_better_AP, found_AP, best_LP[active])
+        evaluations += 1
+        dev_AP = accuracy(probes, dev, probes.reads(active)).cpu()
+        is_better_AP = dev_AP > best_LP[active]
+        best_LP[active] = torch.where(is_better_AP, dev_AP, best_LP[active])
         idle_L[active] = torch.where(is_better_AP.any(1), 0, idle_L[active] + 1)
         _keep(probes, kept, active, is_better_AP)
         going = [at for at, layer in enumerate(active) if idle_L[layer] < settings.patience]
@@ -192,7 +193,7 @@ def fit_probes(
             _narrow_(probes, optimizer, torch.tensor(going, dtype=torch.long, device=device))
             active = [active[at] for at in going]
             reader.layers = probes.reads(active)
-        advance(looks)
+        advance(evaluations)
     for parameter, value in zip(probes.parameters(), kept, strict=True):
         parameter.data = value
     chosen_L = best_LP.argmax(1)
@@ -201,7 +202,7 @@ def fit_probes(
         dev_L=best_LP.amax(1),
         test_L=test_LP.gather(1, chosen_L[:, None])[:, 0],
         penalty_L=chosen_L,
-        looks=looks,
+        evaluations=evaluations,
     )
 
 
@@ -219,9 +220,9 @@ def _step_(
 
 
 class _Reader:
-    """Rows of the wanted layers, in float32, in memory that is used again: fresh memory costs more than the copy."""
+    """Rows of the wanted layers in float32, in memory that is reused: new memory costs more than the copy."""
 
-    def __init__(self, part: Part, layers: Sequence[int], most: int) -> None:
+    def __init__(self, part: LabelledVectors, layers: Sequence[int], most: int) -> None:
         self.part, self.layers = part, layers
         shape = (len(layers), most, part.x_LND.shape[2])
         self._stored = part.x_LND.new_empty(shape)
@@ -238,10 +239,11 @@ class _Reader:
 
 
 @torch.no_grad()
-def start_at_means_(probes: LinearProbes | MixProbes, train: Part) -> None:
-    """Start where linear discriminant analysis ends, a mix at that of the layers' mean.
+def start_at_means_(probes: LinearProbes | MixProbes, train: LabelledVectors) -> None:
+    """Start at the solution of linear discriminant analysis; a mix at that of the layers' mean.
 
-    With hundreds of classes a start at zero is still far from its end when a layer stops getting better on dev.
+    With hundreds of classes a start at zero is far from the solution when a layer stops getting better on
+    dev.
     """
     x_LND = train.x_LND
     if isinstance(probes, MixProbes):
@@ -254,9 +256,9 @@ def start_at_means_(probes: LinearProbes | MixProbes, train: Part) -> None:
 
 
 def _discriminant(
-    train: Part, probes: LinearProbes, read: Callable[[Tensor], Tensor]
+    train: LabelledVectors, probes: LinearProbes, read: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return w_c = Σ⁻¹ μ_c and b_c = log π_c − ½ μ_c·w_c, where Σ is the covariance within the classes, ridged."""
+    """Return w_c = Σ⁻¹ μ_c and b_c = log π_c − ½ μ_c·w_c; Σ: covariance within the classes, plus a ridge."""
     _, units, _, classes = probes.weight.shape
     labels_N, count = train.labels_N, len(train.labels_N)
     counts_C = labels_N.bincount(minlength=classes).float()
@@ -298,7 +300,7 @@ def _loss(
 
 
 @torch.no_grad()
-def accuracy(probes: Probes, part: Part, layers: Sequence[int] | None = None) -> Tensor:
+def accuracy(probes: Probes, part: LabelledVectors, layers: Sequence[int] | None = None) -> Tensor:
     """Return the share of right answers of every probe, (L, P); the probes are those of the given layers."""
     count = len(part.labels_N)
     reader = _Reader(part, layers or range(len(part.x_LND)), min(EVAL_ROWS, count))
@@ -327,7 +329,7 @@ def _narrow_(probes: Probes, optimizer: torch.optim.Adam, going: Tensor) -> None
 
 
 def _row_batches(count: int, settings: Settings, device: torch.device) -> Iterator[list[Tensor]]:
-    """Yield, for each look, its batches of rows: whole epochs in an order drawn from the seed."""
+    """Yield the batches of rows up to each evaluation: whole epochs, in an order drawn from the seed."""
     generator = torch.Generator().manual_seed(settings.seed)
     size = min(settings.batch_size, count)
     epochs = max(1, -(-LEAST_STEPS * size // count))

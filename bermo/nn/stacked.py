@@ -2,9 +2,9 @@
 
     input (N·B, …, D): the rows of model 0, then those of model 1, …        y_n = x_n W_nᵀ + b_n
 
-Each takes the parameters of its N members over: afterwards these are views of the joint tensor, so whatever trains the joint one
-trains the members, and each member stays a whole model that can be asked, folded and saved by itself.
-Axes: N models, J mixed layers, D units.
+Each takes over the parameters of its N members, which become views of the joint tensor. So whatever trains
+the joint one trains the members, and each member stays a whole model that can predict, be folded and be
+saved. Axes: N models, J mixed layers, D units.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from bermo.errors import BermoError
 from bermo.nn.layers import choose
+from bermo.nn.masked import original_of
 from bermo.nn.mix import LayerMix
 from bermo.nn.stream import wide
 
@@ -23,8 +24,8 @@ from bermo.nn.stream import wide
 def join(parameters: Sequence[Tensor]) -> nn.Parameter:
     """Stack tensors into one parameter, and make each of them a view of it."""
     joint = torch.stack([parameter.detach() for parameter in parameters])
-    for place, parameter in enumerate(parameters):
-        parameter.data = joint[place]
+    for index, parameter in enumerate(parameters):
+        parameter.data = joint[index]
     return nn.Parameter(joint, requires_grad=parameters[0].requires_grad)
 
 
@@ -40,10 +41,10 @@ class StackedLinear(nn.Linear):
         rows = x.reshape(self.num_models, -1, x.shape[-1])
         turned = self.weight.transpose(1, 2)
         if self.bias is None:
-            made = torch.bmm(rows, turned)
+            product = torch.bmm(rows, turned)
         else:
-            made = torch.baddbmm(self.bias[:, None], rows, turned)
-        return made.view(*x.shape[:-1], self.out_features)
+            product = torch.baddbmm(self.bias[:, None], rows, turned)
+        return product.view(*x.shape[:-1], self.out_features)
 
 
 class StackedNorm(nn.Module):
@@ -62,10 +63,10 @@ class StackedNorm(nn.Module):
 
 
 class StackedEmbedding(nn.Module):
-    """A table a model: ids are moved on to the table of their row's model.
+    """One table for each model, read as one long table: ids are shifted to the table of their row's model.
 
-    Encoders ask for the words first, with a row a text, and may ask for their places with one row for all texts: `rows`, shared
-    by the tables of a model, remembers how many texts there are.
+    Encoders look up the words first, with a row for each text, and may look up the positions with one row for
+    all texts: `rows`, shared by the tables of a model, remembers how many texts there are.
     """
 
     def __init__(self, weight: nn.Parameter) -> None:
@@ -79,8 +80,8 @@ class StackedEmbedding(nn.Module):
             ids = ids.expand(self.rows[0], *ids.shape[1:])
         self.rows[0] = len(ids)
         first = torch.arange(count, device=ids.device).repeat_interleave(len(ids) // count) * size
-        moved = ids + first.view(-1, *[1] * (ids.ndim - 1))
-        return functional.embedding(moved, self.weight.view(-1, width))
+        shifted = ids + first.view(-1, *[1] * (ids.ndim - 1))
+        return functional.embedding(shifted, self.weight.view(-1, width))
 
 
 class StackedMix(LayerMix):
@@ -124,8 +125,8 @@ class StackedMix(LayerMix):
     def _shares(self, drop: bool = False) -> Tensor:
         logits_NJ = self.logits[:, 0].float()
         if drop and self.layer_dropout > 0:
-            luck_NJ = torch.rand_like(logits_NJ)
-            dropped_NJ = (luck_NJ < self.layer_dropout) & (luck_NJ < luck_NJ.amax(1, keepdim=True))
+            draw_NJ = torch.rand_like(logits_NJ)
+            dropped_NJ = (draw_NJ < self.layer_dropout) & (draw_NJ < draw_NJ.amax(1, keepdim=True))
             logits_NJ = logits_NJ.masked_fill(dropped_NJ, float("-inf"))
         return torch.softmax(logits_NJ, dim=1)
 
@@ -148,7 +149,7 @@ class KeptLayers:
 
 
 def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
-    """The members' layers as one; None for a kind of layer that has no joint form here."""
+    """Return the members' layers as one; None for a kind of layer without a joint form."""
     first = members[0]
     if isinstance(first, LayerMix):
         return StackedMix([cast(LayerMix, member) for member in members])
@@ -163,10 +164,6 @@ def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
 
 def _pair(members: Sequence[nn.Module]) -> tuple[nn.Parameter, nn.Parameter | None]:
     """The joint weight and bias; of a masked weight the one under the mask."""
-    masked = [getattr(member, "parametrizations", None) for member in members]
-    weights = [
-        cast(Tensor, member.weight if under is None else under.weight.original)
-        for member, under in zip(members, masked, strict=True)
-    ]
+    weights = [original_of(member) for member in members]
     biases = [getattr(member, "bias", None) for member in members]
     return join(weights), None if biases[0] is None else join(cast(list[Tensor], biases))

@@ -1,19 +1,18 @@
-"""What decides which weights stay, in four kinds, and the numbers that a step of pruning needs: strengths, thresholds, seeds.
+"""Criteria of pruning: what decides which weights or units are kept, and the checks of their fields.
 
-λ = μ + (PULL + |μ|) · (e, or BACK · e below the target), then μ ← μ + (PULL + |μ|) · e / MEMORY      e: the relative excess over the density aimed at
+Magnitude      the largest |W|                                    (Han et al. 2015)
+Movement       the highest learned scores S                       (Sanh et al. 2020)
+SoftMovement   σ(S) > τ, with a penalty on mean σ(S)              (Sanh et al. 2020)
+L0             hard-concrete masks, with a penalty on P(open)     (Louizos et al. 2018)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, get_args, get_origin, get_type_hints
 
-import torch
-from torch import Tensor, nn
-from transformers import PreTrainedModel
-
-from bermo.pruning.schedule import CubicSchedule
+from bermo.errors import BermoError
 
 Scope = Literal["matrix", "global"]
+UnitKind = Literal["heads-and-neurons", "layers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +23,18 @@ class Magnitude:
     scope: Scope = "matrix"
     block: tuple[int, int] = (1, 1)
 
+    def __post_init__(self) -> None:
+        _check_density(self.density)
+        _check_block(self.block)
+        _check_words(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Movement:
     """Keep the weights whose learned scores are highest; scores start at zero, or at |W|.
 
-    rank="size" keeps the largest |W| · σ(S) instead: the scores then correct the sizes, and a large weight is not among the
-    first to go because its score was the first to move.
+    rank="size" keeps the largest |W| · σ(S) instead: the scores then correct the sizes, and a large weight is
+    not among the first to go because its score was the first to move.
     """
 
     density: float
@@ -38,6 +42,11 @@ class Movement:
     block: tuple[int, int] = (1, 1)
     start: Literal["zeros", "magnitude"] = "zeros"
     rank: Literal["score", "size"] = "score"
+
+    def __post_init__(self) -> None:
+        _check_density(self.density)
+        _check_block(self.block)
+        _check_words(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,90 +58,67 @@ class SoftMovement:
     threshold: float = 0.1
     block: tuple[int, int] = (1, 1)
 
+    def __post_init__(self) -> None:
+        _check_aim("Soft movement", self.penalty, self.density)
+        if not 0 < self.threshold < 1:
+            raise BermoError(f"threshold is one of σ(score), between 0 and 1, but got {self.threshold}.")
+        _check_block(self.block)
+
 
 @dataclass(frozen=True, kw_only=True)
 class L0:
-    """Hard-concrete gates with a penalty λ·mean P(open); or, without λ, the penalty that leads to a density."""
+    """Hard-concrete masks with a penalty λ·mean P(open); or, without λ, the one that leads to a density."""
 
     penalty: float | None = None
     density: float | None = None
     block: tuple[int, int] = (1, 1)
 
+    def __post_init__(self) -> None:
+        _check_aim("L0", self.penalty, self.density)
+        _check_block(self.block)
 
+
+Ranked = Magnitude | Movement
+"""Criteria that keep a given number of the highest."""
+Penalised = SoftMovement | L0
+"""Criteria whose penalty makes the masks close."""
 Method = Magnitude | Movement | SoftMovement | L0
 
 
-PULL = 1000.0  # λ at an excess of 100 %; the paper's λ lie between 45 and 500
-BACK = 10.0  # how much harder the pull turns where the density is below its target
-MEMORY = 100  # steps at a constant excess after which the multiplier has grown to what the excess alone gives
+def check_units(method: Method, unit: UnitKind) -> None:
+    """Refuse a criterion that cannot choose whole heads, neurons or layers."""
+    if isinstance(method, Magnitude) or method.block != (1, 1):
+        raise BermoError(
+            "Heads, neurons and layers are chosen by movement, soft movement or L0, and have no blocks."
+        )
+    if unit == "layers" and isinstance(method, Movement) and method.rank == "size":
+        raise BermoError(
+            'Whole layers are ranked by their scores. Leave rank="size" out, or prune heads-and-neurons.'
+        )
 
-# The places of the state of the pull: μ, the excess at the last step, and which step it was.
-MULTIPLIER, EXCESS, STEP = 0, 1, 2
+
+def _check_density(density: float) -> None:
+    if not 0 < density <= 1:
+        raise BermoError(f"density is the share kept, over 0 and at most 1, but got {density}.")
 
 
-class Numbers:
-    """The numbers of a step, where the model is. Their tensors stay the same, for a captured step reads them."""
+def _check_aim(name: str, penalty: float | None, density: float | None) -> None:
+    if density is not None:
+        _check_density(density)
+    if (penalty is None) == (density is None):
+        raise BermoError(f"{name} takes a penalty or a density to aim at, one of the two.")
+    if penalty is not None and not penalty > 0:
+        raise BermoError(f"penalty must be over 0, but got {penalty}.")
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
-        self.found: dict[str, Tensor] = {}
-        self.holder: nn.Module = model
-        self.generator = torch.Generator(model.device)
 
-    def plan(self, method: SoftMovement | L0, schedule: CubicSchedule, step: int, seed: int) -> None:
-        """Write what a penalised method needs at a step: threshold, strength, the density aimed at, the seed of its draws."""
-        if isinstance(method, SoftMovement):
-            threshold = schedule.value(step, 0.0, method.threshold)
-            self.put("threshold", threshold)
-            self.put("ramp", threshold / method.threshold)
-        elif self.generator.device != self.model.device:
-            self.generator = torch.Generator(self.model.device)
-        self.generator.manual_seed((seed << 32) + step)
-        if method.density is not None:
-            self.put("wanted", schedule.value(step, 1.0, method.density))
-            self._add_up(step)
+def _check_block(block: tuple[int, ...]) -> None:
+    if len(block) != 2 or min(block) < 0:
+        raise BermoError(f"block is rows,columns, 0 for all of them, but got {block}.")
 
-    def strength(self, method: SoftMovement | L0, density: Callable[[], Tensor]) -> Tensor | float:
-        """λ at this step: the one given, or the augmented Lagrangian's, which leads the density to a target.
 
-        λ = μ + (PULL + |μ|) · e and, after each step, μ ← μ + (PULL + |μ|) · e / MEMORY, where e is the relative excess, negative below the
-        target. What e gives answers at once; the multiplier μ stands where the density stays on its target. It grows like an exponential,
-        for so does what holds a high score up: the penalty's gradient λ·σ'(S). In a short training it has grown far too large by the time the
-        scores arrive, since they move by at most a rate a step; so below the target e counts BACK times, and λ has turned round at e = −1/BACK, however large μ is.
-        """
-        if method.penalty is not None:
-            return method.penalty * (self["ramp"] if isinstance(method, SoftMovement) else 1.0)
-        wanted, pull = self["wanted"], self._pull()
-        excess = ((density() - wanted) / wanted).clamp(-1, 1)
-        pull[..., EXCESS] = excess
-        multiplier = pull[..., MULTIPLIER].clone()
-        answer = torch.where(excess < 0, BACK * excess, excess)
-        return multiplier + (PULL + multiplier.abs()) * answer
-
-    def lead(self, method: Method, mask: nn.Module) -> None:
-        """Let a mask carry the state of the pull, so that it is saved with the model, where a density is aimed at."""
-        self.holder = mask
-        if isinstance(method, SoftMovement | L0) and method.density is not None:
-            mask.register_buffer("pull", torch.zeros(3, device=self.model.device))
-
-    def _pull(self) -> Tensor:
-        return cast(Tensor, self.holder.pull)
-
-    def _add_up(self, step: int) -> None:
-        """Add the last step's excess to the multipliers, once, whether the run was stopped in between or not."""
-        pull = self._pull()
-        is_new = pull[..., STEP] < step
-        growth = (PULL + pull[..., MULTIPLIER].abs()) / MEMORY
-        pull[..., MULTIPLIER] += growth * pull[..., EXCESS] * is_new
-        pull[..., STEP] = step
-
-    def put(self, name: str, value: float) -> None:
-        """Write a number; an int stays one."""
-        device = self.model.device
-        if name not in self.found or self.found[name].device != device:
-            dtype = torch.int64 if isinstance(value, int) else torch.float32
-            self.found[name] = torch.zeros((), dtype=dtype, device=device)
-        self.found[name].fill_(value)
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.found[name]
+def _check_words(method: Ranked) -> None:
+    """Refuse a word that is not one of those that the field's type lists."""
+    for name, hint in get_type_hints(type(method)).items():
+        words = get_args(hint) if get_origin(hint) is Literal else ()
+        if words and (value := getattr(method, name)) not in words:
+            raise BermoError(f'{name} is {" or ".join(words)}, but got "{value}".')

@@ -1,4 +1,4 @@
-"""How a density falls over the steps of a training: the cubic schedule of gradual pruning (Zhu & Gupta 2017)."""
+"""How a density falls over a training: the cubic schedule of gradual pruning (Zhu & Gupta 2017)."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from bermo.errors import BermoError
 
 @dataclass(frozen=True, kw_only=True)
 class CubicSchedule:
-    """From an initial to a final value along a cubic, between two phases of standing still (Zhu & Gupta 2017).
+    """From an initial to a final value along a cubic; constant before and after it.
 
     v(step) = initial                            until a·w, w = warmup_steps
               final + (initial − final)·m³       m = 1 − (step − a·w)/(T − (a + c)·w), T = total_steps

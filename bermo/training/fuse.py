@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from bermo.models.encoder import BermoModel
 from bermo.nn.fast.available import has_kernels
-from bermo.nn.fast.serving import is_checkpointing
+from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.mix import LayerMix
 from bermo.nn.stacked import StackedLinear
@@ -114,9 +114,9 @@ class Fusion:
     def _fused_attention(self) -> AbstractContextManager[Any]:
         if not self.has_attention:
             return nullcontext()
-        from bermo.nn.fast.attend import Attending
+        from bermo.nn.fast.attend import AttentionOverride
 
-        return Attending()
+        return AttentionOverride()
 
     def _draw_seeds(self, device: torch.device) -> None:
         """Draw new seeds by the device's generator, so that each replay of a CUDA graph draws others."""
@@ -131,13 +131,13 @@ class Fusion:
         return self.seeds[number : number + 1]
 
     def _residual(self, module: nn.Module, number: int) -> Callable[..., Tensor]:
-        from bermo.nn.fast.residual import can_serve, residual
+        from bermo.nn.fast.residual import fits_kernels, residual
 
         dense, norm = cast(nn.Linear, module.dense), cast(nn.LayerNorm, module.LayerNorm)
         dropout = cast(nn.Dropout, module.dropout)
 
         def forward(hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
-            if not can_serve(input_tensor):
+            if not fits_kernels(input_tensor):
                 return type(module).forward(module, hidden_states, input_tensor)
             # Without the linear part the layer is called as it is, and its bias gets its gradient there.
             bias = dense.bias if self.fused.linear and self._reads_copies(dense) else None

@@ -93,10 +93,10 @@ def make_direct(
     scores = [mask.scores for mask, _ in shadow.masked if isinstance(mask, ScoreMask)]
     if shadow.has_kernels and can_update(optimizer, [*weights, *scores], num_models):
         copies = shadow.masked_copies()
-        sizes = shadow.keep_pull_() if scores else None
+        penalty = shadow.track_penalty_() if scores else None
         masks = [mask.mask for mask, _ in shadow.masked]
         grads = shadow.keep_grads_(copies)
-        options: dict[str, Any] = {"masks": masks, "scores": scores, "sizes": sizes}
+        options: dict[str, Any] = {"masks": masks, "scores": scores, "penalty": penalty}
         add(DirectAdam(weights, grads, optimizer, num_models, **options), copies)
     pairs = [pair for pair in shadow.pairs() if _is_even_matrix(pair[0], num_models)]
     weights, copies = [weight for weight, _ in pairs], [copy for _, copy in pairs]

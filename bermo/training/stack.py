@@ -10,10 +10,10 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
 from bermo.errors import BermoError
+from bermo.nn.masked import attach_mask_, is_masked, mask_on, original_of
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
 from bermo.nn.stacked import StackedEmbedding, StackedLinear, stacked_layer
 
@@ -47,19 +47,16 @@ def stacked_masks(joint: nn.Module) -> list[tuple[Mask, nn.Parameter]]:
     """Return the stacked masks and the weights under them."""
     pairs = []
     for module in joint.modules():
-        if isinstance(module, StackedLinear) and parametrize.is_parametrized(module):
-            masks = cast(nn.ModuleDict, module.parametrizations)["weight"]
-            weight = cast(nn.Parameter, masks.original)
-            pairs.append((cast(Mask, cast(nn.ModuleList, masks)[0]), weight))
+        if isinstance(module, StackedLinear) and is_masked(module):
+            pairs.append((cast(Mask, mask_on(module)), cast(nn.Parameter, original_of(module))))
     return pairs
 
 
 def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
     """Put a mask on the stacked weight; the scores and masks of the members become views of it."""
-    if not parametrize.is_parametrized(members[0]):
+    if not is_masked(members[0]):
         return
-    masks = [cast(nn.ModuleDict, member.parametrizations)["weight"] for member in members]
-    own = [cast(Mask, cast(nn.ModuleList, mask)[0]) for mask in masks]
+    own = [cast(Mask, mask_on(member)) for member in members]
     if own[0].blocks.size != (1, 1):
         raise BermoError(f"Weights are pruned in blocks, {WHY}")
     mask = type(own[0])(cast(Tensor, made.weight))
@@ -73,7 +70,7 @@ def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
         mask.register_buffer(name, joined)
         for index, one in enumerate(own):
             setattr(one, name, joined[index].view_as(getattr(one, name)))
-    parametrize.register_parametrization(made, "weight", mask, unsafe=True)
+    attach_mask_(made, mask)
 
 
 def _check_bare(name: str, module: nn.Module) -> None:

@@ -14,8 +14,9 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bermo.nn.fast.host import Hosting, can_host
+from bermo.nn.fast.cpu import CpuOverrides, is_faster
 from bermo.nn.fast.shadow import Shadow
+from bermo.nn.masked import INSIDE
 from bermo.training.fuse import NOTHING, Fused, make_fusion
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job, compute_loss
@@ -62,7 +63,7 @@ class Step:
         is_half = accelerator.mixed_precision == "bf16"
         self.fusion = make_fusion(inner, shadow, fused, device, is_half)
         self.is_fused = False
-        self.has_cpu_overrides = fused != NOTHING and can_host(inner, device)
+        self.has_cpu_overrides = fused != NOTHING and is_faster(inner, device)
         self.direct: list[Direct] = []
 
     def __call__(self, batches: Sequence[WeightedBatch], prepare: Callable[[], None]) -> None:
@@ -127,7 +128,7 @@ class Step:
         """Install the fused forwards where they passed the check, or faster functions on some CPUs."""
         if self.fusion is not None and self.is_fused:
             return self.fusion.active(self.loss_sum.device)
-        return Hosting() if self.has_cpu_overrides else nullcontext()
+        return CpuOverrides() if self.has_cpu_overrides else nullcontext()
 
     def gap(self, batches: Sequence[WeightedBatch]) -> float:
         """Return how far the fused pass's gradients are from the plain one's, with hardly any dropout.
@@ -235,7 +236,7 @@ def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     others: set[int] = set()
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):
-            if isinstance(module, nn.Linear) and ".parametrizations." not in name:
+            if isinstance(module, nn.Linear) and INSIDE not in name:
                 linear[name] = parameter
             else:
                 others.add(id(parameter))

@@ -1,4 +1,4 @@
-"""The mix inside: equal to the plain encoder where it must be, to the slow sum elsewhere; saved, loaded, copied."""
+"""The mix inside: equal to the plain encoder where it must be, to a slow sum elsewhere; saved and copied."""
 
 import copy
 from pathlib import Path

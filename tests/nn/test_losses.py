@@ -65,8 +65,8 @@ def test_soft_tags_are_the_mean_over_labelled_tokens() -> None:
         if LABELS[b, t] != -100
     ]
     counts = (LABELS != -100).sum(1)
-    found = mean_over(soft_tags(student, teacher, LABELS, 2.0), counts)
-    assert found.item() == pytest.approx(sum(tokens) / len(tokens), rel=1e-5)
+    actual = mean_over(soft_tags(student, teacher, LABELS, 2.0), counts)
+    assert actual.item() == pytest.approx(sum(tokens) / len(tokens), rel=1e-5)
 
 
 def test_soft_spans_are_the_mean_of_start_and_end_over_real_tokens() -> None:
@@ -78,8 +78,8 @@ def test_soft_spans_are_the_mean_of_start_and_end_over_real_tokens() -> None:
             slow_divergence(student[b, real, e].tolist(), teacher[b, real, e].tolist(), 2.0) for e in range(2)
         ]
         slow.append(sum(ends) / 2)
-    found = soft_spans(student, teacher, MASK, 2.0).tolist()
-    assert found == pytest.approx(slow, rel=1e-5, abs=1e-6)
+    actual = soft_spans(student, teacher, MASK, 2.0).tolist()
+    assert actual == pytest.approx(slow, rel=1e-5, abs=1e-6)
 
 
 def test_hidden_distance_is_the_mean_square_over_real_tokens_and_units() -> None:
@@ -99,7 +99,7 @@ def test_hidden_distance_is_the_mean_square_over_real_tokens_and_units() -> None
 def slow_relation(student: Tensor, teacher: Tensor, mask: Tensor, heads: int) -> float:
     """One text, one of queries, keys and values: the mean over relation heads and real tokens."""
     real = [t for t in range(len(mask)) if mask[t]]
-    found = []
+    actual = []
     for head in range(heads):
         for t in real:
             rows = []
@@ -107,8 +107,8 @@ def slow_relation(student: Tensor, teacher: Tensor, mask: Tensor, heads: int) ->
                 size = vectors.shape[-1] // heads
                 part = vectors[:, head * size : (head + 1) * size].double()
                 rows.append([(part[t] @ part[u]).item() / math.sqrt(size) for u in real])
-            found.append(slow_divergence(rows[0], rows[1], 1.0))
-    return sum(found) / len(found)
+            actual.append(slow_divergence(rows[0], rows[1], 1.0))
+    return sum(actual) / len(actual)
 
 
 def test_relations_equal_the_loop_for_different_widths() -> None:
@@ -119,8 +119,8 @@ def test_relations_equal_the_loop_for_different_widths() -> None:
         sum(slow_relation(s[b], t[b], MASK[b], 3) for s, t in zip(student, teacher, strict=True))
         for b in range(3)
     ]
-    found = relation_distance(student, teacher, MASK).tolist()
-    assert found == pytest.approx(slow, rel=1e-4, abs=1e-6)
+    actual = relation_distance(student, teacher, MASK).tolist()
+    assert actual == pytest.approx(slow, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_masks_per_matrix_and_global_equal_the_slow_version(density: float) -> N
         assert torch.equal(mask, slow_top_mask(item, math.floor(density * item.numel())))
     flat = torch.cat([item.flatten() for item in scores])
     expected = slow_top_mask(flat, math.floor(density * flat.numel()))
-    found = torch.cat(
+    actual = torch.cat(
         [
             mask.flatten()
             for mask in top_masks(
@@ -62,7 +62,7 @@ def test_masks_per_matrix_and_global_equal_the_slow_version(density: float) -> N
             )
         ]
     )
-    assert torch.equal(found, expected)
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.1, 0.5, 0.9999])

@@ -6,9 +6,9 @@ import torch
 from bermo.nn.probes import (
     RIDGE,
     HiddenProbes,
+    LabelledVectors,
     LinearProbes,
     MixProbes,
-    Part,
     Probes,
     Settings,
     fit_probes,
@@ -17,7 +17,7 @@ from bermo.nn.probes import (
 )
 
 LAYERS, UNITS, CLASSES = 3, 8, 2
-Parts = tuple[Part, Part, Part]
+Parts = tuple[LabelledVectors, LabelledVectors, LabelledVectors]
 
 
 def make_parts(only_layer: int | None = None) -> Parts:
@@ -27,11 +27,11 @@ def make_parts(only_layer: int | None = None) -> Parts:
     for rows in (300, 100, 100):
         x = torch.randn(LAYERS, rows, UNITS, generator=generator)
         labels = (x[1, :, 2] > 0).long()
-        parts.append(Part(x_LND=x if only_layer is None else x[[only_layer]], labels_N=labels))
+        parts.append(LabelledVectors(x_LND=x if only_layer is None else x[[only_layer]], labels_N=labels))
     return parts[0], parts[1], parts[2]
 
 
-SETTINGS = Settings(penalties=(1e-4, 1e-2), looks=4, batch_size=64, rate=1e-2)
+SETTINGS = Settings(penalties=(1e-4, 1e-2), evaluations=4, batch_size=64, rate=1e-2)
 
 
 def test_linear_probes_follow_their_formula() -> None:
@@ -83,7 +83,7 @@ def test_probes_trained_together_are_those_trained_alone(
             with torch.no_grad():
                 for parameter, value in zip(alone.parameters(), start, strict=True):
                     parameter.copy_(value[layer : layer + 1, :, place : place + 1])
-            settings = Settings(penalties=(penalty,), looks=4, batch_size=64, rate=1e-2)
+            settings = Settings(penalties=(penalty,), evaluations=4, batch_size=64, rate=1e-2)
             fit_probes(alone, make_parts(layer), settings)
             for one, all_ in zip(alone.parameters(), together.parameters(), strict=True):
                 expected = all_[layer : layer + 1, :, place : place + 1]
@@ -96,15 +96,15 @@ def test_a_probe_finds_the_layer_that_knows_and_the_mix_reads_it() -> None:
     assert fit.test_L[1] > 0.9
     assert max(fit.test_L[0], fit.test_L[2]) < 0.65
     mix = MixProbes(LAYERS, UNITS, 2, CLASSES)
-    found = fit_probes(mix, parts, Settings(penalties=(1e-4, 1e-2), looks=12, rate=2e-2))
-    assert found.test_L[0] > 0.85
-    assert mix.weights[:, found.penalty_L[0]].argmax() == 1
+    actual = fit_probes(mix, parts, Settings(penalties=(1e-4, 1e-2), evaluations=12, rate=2e-2))
+    assert actual.test_L[0] > 0.85
+    assert mix.weights[:, actual.penalty_L[0]].argmax() == 1
 
 
 def test_a_probe_ends_at_its_best_on_dev_and_not_at_its_last() -> None:
     parts = make_parts()
     # A rate that overshoots: dev goes up and down, so the last look is not the best.
-    settings = Settings(penalties=(0.0,), looks=6, batch_size=32, rate=3.0)
+    settings = Settings(penalties=(0.0,), evaluations=6, batch_size=32, rate=3.0)
     probes = LinearProbes(LAYERS, UNITS, 1, CLASSES)
     fit = fit_probes(probes, parts, settings)
     dev = parts[1]
@@ -137,7 +137,7 @@ def test_starting_at_the_means_is_linear_discriminant_analysis() -> None:
     mixed = MixProbes(layers, units, 2, classes)
     start_at_means_(mixed, train)
     alone = LinearProbes(1, units, 2, classes)
-    mean = Part(x_LND=train.x_LND.mean(0, keepdim=True), labels_N=train.labels_N)
+    mean = LabelledVectors(x_LND=train.x_LND.mean(0, keepdim=True), labels_N=train.labels_N)
     start_at_means_(alone, mean)
     torch.testing.assert_close(mixed.linear.weight, alone.weight, atol=1e-4, rtol=1e-3)
     # From there the layer that knows is read from the first look on.
@@ -146,7 +146,7 @@ def test_starting_at_the_means_is_linear_discriminant_analysis() -> None:
 
 def test_a_large_penalty_keeps_weights_small() -> None:
     probes = LinearProbes(LAYERS, UNITS, 2, CLASSES)
-    fit_probes(probes, make_parts(), Settings(penalties=(0.0, 1.0), looks=4, rate=1e-2))
+    fit_probes(probes, make_parts(), Settings(penalties=(0.0, 1.0), evaluations=4, rate=1e-2))
     squares = probes.squares()
     assert (squares[1, 1] < 0.2 * squares[1, 0]).all()
 
@@ -164,10 +164,10 @@ def test_vectors_are_standardised_by_the_training_part() -> None:
 
 def test_training_stops_when_nothing_gets_better() -> None:
     parts = make_parts()
-    still = Part(x_LND=torch.zeros_like(parts[0].x_LND), labels_N=parts[0].labels_N)
+    still = LabelledVectors(x_LND=torch.zeros_like(parts[0].x_LND), labels_N=parts[0].labels_N)
     probes: Probes = LinearProbes(LAYERS, UNITS, 1, CLASSES)
-    settings = Settings(penalties=(0.0,), looks=20, patience=2, rate=0.0)
-    assert fit_probes(probes, (still, parts[1], parts[2]), settings).looks == 3
+    settings = Settings(penalties=(0.0,), evaluations=20, patience=2, rate=0.0)
+    assert fit_probes(probes, (still, parts[1], parts[2]), settings).evaluations == 3
 
 
 def test_a_layer_that_gets_no_better_leaves_and_the_others_go_on_as_if_alone() -> None:
@@ -175,13 +175,13 @@ def test_a_layer_that_gets_no_better_leaves_and_the_others_go_on_as_if_alone() -
     # Layer 0 is zero, so its probes never get better than their first look.
     for part in (train, dev, test):
         part.x_LND[0] = 0.0
-    settings = Settings(penalties=(1e-4, 1e-2), looks=12, patience=2, batch_size=64, rate=2e-3)
+    settings = Settings(penalties=(1e-4, 1e-2), evaluations=12, patience=2, batch_size=64, rate=2e-3)
     together = LinearProbes(LAYERS, UNITS, 2, CLASSES)
     fit = fit_probes(together, (train, dev, test), settings)
-    assert fit.looks > 3  # layer 0 has left after three
+    assert fit.evaluations > 3  # layer 0 has left after three
     assert together.weight.shape[0] == LAYERS
     for layer in (1, 2):
-        one = [Part(x_LND=p.x_LND[[layer]], labels_N=p.labels_N) for p in (train, dev, test)]
+        one = [LabelledVectors(x_LND=p.x_LND[[layer]], labels_N=p.labels_N) for p in (train, dev, test)]
         alone = LinearProbes(1, UNITS, 2, CLASSES)
         expected = fit_probes(alone, (one[0], one[1], one[2]), settings)
         torch.testing.assert_close(together.weight[[layer]], alone.weight, atol=1e-5, rtol=1e-4)

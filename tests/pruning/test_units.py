@@ -1,4 +1,4 @@
-"""Gates on whole units: exact numbers, gradients of a gate, folding to the bit, and shrinking what they closed."""
+"""Masks on whole units: exact numbers, gradients of a score, folding to the bit, shrinking."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import bermo
 from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
-from bermo.nn.gates import Follower
+from bermo.nn.unit_masks import Follower
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.pruning.fold import count, fold_, folded_state
 from bermo.pruning.schedule import CubicSchedule
@@ -42,7 +42,7 @@ def test_every_family_keeps_half_of_its_units_folds_to_the_bit_and_shrinks(famil
     model, batch = model_of(family), make_batch(family)
     dense = logits(model, batch)
     pruner = prune_units_(model, Movement(density=0.5), SCHEDULE)
-    assert torch.equal(logits(model, batch), dense), "open gates change nothing"
+    assert torch.equal(logits(model, batch), dense), "open units change nothing"
     for scores in pruner.score_parameters():
         nn.init.normal_(scores)
     pruner.at(10)
@@ -67,8 +67,8 @@ def test_every_method_on_every_unit_folds_and_shrinks(method: Method, unit: str)
     model, batch = model_of("bert"), make_batch("bert")
     pruner = UnitPruner(model, method, SCHEDULE, unit=unit)  # type: ignore[arg-type]
     with torch.no_grad():
-        for place, scores in enumerate(pruner.score_parameters()):
-            scores.copy_(torch.linspace(-1, 1, scores.numel()).view_as(scores) + 4 * (place - 1))
+        for index, scores in enumerate(pruner.score_parameters()):
+            scores.copy_(torch.linspace(-1, 1, scores.numel()).view_as(scores) + 4 * (index - 1))
     pruner.at(10)
     assert 0 < pruner.density < 1
     (model.train()(**batch, labels=torch.tensor([0, 1, 1])).loss + pruner.penalty()).backward()
@@ -79,7 +79,7 @@ def test_every_method_on_every_unit_folds_and_shrinks(method: Method, unit: str)
     torch.testing.assert_close(logits(shrink(model), batch), pruned, rtol=0, atol=1e-12)
 
 
-def test_a_score_learns_the_gradient_of_its_gate_even_where_it_is_closed() -> None:
+def test_a_score_learns_the_gradient_of_a_factor_on_its_unit_even_where_that_is_closed() -> None:
     """G ⊙ W summed over a unit's columns is what a factor on its activations would get."""
     model, batch = model_of("bert"), make_batch("bert") | {"labels": torch.tensor([0, 1, 1])}
     pruner = prune_units_(model, Movement(density=0.5), SCHEDULE)
@@ -89,12 +89,12 @@ def test_a_score_learns_the_gradient_of_its_gate_even_where_it_is_closed() -> No
         if isinstance(module, Follower):
             module.train()  # what feeds a closed unit computes, as in training
     model(**batch).loss.backward()
-    for group, gates in zip(groups_of(model), pruner.gates, strict=True):
+    for group, masked in zip(groups_of(model), pruner.groups, strict=True):
         factors = torch.ones(group.count, dtype=torch.double, requires_grad=True)
         weight = group.output.original.detach()
-        mask = gates.masks[0].mask.flatten()
+        mask = masked.masks[0].mask.flatten()
 
-        def gated(
+        def with_factors(
             module: nn.Module,
             args: tuple[Tensor],
             output: Tensor,
@@ -107,10 +107,10 @@ def test_a_score_learns_the_gradient_of_its_gate_even_where_it_is_closed() -> No
             scale = (factors - 1 + mask.double()).repeat_interleave(size)
             return (args[0] * scale) @ weight.T + module.bias
 
-        handle = group.output.module.register_forward_hook(gated)
+        handle = group.output.module.register_forward_hook(with_factors)
         model(**batch).loss.backward(inputs=[factors])
         handle.remove()
-        torch.testing.assert_close(gates.scores.grad.flatten(), factors.grad)
+        torch.testing.assert_close(masked.scores.grad.flatten(), factors.grad)
 
 
 def test_what_feeds_a_closed_unit_computes_in_training_and_is_zero_after_it() -> None:
@@ -140,8 +140,8 @@ def test_the_global_scope_lets_layers_differ() -> None:
     model = model_of("bert")
     pruner = prune_units_(model, Movement(density=0.5, scope="global"), SCHEDULE)
     with torch.no_grad():
-        for gates in pruner.gates:
-            gates.scores.fill_(gates.layer)
+        for group in pruner.groups:
+            group.scores.fill_(group.layer)
     pruner.at(10)
     assert pruner.densities()["layer.1.heads"] == 0
     assert pruner.densities()["layer.3.heads"] == 1
@@ -151,7 +151,7 @@ def test_a_whole_layer_has_one_score() -> None:
     model = model_of("gpt2")
     pruner = prune_units_(model, Movement(density=0.67), SCHEDULE, unit="layers")
     with torch.no_grad():
-        pruner.gates[1].scores.fill_(-1)
+        pruner.groups[1].scores.fill_(-1)
     pruner.at(10)
     assert len({id(p) for p in pruner.score_parameters()}) == 3
     assert pruner.densities() == {"layer.1": 1.0, "layer.2": 0.0, "layer.3": 1.0}
@@ -162,16 +162,17 @@ def test_a_whole_layer_has_one_score() -> None:
     [
         ("bert", Magnitude(density=0.5), "heads-and-neurons", "movement, soft movement or L0"),
         ("bert", Movement(density=0.5, block=(2, 2)), "heads-and-neurons", "have no blocks"),
-        ("bert", Movement(density=1.5), "heads-and-neurons", "at most 1"),
         ("albert", Movement(density=0.5), "layers", "one layer of weights"),
     ],
 )
-def test_gates_that_make_no_sense_are_refused(family: str, method: Method, unit: str, sentence: str) -> None:
+def test_units_that_cannot_be_pruned_are_refused(
+    family: str, method: Method, unit: str, sentence: str
+) -> None:
     with pytest.raises(BermoError, match=sentence):
         UnitPruner(model_of(family), method, SCHEDULE, unit=unit)  # type: ignore[arg-type]
 
 
-def test_a_model_with_gates_is_not_gated_twice_and_not_shrunk() -> None:
+def test_a_model_with_masks_is_not_masked_twice_and_not_shrunk() -> None:
     model = model_of("bert")
     prune_units_(model, Movement(density=0.5), SCHEDULE)
     with pytest.raises(BermoError, match="has masks already"):
@@ -184,16 +185,16 @@ def test_rank_by_size_keeps_the_units_that_are_read_most_until_their_scores_say_
     model = model_of("bert")
     pruner = prune_units_(model, Movement(density=0.5, rank="size"), SCHEDULE)
     pruner.at(10)
-    for group, gates in zip(groups_of(model), pruner.gates, strict=True):
+    for group, masked in zip(groups_of(model), pruner.groups, strict=True):
         sizes = group.units_of_output(group.output.original.detach()).abs().mean(1)
-        kept = gates.masks[0].mask.flatten()
+        kept = masked.masks[0].mask.flatten()
         assert torch.equal(kept.nonzero().flatten(), sizes.topk(int(kept.sum())).indices.sort()[0])
-    gates = pruner.gates[1]
-    smallest = (~gates.masks[0].mask.flatten()).nonzero()[0]
+    neurons = pruner.groups[1]
+    smallest = (~neurons.masks[0].mask.flatten()).nonzero()[0]
     with torch.no_grad():
-        gates.scores.fill_(-10.0).view(-1)[smallest] = 10.0
+        neurons.scores.fill_(-10.0).view(-1)[smallest] = 10.0
     pruner.at(10)
-    assert gates.masks[0].mask.flatten()[smallest]
+    assert neurons.masks[0].mask.flatten()[smallest]
 
 
 def test_whole_layers_are_not_ranked_by_size() -> None:

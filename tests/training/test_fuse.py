@@ -129,7 +129,7 @@ def test_gradients_are_written_to_their_buffer_once_and_are_gathered(is_pruned: 
             with fusion.active(CPU):
                 loss = call_with_copies(model, shadow.plain, batch).loss
             loss.backward()
-        direct = [c.grad.data_ptr() == shadow.places[id(c)].data_ptr() for c in copies]
+        direct = [c.grad.data_ptr() == shadow.grad_views[id(c)].data_ptr() for c in copies]
         assert all(direct)
         shadow.collect(copies)
         shadow.gather(copies)

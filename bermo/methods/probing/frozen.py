@@ -31,9 +31,9 @@ from bermo.methods.probing.bag import bag_accuracy, words_of
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import (
     HiddenProbes,
+    LabelledVectors,
     LinearProbes,
     MixProbes,
-    Part,
     ProbeFit,
     Settings,
     fit_probes,
@@ -233,8 +233,12 @@ def _label_ids(rows: TextRows, labels: Sequence[str]) -> Tensor:
     return torch.tensor([index[str(label)] for label in rows.labels or ()])
 
 
-def _parts(found: Sequence[Tensor], labels: Sequence[Tensor]) -> tuple[Part, Part, Part]:
-    train, dev, test = (Part(x_LND=x, labels_N=y.to(x.device)) for x, y in zip(found, labels, strict=True))
+def _parts(
+    found: Sequence[Tensor], labels: Sequence[Tensor]
+) -> tuple[LabelledVectors, LabelledVectors, LabelledVectors]:
+    train, dev, test = (
+        LabelledVectors(x_LND=x, labels_N=y.to(x.device)) for x, y in zip(found, labels, strict=True)
+    )
     return train, dev, test
 
 
@@ -262,7 +266,7 @@ def _fit(
     parts = _parts(found, labels)
     if classes > MANY_CLASSES and isinstance(probes, LinearProbes):
         start_at_means_(probes.to(found[0].device), parts[0])
-    display.start(what, settings.looks, 0)
+    display.start(what, settings.evaluations, 0)
     try:
         return fit_probes(probes, parts, settings, lambda n: display.step(n, None))
     finally:
@@ -282,7 +286,7 @@ def _fit_mix(
     parts = _parts(found, labels)
     if classes > MANY_CLASSES:
         start_at_means_(probes.to(found[0].device), parts[0])
-    display.start("the learned mix", settings.looks, 0)
+    display.start("the learned mix", settings.evaluations, 0)
     try:
         fit = fit_probes(probes, parts, settings, lambda n: display.step(n, None))
     finally:

@@ -7,15 +7,16 @@ import torch
 
 
 def has_kernels() -> bool:
-    """Tell whether Triton is there to write kernels with, and can build them for the card at hand."""
+    """Tell whether Triton is installed and can build kernels for this machine's GPU."""
     return kernel_fault() is None
 
 
 @cache
 def kernel_fault() -> str | None:
-    """Why there can be no kernels here, or None; on a graphics card one is built and run, once in a process.
+    """Why there can be no kernels on this machine, or None; with a GPU one kernel is built and run, once.
 
-    Triton may lack a compiler, Python's headers, a folder to write in, or know too little of the card: then torch does the work.
+    Triton may lack a compiler, Python's headers or a folder to write in, or not know the GPU: then torch does
+    the work.
     """
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
@@ -24,6 +25,7 @@ def kernel_fault() -> str | None:
 
         try:
             try_one(torch.device("cuda"))
-        except Exception as error:  # compilers, drivers and file systems fail in ways of their own
+        # Compilers, drivers and file systems fail in ways of their own.
+        except Exception as error:
             return str(error).strip().partition("\n")[0] or type(error).__name__
     return None

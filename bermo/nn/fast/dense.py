@@ -1,10 +1,12 @@
-"""Linear layers whose gradients take few launches, for graphics cards; the weights are the step's bfloat16 copies.
+"""Linear layers whose gradients take few launches, for GPUs; the weights are the step's bfloat16 copies.
 
-    linear   y = x Wᵀ + b            dW may go straight to its place in the optimiser's buffer; b's gradient is given by what follows
-    joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers that read one input, as one product where their copies lie side by side
-    gelu     a = h Φ(h)              dh and Σ dh, which is the bias' gradient, in one pass
+    Linear   y = x Wᵀ + b            dW may be written directly to the optimiser's buffer
+    Joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers with one input, as one product if their copies are
+                                     neighbours in memory
+    Gelu     a = h Φ(h)              dh and Σ dh, which is the bias' gradient, in one pass
 
-The twins are torch's own linear and gelu. A bias' gradient is summed in float32, in parts and in a fixed order.
+Linear leaves the gradient of b to what follows it (Gelu, or nn.fast.residual). The twins are torch's own
+linear and gelu. A bias' gradient is summed in float32, in parts and in a fixed order.
 """
 
 from collections.abc import Sequence
@@ -16,14 +18,15 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from bermo.nn.fast.residual import sum_parts
+from bermo.nn.fast.residual_kernels import sum_parts
 
-HEIGHT, WIDTH = 32, 128  # a tile of rows and columns, one program each
+# Rows and columns of a tile, one program each.
+HEIGHT, WIDTH = 32, 128
 
 
 @triton.jit
 def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """A tile of a group's (rows, D): its columns, places in the whole, and which exist."""
+    """A tile of a group's (rows, D): its columns, its indices in the whole tensor, and which exist."""
     row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     exists = (row < rows)[:, None] & (column < D)[None, :]
@@ -34,11 +37,11 @@ def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
 @triton.jit
 def _gelu_forward(h, bias, out, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     """gelu(h + b), with a bias for each group of rows."""
-    column, place, exists = _tile(rows, D, HEIGHT, WIDTH)
-    value = tl.load(h + place, mask=exists, other=0.0).to(tl.float32)
+    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
     value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
-    found = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
-    tl.store(out + place, found.to(out.dtype.element_ty), mask=exists)
+    gelu = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    tl.store(out + at, gelu.to(out.dtype.element_ty), mask=exists)
 
 
 @triton.jit
@@ -56,17 +59,17 @@ def _gelu_backward(
 ):
     """dh = g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
     group = tl.program_id(2)
-    column, place, exists = _tile(rows, D, HEIGHT, WIDTH)
-    value = tl.load(h + place, mask=exists, other=0.0).to(tl.float32)
+    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
     if ADD:
         value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
-    g = tl.load(grad + place, mask=exists, other=0.0).to(tl.float32)
+    g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
     cumulated = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
     density = 0.3989422804014327 * tl.exp(-0.5 * value * value)
-    found = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
-    tl.store(dh + place, found, mask=exists)
-    # What is summed is what the products read, as torch does.
-    total = tl.sum(found.to(tl.float32), 0)
+    of_h = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
+    tl.store(dh + at, of_h, mask=exists)
+    # Rounded values are summed, those that the products read, as torch does.
+    total = tl.sum(of_h.to(tl.float32), 0)
     part = (group * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
     tl.store(parts + part * D + column, total, mask=column < D)
 
@@ -89,13 +92,13 @@ def _join(
     source = tl.program_id(1) // BLOCKS
     column = (tl.program_id(1) % BLOCKS) * WIDTH + tl.arange(0, WIDTH)
     exists = (row < rows)[:, None] & (column < D)[None, :]
-    place = row[:, None] * D + column[None, :]
+    at = row[:, None] * D + column[None, :]
     if source == 0:
-        value = tl.load(first + place, mask=exists, other=0.0)
+        value = tl.load(first + at, mask=exists, other=0.0)
     elif source == 1:
-        value = tl.load(second + place, mask=exists, other=0.0)
+        value = tl.load(second + at, mask=exists, other=0.0)
     else:
-        value = tl.load(third + place, mask=exists, other=0.0)
+        value = tl.load(third + at, mask=exists, other=0.0)
     across = source * D + column
     tl.store(joined + row[:, None] * (3 * D) + across[None, :], value, mask=exists)
     total = tl.sum(value.to(tl.float32), 0)
@@ -103,7 +106,7 @@ def _join(
 
 
 def gelu_forward(h: Tensor, bias: Tensor) -> Tensor:
-    """gelu(h + b) in one pass; b is (G, D), and the rows of h fall into G equal groups."""
+    """gelu(h + b) in one pass; b is (G, D), one row for each of G equal groups of rows of h."""
     size, num_groups = h.shape[-1], len(bias)
     rows = h.numel() // size // num_groups
     out = torch.empty_like(h)
@@ -114,7 +117,7 @@ def gelu_forward(h: Tensor, bias: Tensor) -> Tensor:
 
 
 def gelu_backward(grad: Tensor, h: Tensor, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return dh and its sums over tiles of rows, (groups, tiles, 1, D); `added` is a bias (G, D) that h lacks."""
+    """Return dh and its sums over tiles of rows, (G, tiles, 1, D); `added` is a bias (G, D) that h lacks."""
     size, num_groups = h.shape[-1], 1 if added is None else len(added)
     rows = h.numel() // size // num_groups
     dh = torch.empty_like(h)
@@ -152,18 +155,18 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
 
-def _weight_grad(grad: Tensor, x: Tensor, place: Tensor | None) -> Tensor:
-    """dYᵀ X, written to its place where there is one."""
-    return torch.mm(grad.t(), x) if place is None else torch.mm(grad.t(), x, out=place.view_as(place))
+def _weight_grad(grad: Tensor, x: Tensor, target: Tensor | None) -> Tensor:
+    """dYᵀ X, written to `target` if there is one."""
+    return torch.mm(grad.t(), x) if target is None else torch.mm(grad.t(), x, out=target.view_as(target))
 
 
 class Linear(torch.autograd.Function):
-    """x Wᵀ + b; b gets no gradient here. `place` takes dW."""
+    """x Wᵀ + b; b gets no gradient here. dW is written to `target`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, place: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.place = place
+        ctx.target = target
         return functional.linear(x, weight, bias)
 
     @staticmethod
@@ -171,18 +174,21 @@ class Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         flat = _flat(grad)
         dx = torch.mm(flat, weight).view_as(x) if ctx.needs_input_grad[0] else None
-        dw = _weight_grad(flat, _flat(x), ctx.place) if ctx.needs_input_grad[1] else None
+        dw = _weight_grad(flat, _flat(x), ctx.target) if ctx.needs_input_grad[1] else None
         return dx, dw, None, None
 
 
 class Stacked(torch.autograd.Function):
-    """y_n = x_n W_nᵀ (+ b_n) of N models, rows of model 0 first; `place` takes dW. Without b, what follows adds it."""
+    """y_n = x_n W_nᵀ (+ b_n) of N models, rows of model 0 first; dW is written to `target`.
+
+    Without b, what follows adds it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, place: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor | None) -> Tensor:
         rows = x.reshape(len(weight), -1, x.shape[-1])
         ctx.save_for_backward(rows, weight)
-        ctx.place, ctx.has_bias, ctx.shape = place, bias is not None, x.shape
+        ctx.target, ctx.has_bias, ctx.shape = target, bias is not None, x.shape
         return _stacked(rows, weight, bias).view(*x.shape[:-1], weight.shape[1])
 
     @staticmethod
@@ -190,19 +196,22 @@ class Stacked(torch.autograd.Function):
         rows, weight = ctx.saved_tensors
         flat = grad.reshape(len(weight), -1, grad.shape[-1])
         dx = torch.bmm(flat, weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        dw = _stacked_grad(flat, rows, ctx.place)
+        dw = _stacked_grad(flat, rows, ctx.target)
         return dx, dw, flat.sum(1) if ctx.has_bias else None, None
 
 
 class StackedThree(torch.autograd.Function):
-    """Three such layers that read one input, whose weights lie side by side, and so do their biases: one product each way."""
+    """Three such layers with one input, as one product each way.
+
+    Their weights are neighbours in memory, and so are their biases.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, place: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, x: Tensor, target: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
         weights, biases = given[:3], given[3:]
         rows = x.reshape(len(weights[0]), -1, x.shape[-1])
         ctx.save_for_backward(rows, *weights)
-        ctx.place, ctx.shape = place, x.shape
+        ctx.target, ctx.shape = target, x.shape
         out = _stacked(_thrice(rows), _side_by_side(weights), _side_by_side(biases))
         return tuple(part.view(*x.shape[:-1], -1) for part in out.chunk(3))
 
@@ -214,7 +223,7 @@ class StackedThree(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             parts = torch.bmm(flat, _side_by_side(weights))
             dx = parts.view(3, *rows.shape).sum(0).view(ctx.shape)
-        dw = _stacked_grad(flat, _thrice(rows), ctx.place)
+        dw = _stacked_grad(flat, _thrice(rows), ctx.target)
         return dx, None, *dw.chunk(3), *flat.sum(1).chunk(3)
 
 
@@ -225,12 +234,12 @@ def _stacked(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.baddbmm(bias[:, None], rows, turned)
 
 
-def _stacked_grad(flat: Tensor, rows: Tensor, place: Tensor | None) -> Tensor:
-    """dY_nᵀ X_n, written to its place where there is one."""
+def _stacked_grad(flat: Tensor, rows: Tensor, target: Tensor | None) -> Tensor:
+    """dY_nᵀ X_n, written to `target` if there is one."""
     turned = flat.transpose(1, 2)
-    if place is None:
+    if target is None:
         return torch.bmm(turned, rows)
-    return torch.bmm(turned, rows, out=place.view_as(place))
+    return torch.bmm(turned, rows, out=target.view_as(target))
 
 
 def _thrice(rows: Tensor) -> Tensor:
@@ -238,13 +247,13 @@ def _thrice(rows: Tensor) -> Tensor:
 
 
 class Joined(torch.autograd.Function):
-    """Three linear layers of one input and one shape, whose weights lie side by side, and so do their biases."""
+    """Three linear layers of one input and one shape; weights are neighbours in memory, and so are biases."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, place: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, x: Tensor, target: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
         weights, biases = given[:3], given[3:]
         ctx.save_for_backward(x, *weights)
-        ctx.place, ctx.bias = place, biases[0]
+        ctx.target, ctx.bias = target, biases[0]
         out = functional.linear(x, _side_by_side(weights), _side_by_side(biases))
         return out.chunk(3, dim=-1)
 
@@ -257,12 +266,12 @@ class Joined(torch.autograd.Function):
             dx = torch.mm(joined, _side_by_side(weights)).view_as(x)
         of_bias = ctx.bias.new_empty(joined.shape[1])
         sum_parts(parts, [of_bias])
-        of_weight = _weight_grad(joined, _flat(x), ctx.place)
+        of_weight = _weight_grad(joined, _flat(x), ctx.target)
         return dx, None, *of_weight.chunk(3), *of_bias.chunk(3)
 
 
 class Gelu(torch.autograd.Function):
-    """h Φ(h); the bias that h was made with, or that is added here, (G, D), gets its gradient here."""
+    """h Φ(h); the bias (G, D) that was added to make h, or that is added here, gets its gradient here."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, bias: Tensor | None, adds: bool) -> Tensor:
@@ -283,7 +292,7 @@ class Gelu(torch.autograd.Function):
 
 
 def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:
-    """One view over tensors that follow each other, along the first axis."""
+    """One view over tensors that are neighbours in memory, along the first axis."""
     first = tensors[0].detach()
     shape = (len(tensors) * first.shape[0], *first.shape[1:])
     return first.as_strided(shape, first.stride())

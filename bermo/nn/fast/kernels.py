@@ -1,10 +1,10 @@
-"""Triton kernels over many tensors in one launch, for graphics cards. Each has a twin in plain torch, named beside it.
+"""Triton kernels for GPUs that read many tensors in one launch; beside each stands its twin in plain torch.
 
-    mask_copy_  W̃ = M ⊙ W in the working dtype                                       twin: Shadow's loop
-    mask_grads  dW = M ⊙ G and dS = G ⊙ W                                            twin: Shadow's loop
+    mask_copy_  W̃ = M ⊙ W in the working dtype                           twin: Shadow's loop
+    mask_grads  dW = M ⊙ G and dS = G ⊙ W                                twin: Shadow's loop
 
-`Chunks` says how a list of tensors is cut into pieces, and the functions above it how a program finds its piece;
-`nn.select` chooses the highest scores with them.
+`Chunks` divides a list of tensors into chunks, one for each program; the first functions below tell a program
+which elements its chunk has. `nn.fast.select` and `nn.fast.score_kernels` are built on them.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ IS_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 @triton.jit
 def sigmoid(value):
-    """1 / (1 + exp(−x)), rounded as torch rounds it on a card: tl.exp is less exact there than libdevice's."""
+    """1 / (1 + exp(−x)), rounded as torch rounds it on a GPU: tl.exp is less exact than libdevice's."""
     raised = tl.exp(-value) if IS_INTERPRETED else libdevice.exp(-value)
     return tl.math.div_rn(1.0, 1.0 + raised)
 
@@ -36,30 +36,32 @@ def slope_of_size(value):
 
 
 @triton.jit
-def places_of(chunk, tensors, starts, sizes, EVEN: tl.constexpr, LENGTH: tl.constexpr):
-    """Of a chunk: the number of its tensor, its places in it, and which of them exist."""
+def elements_of(chunk, tensors, starts, sizes, EVEN: tl.constexpr, LENGTH: tl.constexpr):
+    """Of a chunk: the number of its tensor, the indices of its elements there, and which of them exist."""
     tensor = tl.load(tensors + chunk)
     start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
-    if EVEN:  # lets the compiler load 16 bytes at a time
+    if EVEN:
+        # Lets the compiler load 16 bytes at a time.
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-    places = start + tl.arange(0, LENGTH)
-    return tensor, places, places < size
+    index = start + tl.arange(0, LENGTH)
+    return tensor, index, index < size
 
 
 @triton.jit
 def pointer_at(table, tensor, KIND: tl.constexpr, EVEN: tl.constexpr):
     """A pointer to a tensor's values of a kind, from a table of addresses."""
     pointer = tl.load(table + tensor).to(tl.pointer_type(KIND))
-    if EVEN:  # said of the pointer: the compiler forgets what it knew of the number it was made from
+    if EVEN:
+        # Said of the pointer, because the compiler forgets what it knew of the number.
         pointer = tl.multiple_of(pointer, 16)
     return pointer
 
 
 @triton.jit
-def values_at(table, tensor, places, exists, EVEN: tl.constexpr):
-    """The values at places of a tensor, 0 where there is none."""
+def values_at(table, tensor, index, exists, EVEN: tl.constexpr):
+    """The elements of a tensor at some indices, 0 where there is none."""
     base = pointer_at(table, tensor, tl.float32, EVEN)
-    return tl.load(base + places, mask=exists, other=0.0)
+    return tl.load(base + index, mask=exists, other=0.0)
 
 
 @triton.jit
@@ -74,17 +76,18 @@ def _copy_masked(
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
-    weight = values_at(weights, tensor, places, exists, EVEN)
+    """W̃ = M ⊙ W of a chunk, in float32 or (HALF) bfloat16."""
+    tensor, index, exists = elements_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
+    weight = values_at(weights, tensor, index, exists, EVEN)
     source = pointer_at(masks, tensor, tl.int8, EVEN)
     # A product and not a choice: where the mask is 0 the sign of zero is the twin's.
-    masked = weight * tl.load(source + places, mask=exists, other=0).to(tl.float32)
+    masked = weight * tl.load(source + index, mask=exists, other=0).to(tl.float32)
     if HALF:
         target = pointer_at(copies, tensor, tl.bfloat16, EVEN)
-        tl.store(target + places, masked.to(tl.bfloat16), mask=exists)
+        tl.store(target + index, masked.to(tl.bfloat16), mask=exists)
     else:
         target = pointer_at(copies, tensor, tl.float32, EVEN)
-        tl.store(target + places, masked, mask=exists)
+        tl.store(target + index, masked, mask=exists)
 
 
 @triton.jit
@@ -102,32 +105,33 @@ def _write_grads(
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
+    """dW = M ⊙ G and, with SCORED, dS = G ⊙ W of a chunk; all three lie in flat buffers."""
+    tensor, index, exists = elements_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    grad = tl.load(grads + offset + places, mask=exists, other=0.0).to(tl.float32)
+    grad = tl.load(grads + offset + index, mask=exists, other=0.0).to(tl.float32)
     source = pointer_at(masks, tensor, tl.int8, EVEN)
-    mask = tl.load(source + places, mask=exists, other=0).to(tl.float32)
-    tl.store(weight_grads + offset + places, grad * mask, mask=exists)
+    mask = tl.load(source + index, mask=exists, other=0).to(tl.float32)
+    tl.store(weight_grads + offset + index, grad * mask, mask=exists)
     if SCORED:
-        weight = values_at(weights, tensor, places, exists, EVEN)
-        tl.store(score_grads + offset + places, grad * weight, mask=exists)
+        weight = values_at(weights, tensor, index, exists, EVEN)
+        tl.store(score_grads + offset + index, grad * weight, mask=exists)
 
 
 @triton.jit
-def _write_one(place):
-    tl.store(place, 1.0)
+def _write_one(target):
+    tl.store(target, 1.0)
 
 
 def try_one(device: torch.device) -> None:
     """Build the smallest kernel and run it; raises whatever goes wrong."""
-    place = torch.zeros(1, device=device)
-    _write_one[(1,)](place)
-    if place.item() != 1.0:
+    target = torch.zeros(1, device=device)
+    _write_one[(1,)](target)
+    if target.item() != 1.0:
         raise RuntimeError("a kernel that writes 1 has written something else")
 
 
 class Chunks:
-    """How a list of tensors is cut into chunks, one program each, and where each would lie in one flat buffer.
+    """How a list of tensors is divided into chunks, one program each, and where each starts in a flat buffer.
 
     Neighbouring tensors may form a segment; without `segments` each tensor is one of its own.
     """
@@ -140,10 +144,10 @@ class Chunks:
         length: int = CHUNK,
     ) -> None:
         owners = list(range(len(sizes)) if segments is None else segments)
-        tensors = [place for place, size in enumerate(sizes) for _ in range(0, size, length)]
+        tensors = [index for index, size in enumerate(sizes) for _ in range(0, size, length)]
         starts = [start for size in sizes for start in range(0, size, length)]
         padded = [-(-size // 16) * 16 for size in sizes]
-        self.places = list(accumulate(padded, initial=0))[:-1]
+        self.buffer_starts = list(accumulate(padded, initial=0))[:-1]
         self.total, self.count, self.length = sum(padded), len(tensors), length
         self.is_even = all(size % 16 == 0 for size in sizes)
         self.num_segments = owners[-1] + 1
@@ -156,12 +160,12 @@ class Chunks:
             return torch.tensor(values, dtype=dtype, device=device)
 
         self.layout = (table(tensors), table(starts), table(sizes))
-        self.segments, self.offsets = table(owners), table(self.places, torch.int64)
+        self.segments, self.offsets = table(owners), table(self.buffer_starts, torch.int64)
         self.num_chunks = table(num_chunks)
         self.first = table(list(accumulate(num_chunks, initial=0))[:-1])
 
-    def look_at(self, *tables: Tensor) -> None:
-        """Mind tensors that do not start at a multiple of 16 bytes; once, when tables of addresses are made."""
+    def check_alignment(self, *tables: Tensor) -> None:
+        """Forbid loads of 16 bytes if a tensor does not start at a multiple of 16; once for each table."""
         self.is_even = self.is_even and not any(bool((table % 16).any()) for table in tables)
 
     def options(self, num_warps: int = 8) -> dict[str, Any]:
@@ -169,10 +173,10 @@ class Chunks:
 
 
 def addresses(tensors: Sequence[Tensor]) -> Tensor:
-    """Where tensors lie in memory, as a table on their device; they must stay there."""
+    """The addresses of tensors, as a table on their device; the tensors may not be moved afterwards."""
     assert all(tensor.is_contiguous() for tensor in tensors)
-    places = [tensor.data_ptr() for tensor in tensors]
-    return torch.tensor(places, dtype=torch.int64, device=tensors[0].device)
+    pointers = [tensor.data_ptr() for tensor in tensors]
+    return torch.tensor(pointers, dtype=torch.int64, device=tensors[0].device)
 
 
 def mask_copy_(chunks: Chunks, weights: Tensor, masks: Tensor, copies: Tensor, half: bool) -> None:
@@ -186,7 +190,7 @@ def mask_grads(
     """Return dW = M ⊙ G and, where there are scores, dS = G ⊙ W of all tensors, flat, from one pass."""
     device = grads[0].device
     flat = torch.empty(chunks.total, dtype=grads[0].dtype, device=device)
-    # The gradients' addresses are new each time; a table of them could not be captured, but this copy can.
+    # The gradients' addresses are new each time: a captured graph cannot build a table of them, but can copy.
     torch._foreach_copy_(views(flat, chunks, grads), [grad.flatten() for grad in grads])
     weight_grads = torch.empty(chunks.total, dtype=torch.float32, device=device)
     score_grads = torch.empty_like(weight_grads) if is_scored else weight_grads
@@ -206,7 +210,8 @@ def mask_grads(
 
 
 def views(flat: Tensor, chunks: Chunks, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Where tensors lie in one flat buffer."""
+    """Each tensor's part of one flat buffer."""
     return [
-        flat[place : place + tensor.numel()] for place, tensor in zip(chunks.places, tensors, strict=True)
+        flat[start : start + tensor.numel()]
+        for start, tensor in zip(chunks.buffer_starts, tensors, strict=True)
     ]

@@ -1,10 +1,12 @@
-"""What is asked of the scores of all masks at once: their mean size for the penalty, soft movement's numbers, L0's noise.
+"""What the penalised criteria compute from the scores of all masks at once.
 
     mean size = 1/K · Σ over K matrices of mean σ(S + shift)        shift: 0 (soft movement), −β ln(−l/r) (L0)
-    dS = pull / (K n) · σ'(S + shift)                               pull: the loss's gradient by the mean size
+    dS = g / (K n) · σ'(S + shift)                                  g: the loss's gradient by the mean size
 
-On a graphics card each is a launch or two for all matrices; elsewhere torch does it, mask by mask. There `pull` stays one number a
-model, and who writes the gradients of the scores down (`Shadow`, `DirectAdam`) adds the rest: no buffer is filled for it alone.
+`PenaltySize` gives the mean size that the penalty multiplies, `ScoreKernels` soft movement's kept numbers and
+L0's noise. On a GPU each is a launch or two for all matrices; elsewhere torch computes it mask by mask.
+On a GPU g stays one number for each model, and whatever writes the gradients of the scores (`Shadow`,
+`DirectAdam`) adds dS to them, so that dS needs no buffer of its own.
 """
 
 from collections.abc import Sequence
@@ -16,112 +18,116 @@ from torch import Tensor, nn
 from bermo.nn.fast.available import has_kernels
 from bermo.nn.masks import L0_CLAMP, HardConcrete, ScoreMask, soft_floor, soft_kept
 
-LENGTH = 2048  # scores a program; 8 a thread, which also holds what belongs to them
+# Scores of one program: 8 for each thread, which also holds what belongs to them.
+LENGTH = 2048
 
 
-class Sizes:
-    """The mean size of each model's masks, from one pass over the scores; all tensors must stay where they are."""
+class PenaltySize:
+    """The mean size of each model's masks, from one pass over the scores; no tensor may be moved."""
 
     def __init__(self, masks: Sequence[ScoreMask | HardConcrete], num_models: int = 1) -> None:
         from bermo.nn.fast.kernels import Chunks, addresses
 
         self.num_models, self.shift = num_models, masks[0].shift
         self.parameters: list[nn.Parameter] = [mask.scores for mask in masks]
-        parts = self.cut(self.parameters)
+        parts = self.split(self.parameters)
         device = parts[0].device
         self.chunks = Chunks([part.numel() for part in parts], device, length=LENGTH)
         self.scores = addresses(parts)
         self.masks = None
         if not isinstance(masks[0], HardConcrete):
-            self.masks = addresses(self.cut([mask.mask for mask in masks]))
-            self.chunks.look_at(self.masks)
-        self.chunks.look_at(self.scores)
+            self.masks = addresses(self.split([mask.mask for mask in masks]))
+            self.chunks.check_alignment(self.masks)
+        self.chunks.check_alignment(self.scores)
         shares = [1 / (len(masks) * part.numel()) for part in parts]
         self.shares = torch.tensor(shares, dtype=torch.float32, device=device)
-        self.pull = torch.zeros(num_models, device=device)
+        self.grad = torch.zeros(num_models, device=device)
         self.total = sum(part.numel() for part in parts) // num_models
         self.kept = torch.zeros(num_models, device=device)
         self.is_used = False
 
-    def cut(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def split(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Each model's own part of each tensor."""
         return [part for item in tensors for part in item.detach().view(self.num_models, -1)]
 
     def mean(self) -> Tensor:
-        """The mean size of each model's masks; its gradient is added to `pull`."""
+        """The mean size of each model's masks; its gradient is added to `grad`."""
         self.is_used = True
-        found: Tensor = _Mean.apply(self, *self.parameters)
-        return found
+        mean: Tensor = _Mean.apply(self, *self.parameters)
+        return mean
 
     def density(self) -> Tensor:
-        """The share that each model kept when the mean was last asked for."""
+        """The share that each model kept when the mean was last computed."""
         return self.kept / self.total
 
-    def read(self) -> Tensor:
-        """Look at all scores once."""
-        from bermo.nn.fast.gate_kernels import sum_sizes
+    def compute(self) -> Tensor:
+        """Read all scores once, for the mean sizes and the kept numbers."""
+        from bermo.nn.fast.score_kernels import sum_sizes
 
         sums, counts = sum_sizes(self.chunks, self.scores, self.masks, self.shift)
         self.kept = counts.view(-1, self.num_models).sum(0)
         return (sums * self.shares).view(-1, self.num_models).sum(0)
 
     def add_grads_(self) -> None:
-        """Add the penalty's part to gradients of scores that are written down."""
+        """Add the penalty's dS to the gradients of the scores."""
         for scores, share in zip(self.parameters, self.shares[:: self.num_models], strict=True):
             size = torch.sigmoid(scores.detach() + self.shift).view(self.num_models, -1)
-            part = size * (1 - size) * (self.pull * share)[:, None]
+            part = size * (1 - size) * (self.grad * share)[:, None]
             scores.grad = part.view_as(scores) + (0 if scores.grad is None else scores.grad)
 
 
 class _Mean(torch.autograd.Function):
-    """Gives the gradient by the mean to `Sizes.pull`, and none to the scores."""
+    """Gives the gradient by the mean to `PenaltySize.grad`, and none to the scores."""
 
     @staticmethod
-    def forward(ctx: Any, sizes: Sizes, *scores: Tensor) -> Tensor:
-        ctx.sizes = sizes
-        return sizes.read()
+    def forward(ctx: Any, penalty_size: PenaltySize, *scores: Tensor) -> Tensor:
+        ctx.penalty_size = penalty_size
+        return penalty_size.compute()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        ctx.sizes.pull += grads[0]
-        return (None,) * (1 + len(ctx.sizes.parameters))
+        ctx.penalty_size.grad += grads[0]
+        return (None,) * (1 + len(ctx.penalty_size.parameters))
 
 
 def mean_size(masks: Sequence[ScoreMask | HardConcrete], num_models: int = 1) -> Tensor:
-    """The mean size of each model's masks, by the way that their `Shadow` has set up or mask by mask."""
-    sizes = masks[0].sizes
-    if sizes is not None:
-        found: Tensor = sizes.mean()
-        return found
+    """The mean size of each model's masks: by their `PenaltySize` where they have one, else mask by mask."""
+    penalty_size = masks[0].penalty_size
+    if penalty_size is not None:
+        mean: Tensor = penalty_size.mean()
+        return mean
     return torch.stack([mask.size_penalty(num_models) for mask in masks]).mean(0)
 
 
-class Scores:
-    """Soft movement's numbers for all matrices, L0's noise for all matrices; tables are made again where something was moved."""
+class ScoreKernels:
+    """Soft movement's kept numbers and L0's noise, for all matrices at once.
+
+    The tables of addresses are built at the first call, and again when a tensor was moved.
+    """
 
     def __init__(self) -> None:
-        self.places: list[int] = []
+        self.addresses: list[int] = []
         self.chunks: Any = None
         self.table: Any = None
 
-    def kept(self, scores: Sequence[Tensor], threshold: Tensor) -> Tensor:
-        """`soft_kept`, in two launches for all where kernels can do it."""
+    def count_kept(self, scores: Sequence[Tensor], threshold: Tensor) -> Tensor:
+        """`soft_kept`, in two launches for all tensors where kernels can do it."""
         if not self._has_kernels(scores):
             return soft_kept(scores, threshold)
-        from bermo.nn.fast.gate_kernels import count_over
+        from bermo.nn.fast.score_kernels import count_over
 
-        self._find(scores)
-        found = count_over(self.chunks, self.table, threshold)
-        return torch.maximum(found, self.floors).to(torch.int64)
+        self._make_table(scores)
+        counts = count_over(self.chunks, self.table, threshold)
+        return torch.maximum(counts, self.floors).to(torch.int64)
 
     def draw_(self, masks: Sequence[HardConcrete], generator: torch.Generator) -> None:
         """Draw u ~ uniform for all masks at once and keep logit u."""
         noises = [mask.noise for mask in masks]
         device = noises[0].device
         if self._has_kernels(noises):
-            from bermo.nn.fast.gate_kernels import draw_noise_
+            from bermo.nn.fast.score_kernels import draw_noise_
 
-            self._find(noises)
+            self._make_table(noises)
             drawn = torch.rand(self.chunks.total, generator=generator, device=device)
             draw_noise_(self.chunks, drawn, self.table)
             return
@@ -135,15 +141,15 @@ class Scores:
         is_plain = all(item.dtype == torch.float32 and item.is_contiguous() for item in tensors)
         return is_plain and tensors[0].is_cuda and has_kernels()
 
-    def _find(self, tensors: Sequence[Tensor]) -> None:
-        places = [item.data_ptr() for item in tensors]
-        if places == self.places:
+    def _make_table(self, tensors: Sequence[Tensor]) -> None:
+        known = [item.data_ptr() for item in tensors]
+        if known == self.addresses:
             return
         from bermo.nn.fast.kernels import Chunks, addresses
 
         sizes, device = [item.numel() for item in tensors], tensors[0].device
-        self.places, self.chunks = places, Chunks(sizes, device, length=LENGTH)
+        self.addresses, self.chunks = known, Chunks(sizes, device, length=LENGTH)
         self.table = addresses([item.detach() for item in tensors])
-        self.chunks.look_at(self.table)
+        self.chunks.check_alignment(self.table)
         floors = [soft_floor(size) for size in sizes]
         self.floors = torch.tensor(floors, dtype=torch.int32, device=device)

@@ -1,17 +1,22 @@
-"""Exactly k of the highest of each segment, without sorting, for graphics cards; its twin in plain torch: `nn.masks.top_masks`.
+"""Masks over exactly the k highest of each segment, without sorting, for GPUs.
 
-A segment is a matrix or all matrices of a model. It is ranked by S, by |W|, or by |W| · σ(S), computed where it is read. A float's bits
-are made to rise with its value (a key). Five parts, of a fixed number of launches and without a word from the host:
+The twin in plain torch is `nn.masks.top_masks`. A segment is a matrix, or all matrices of a model. It is
+ranked by S, by |W|, or by |W| · σ(S), computed when it is read. The bits of a float are turned into an
+integer that grows with its value (a key). Five parts, with a fixed number of launches and without waiting
+for the CPU:
 
-    bracket    a sample of 8,192 keys a segment gives a low and a high one, with the k-th between them almost surely:
-               the sample's ranks k·m/n ± 4.5 · sqrt(m · k/n · (1 − k/n))
-    collect    all keys are read once: those above the bracket are counted, those inside go to slots; one atomic a program
+    bracket    a sample of 8,192 keys of a segment gives two, with the k-th between them almost surely: the
+               sample's ranks k·m/n ± 4.5 · sqrt(m · k/n · (1 − k/n))
+    collect    all keys are read once: those above the bracket are counted, those inside are written to slots;
+               one atomic operation for each program
     find       the k-th, digit by digit (radix select), among the few in the slots
-    ties       where only some of the k-th's equals are kept, they are counted chunk by chunk: the first by place stay
+    ties       where only some of the keys that equal the k-th are kept, they are counted chunk by chunk:
+               those of lowest index stay
     write      all keys are read once more and become masks
 
-If the k-th is not inside, or too many are (equals), the digits of that segment are counted among all its keys. So the masks depend on the
-scores and on k alone, never on the sample, and a run taken up again chooses as the first did.
+If the k-th is not inside, or too many keys are (equals), the digits of that segment are counted among all its
+keys. So the masks depend on the scores and on k alone, never on the sample, and a resumed run selects as an
+uninterrupted one does.
 
 Bytes for 84.9 M scores: 2 × 340 MB read and 85 MB written, 0.19 ms at 4 TB/s; |W| · σ(S) reads twice as much.
 """
@@ -32,21 +37,27 @@ from bermo.nn.fast.select_kernels import (
     write_masks,
 )
 
-LENGTH = 2048  # keys a program; 8 a thread, so that a card holds many programs and waits for few
+# Keys of one program: 8 for each thread, so that a GPU holds many programs at once.
+LENGTH = 2048
 NUM_WARPS = 8
-PROGRAMS = 2048  # of a pass that may have nothing to do
+# Programs of a pass that may have nothing to do.
+PROGRAMS = 2048
 SAMPLE = 8192
-GROUP = 8  # chunks that share slots; they lie far apart, for neighbouring rows are often alike
-SLOTS = 2048  # of a group: an 8th of its keys; the bracket holds a 20th of a segment at most, at half density
-SPAN = 512  # slots read at once
-DIGITS = ((26, 6), (20, 6), (15, 5), (10, 5), (5, 5), (0, 5))  # shift and width in bits
+# Chunks that share slots; they are far apart, because neighbouring rows are often alike.
+GROUP = 8
+# Slots of a group, for an 8th of its keys; the bracket holds a 20th of a segment at most, at half density.
+SLOTS = 2048
+# Slots read at once.
+SPAN = 512
+# Shift and width of each digit, in bits.
+DIGITS = ((26, 6), (20, 6), (15, 5), (10, 5), (5, 5), (0, 5))
 
 
-class Chooser:
-    """Writes masks over exactly `kept` of the highest S, |W| or |W| · σ(S) of each segment, all in a few launches.
+class TopSelector:
+    """Writes masks over exactly `kept` of the highest S, |W| or |W| · σ(S) of each segment.
 
-    What is given is what is ranked by: scores, weights, or both. Tensors of one segment are neighbours; without `segments` each is
-    one of its own. All must stay where they are.
+    Give scores, weights or both: what is given is what is ranked by. Tensors of one segment are neighbours;
+    without `segments` each is one of its own. No tensor may be moved afterwards.
     """
 
     def __init__(
@@ -60,7 +71,7 @@ class Chooser:
         device = masks[0].device
         self.chunks = Chunks([mask.numel() for mask in masks], device, segments, LENGTH)
         given = [list(item) for item in (scores, weights) if item is not None]
-        assert given, "a chooser ranks by scores, by weights, or by both"
+        assert given, "a selector ranks by scores, by weights, or by both"
         ranked = [item for tensors in given for item in tensors]
         assert all(item.dtype == torch.float32 for item in ranked)
         if any(item.data_ptr() % 16 for item in (*ranked, *masks)):
@@ -92,7 +103,7 @@ class Chooser:
         self.counts, self.unsolved = zeros(num * 64), zeros(2)
         self.routes, self.is_tied = zeros(num), zeros(num)
 
-    def choose_(self, kept: Tensor) -> None:
+    def select_(self, kept: Tensor) -> None:
         """Set the masks; `kept` holds a number for each segment, on the device."""
         chunks = self.chunks
         tensors = (*self.sources, *chunks.layout)
@@ -124,7 +135,7 @@ class Chooser:
         )
 
     def _collect(self, kept: Tensor) -> None:
-        """Fill the slots, and say of each segment whether its k-th is there."""
+        """Fill the slots, and note for each segment whether its k-th is among them."""
         chunks, each = self.chunks, (self.chunks.num_segments,)
         tensors = (*self.sources, *chunks.layout)
         self.numbers.zero_()

@@ -1,11 +1,14 @@
-"""The kernels of `nn.select`, in the order in which they run. Names of tables: of a chunk `tensors, starts, groups, equals`; of a group
-`numbers` (keys above · 2³² + keys inside), `buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a segment all others.
+"""The kernels of `nn.fast.select`, in the order in which they run.
+
+Names of tables: of a chunk `tensors, starts, groups, equals`; of a group `numbers` (keys above · 2³² + keys
+inside), `buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a
+segment all others.
 """
 
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.kernels import places_of, pointer_at, sigmoid, values_at
+from bermo.nn.fast.kernels import elements_of, pointer_at, sigmoid, values_at
 
 
 @triton.jit
@@ -13,20 +16,21 @@ def _keys(
     scores,
     weights,
     tensor,
-    places,
+    index,
     exists,
     SCORED: tl.constexpr,
     WEIGHED: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Bits that rise with what is ranked, as an unsigned number."""
+    """Unsigned integers in the order of what is ranked, made from the bits of the floats."""
     if WEIGHED:
-        value = tl.abs(values_at(weights, tensor, places, exists, EVEN))
+        value = tl.abs(values_at(weights, tensor, index, exists, EVEN))
         if SCORED:
-            value = value * sigmoid(values_at(scores, tensor, places, exists, EVEN))
+            value = value * sigmoid(values_at(scores, tensor, index, exists, EVEN))
     else:
-        value = values_at(scores, tensor, places, exists, EVEN)
-    bits = (value + 0.0).to(tl.int32, bitcast=True)  # the sum makes −0 and 0 equals
+        value = values_at(scores, tensor, index, exists, EVEN)
+    # The sum makes −0 and 0 equals.
+    bits = (value + 0.0).to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
 
 
@@ -49,16 +53,16 @@ def bracket(
     LENGTH: tl.constexpr,
     SAMPLE: tl.constexpr,
 ):
-    """Find two keys with the k-th between them almost surely, from runs of 8 keys spread evenly over the segment."""
+    """Find two keys with the k-th between them almost surely, from runs of 8 keys over the whole segment."""
     segment = tl.program_id(0)
     spots = tl.arange(0, SAMPLE)
     runs = spots // 8
     chunk = tl.load(first + segment) + runs * tl.load(num_chunks + segment) // (SAMPLE // 8)
     tensor = tl.load(tensors + chunk)
-    # A golden step through the chunk, so that rows and columns of any width are met alike.
-    places = tl.load(starts + chunk) + (runs * 159 % (LENGTH // 8)) * 8 + spots % 8
-    exists = places < tl.load(sizes + tensor)
-    key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, False)
+    # Steps of the golden ratio through the chunk, so that rows and columns of any width are sampled alike.
+    index = tl.load(starts + chunk) + (runs * 159 % (LENGTH // 8)) * 8 + spots % 8
+    exists = index < tl.load(sizes + tensor)
+    key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, False)
     key = tl.where(exists, key, 0)
     wanted, total = tl.load(kept + segment), tl.load(totals + segment)
     number = tl.sum(exists.to(tl.int32)).to(tl.float32)
@@ -66,14 +70,16 @@ def bracket(
     margin = 4.5 * tl.sqrt(number * share * (1 - share)) + 8
     low_rank, high_rank = number * share + margin, number * share - margin
     low, high = tl.full((), 0, tl.int64), tl.full((), 0, tl.int64)
-    for step in range(18):  # the highest 18 bits will do: sign, exponent and 9 of the fraction
+    # The highest 18 bits are enough: sign, exponent and 9 of the fraction.
+    for step in range(18):
         bit = tl.full((), 1, tl.int64) << (31 - step)
         is_over_low = (key >= (low | bit).to(tl.uint32)).to(tl.int32)
         is_over_high = (key >= (high | bit).to(tl.uint32)).to(tl.int32)
         both = tl.sum(is_over_low * 65536 + is_over_high)
         low = tl.where((both >> 16).to(tl.float32) >= low_rank, low | bit, low)
         high = tl.where((both & 65535).to(tl.float32) >= high_rank, high | bit, high)
-    is_trivial = (wanted <= 0) | (wanted >= total)  # then nothing need be collected
+    # Where none or all are kept, nothing is collected.
+    is_trivial = (wanted <= 0) | (wanted >= total)
     tl.store(lows + segment, tl.where(is_trivial, 4294967295, low))
     tl.store(highs + segment, high | 16383)
     tl.store(unsolved + tl.arange(0, 2), tl.zeros((2,), tl.int32), mask=segment == 0)
@@ -98,29 +104,29 @@ def collect(
     LENGTH: tl.constexpr,
     SLOTS: tl.constexpr,
 ):
-    """Count the keys above the bracket, and put those inside into the slots of the chunk's group, in any order."""
+    """Count the keys above the bracket, and write those inside to the slots of the group, in any order."""
     chunk = tl.program_id(0)
     tensor = tl.load(tensors + chunk)
     start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
     if EVEN:
         start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-    # Rows of 4 keys, one thread's each: its own are added without a word to the other threads.
-    places = start + tl.arange(0, LENGTH // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
-    exists = places < size
+    # Rows of 4 keys, one for each thread, which adds them without the other threads.
+    index = start + tl.arange(0, LENGTH // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    exists = index < size
     segment = tl.load(segments + tensor)
     low = tl.load(lows + segment).to(tl.uint32)
     high = tl.load(highs + segment).to(tl.uint32)
-    key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
+    key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
     is_above = (key > high) & exists
     is_inside = (key >= low) & ~is_above & exists
     inside = is_inside.to(tl.int32)
     own = tl.sum(is_above.to(tl.int32) * 65536 + inside, axis=1)
     running = tl.cumsum(own)
     both = tl.sum(own).to(tl.int64)
-    # One draw a program, for all of its keys: a draw a key would wait for 3 % of all keys, one after the other.
+    # One atomic operation for all keys of a program: one for each key would serialise 3 % of all keys.
     group = tl.load(groups + chunk)
-    drawn = (both >> 16 << 32) + (both & 65535)
-    base = tl.atomic_add(numbers + group, drawn, sem="relaxed")
+    added = (both >> 16 << 32) + (both & 65535)
+    base = tl.atomic_add(numbers + group, added, sem="relaxed")
     slots = (base & 4294967295).to(tl.int32) + (((running - own) & 65535)[:, None])
     slots += tl.cumsum(inside, axis=1) - inside
     target = buffer + group * SLOTS + slots
@@ -143,7 +149,7 @@ def route(
     SLOTS: tl.constexpr,
     SPAN: tl.constexpr,
 ):
-    """Say where the k-th of a segment is to be found: nowhere (0), in the slots (1), or among all its keys (2)."""
+    """Note where the k-th of a segment is searched: nowhere (0), in the slots (1), in all its keys (2)."""
     segment = tl.program_id(0)
     wanted, total = tl.load(kept + segment).to(tl.int32), tl.load(totals + segment)
     first, end, start = tl.load(first_groups + segment), tl.load(num_groups + segment), 0
@@ -169,13 +175,13 @@ def route(
 
 @triton.jit
 def _count(key, exists, segment, prefixes, counts, SHIFT: tl.constexpr, WIDTH: tl.constexpr):
-    """Count the next digit of the keys that share the digits found so far."""
+    """Count the next digit of the keys that begin with the digits known so far."""
     digit = ((key >> SHIFT) & (2**WIDTH - 1)).to(tl.int32)
     if SHIFT + WIDTH < 32:
         exists &= (key >> (SHIFT + WIDTH)) == tl.load(prefixes + segment).to(tl.uint32)
-    found = tl.histogram(digit, 64, mask=exists)
+    number = tl.histogram(digit, 64, mask=exists)
     bins = tl.arange(0, 64)
-    tl.atomic_add(counts + segment * 64 + bins, found, mask=found > 0, sem="relaxed")
+    tl.atomic_add(counts + segment * 64 + bins, number, mask=number > 0, sem="relaxed")
 
 
 @triton.jit
@@ -204,9 +210,10 @@ def count_digits(
     SLOTS: tl.constexpr,
     SPAN: tl.constexpr,
 ):
-    """Count a digit in all slots, and among all keys of the segments whose slots do not serve."""
+    """Count a digit in all slots, and among all keys of the segments whose k-th is not in the slots."""
     group = tl.program_id(0)
-    while group < num_groups:  # Triton's interpreter cannot count a range of such numbers
+    # Triton's interpreter knows no range over a number that was given at run time.
+    while group < num_groups:
         segment = tl.load(group_segments + group)
         if tl.load(routes + segment) == 1:
             number, start = (tl.load(numbers + group) & 4294967295).to(tl.int32), 0
@@ -220,10 +227,10 @@ def count_digits(
     if tl.load(unsolved) > 0:
         chunk = tl.program_id(0)
         while chunk < num_chunks:
-            tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+            tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
             segment = tl.load(segments + tensor)
             if tl.load(routes + segment) == 2:
-                key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
+                key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
                 _count(key, exists, segment, prefixes, counts, SHIFT, WIDTH)
             chunk += tl.num_programs(0)
 
@@ -233,17 +240,18 @@ def keep_digit(prefixes, missing, counts, is_tied, unsolved, SHIFT: tl.constexpr
     """Find the digit of the k-th highest, and how many are still missing below the digits above it."""
     segment = tl.program_id(0)
     bins = tl.arange(0, 64)
-    found = tl.load(counts + segment * 64 + bins)
+    number = tl.load(counts + segment * 64 + bins)
     wanted = tl.load(missing + segment)
-    at_least = tl.sum(found) - tl.cumsum(found) + found  # keys with this digit or a higher one
+    # Keys with this digit or a higher one.
+    at_least = tl.sum(number) - tl.cumsum(number) + number
     digit = tl.max(tl.where((at_least >= wanted) & (bins < 2**WIDTH), bins, 0))
-    wanted -= tl.sum(tl.where(bins > digit, found, 0))
+    wanted -= tl.sum(tl.where(bins > digit, number, 0))
     tl.store(missing + segment, wanted)
     prefix = tl.load(prefixes + segment)
     tl.store(prefixes + segment, prefix * 2**WIDTH + digit)
-    tl.store(counts + segment * 64 + bins, tl.zeros_like(found))
+    tl.store(counts + segment * 64 + bins, tl.zeros_like(number))
     if SHIFT == 0:
-        num_equals = tl.sum(tl.where(bins == digit, found, 0))
+        num_equals = tl.sum(tl.where(bins == digit, number, 0))
         tied = ((wanted > 0) & (wanted < num_equals)).to(tl.int32)
         tl.store(is_tied + segment, tied)
         tl.atomic_add(unsolved + 1, tied, sem="relaxed")
@@ -271,10 +279,10 @@ def count_equals(
     if tl.load(unsolved + 1) > 0:
         chunk = tl.program_id(0)
         while chunk < num_chunks:
-            tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+            tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
             segment = tl.load(segments + tensor)
             if tl.load(is_tied + segment) > 0:
-                key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
+                key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
                 is_equal = (key == tl.load(prefixes + segment).to(tl.uint32)) & exists
                 tl.store(equals + chunk, tl.sum(is_equal.to(tl.int32)))
             chunk += tl.num_programs(0)
@@ -299,13 +307,13 @@ def write_masks(
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    """Keep what is above the k-th, and of its equals as many as are missing, the first by place."""
+    """Keep what is above the k-th, and as many of its equals as are missing, those of lowest index."""
     chunk = tl.program_id(0)
-    tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+    tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
     segment = tl.load(segments + tensor)
     threshold = tl.load(prefixes + segment).to(tl.uint32)
     wanted = tl.load(missing + segment)
-    key = _keys(scores, weights, tensor, places, exists, SCORED, WEIGHED, EVEN)
+    key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
     is_equal = (key == threshold) & exists
     kept = (key > threshold) | (is_equal & (wanted > 0))
     if tl.load(is_tied + segment) > 0:
@@ -314,4 +322,4 @@ def write_masks(
         rank = offset + tl.cumsum(is_equal.to(tl.int32))
         kept = (key > threshold) | (is_equal & (rank <= wanted))
     target = pointer_at(masks, tensor, tl.int8, EVEN)
-    tl.store(target + places, kept.to(tl.int8), mask=exists)
+    tl.store(target + index, kept.to(tl.int8), mask=exists)

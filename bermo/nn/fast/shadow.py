@@ -1,11 +1,11 @@
-"""Copies that the forward pass reads in place of the matrices: masked, in the working dtype, made once a step.
+"""Copies that the forward pass reads instead of the matrices: masked, in the working dtype, made once a step.
 
     W̃ = M ⊙ W                      before the forward pass, for all matrices in one pass
     dW = M ⊙ G,  dS = G ⊙ W         after the backward pass, from the gradient G of W̃, in one pass
-    dW = z ⊙ G,  dS = z' ⊙ G ⊙ W    for hard-concrete gates z, which are M
+    dW = z ⊙ G,  dS = z' ⊙ G ⊙ W    for hard-concrete masks, M = z
 
-The same numbers come out as from the masks' own forward and backward, to the bit. On a graphics card Triton does each
-pass in one launch; elsewhere a loop in plain torch does, which is also their reference.
+The results are those of the masks' own forward and backward, to the bit. On a GPU Triton does each pass in
+one launch; elsewhere a loop in plain torch does it, which is also the reference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from bermo.nn.fast.available import has_kernels
-from bermo.nn.fast.penalty import Sizes
+from bermo.nn.fast.penalty import PenaltySize
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
 
 
 class Shadow:
-    """The copies of masked and of plain weights, `refresh` before and `collect` after each pass through the model."""
+    """The copies of masked and of plain weights.
+
+    Call `refresh` before each pass through the model, and `collect` after it.
+    """
 
     def __init__(
         self,
@@ -29,25 +32,25 @@ class Shadow:
         dtype: torch.dtype,
         num_models: int = 1,
     ) -> None:
-        """`num_models` lie along the first axis of each masked weight; a penalty pulls at each with its own strength."""
+        """The first axis of each masked weight is one of `num_models`, which have penalties of their own."""
         self.masked, self.dtype = list(masked), dtype
         self.sources = list(plain.values())
         self.plain = _copies(plain, dtype)
         weights = [weight for _, weight in self.masked]
-        numbered = {str(place): weight for place, weight in enumerate(weights)}
+        numbered = {str(index): weight for index, weight in enumerate(weights)}
         for (mask, _), copy in zip(self.masked, _copies(numbered, dtype).values(), strict=True):
             mask.copy = copy
-        self.places: dict[int, Tensor] = {}
-        self.free: dict[int, Tensor] = {}
+        self.grad_views: dict[int, Tensor] = {}
+        self.free_views: dict[int, Tensor] = {}
         self.renewed: set[int] = set()
-        self.sizes: Sizes | None = None
-        self.gates: Any = None
+        self.penalty_size: PenaltySize | None = None
+        self.hard_concrete: Any = None
         self.num_models = num_models
         self.has_kernels = bool(weights) and weights[0].is_cuda and has_kernels()
         if weights and isinstance(self.masked[0][0], HardConcrete):
-            can_cut = num_models == 1 or all(w[0].numel() % 16 == 0 for w in weights)
-            if self.has_kernels and can_cut:
-                self._make_gates()
+            can_split = num_models == 1 or all(w[0].numel() % 16 == 0 for w in weights)
+            if self.has_kernels and can_split:
+                self._use_hard_concrete_kernels()
             self.has_kernels = False
         elif self.has_kernels:
             from bermo.nn.fast.kernels import Chunks, addresses
@@ -57,42 +60,42 @@ class Shadow:
             self.masks = addresses([mask.mask for mask, _ in self.masked])
             self.copies = addresses([_given(mask.copy).detach() for mask, _ in self.masked])
 
-    def _make_gates(self) -> None:
-        from bermo.nn.fast.gate_kernels import GateKernels
+    def _use_hard_concrete_kernels(self) -> None:
+        from bermo.nn.fast.score_kernels import HardConcreteKernels
 
         weights = [weight.detach() for _, weight in self.masked]
         noises = [mask.noise for mask, _ in self.masked if isinstance(mask, HardConcrete)]
         copies = [copy.detach() for copy in self.masked_copies()]
-        self.gates = GateKernels(weights, noises, copies, self.keep_pull_())
+        self.hard_concrete = HardConcreteKernels(weights, noises, copies, self.track_penalty_())
 
-    def keep_pull_(self) -> Sizes:
-        """From now on a penalty on the masks' sizes leaves one number a model, which is added with the other gradients."""
+    def track_penalty_(self) -> PenaltySize:
+        """From now on a penalty's gradient is one number for each model, and `collect` adds dS from it."""
         scored = self._scored()
-        self.sizes = Sizes(scored, self.num_models)
+        self.penalty_size = PenaltySize(scored, self.num_models)
         for mask in scored:
-            mask.sizes = self.sizes
-        return self.sizes
+            mask.penalty_size = self.penalty_size
+        return self.penalty_size
 
     def _scored(self) -> list[ScoreMask | HardConcrete]:
         return [mask for mask, _ in self.masked if not isinstance(mask, TopMask)]
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Make the copies anew from the weights and masks as they stand."""
-        self.free = dict(self.places)
-        if self.sizes is not None:
-            self.sizes.pull.zero_()
+        """Write the copies again, from the current weights and masks."""
+        self.free_views = dict(self.grad_views)
+        if self.penalty_size is not None:
+            self.penalty_size.grad.zero_()
         self._copy_plain([pair for pair in self.pairs() if id(pair[1]) not in self.renewed])
         if self.has_kernels:
             from bermo.nn.fast.kernels import mask_copy_
 
             mask_copy_(self.chunks, self.weights, self.masks, self.copies, self._is_half())
             return
-        if self.gates is not None:
-            self.gates.copy_(self._is_half())
+        if self.hard_concrete is not None:
+            self.hard_concrete.copy_(self._is_half())
             return
         for mask, weight in self.masked:
-            values = mask.gates() if isinstance(mask, HardConcrete) else mask.mask
+            values = mask.values() if isinstance(mask, HardConcrete) else mask.mask
             _given(mask.copy).copy_(weight * values.view_as(weight))
 
     def pairs(self) -> list[tuple[nn.Parameter, Tensor]]:
@@ -101,7 +104,7 @@ class Shadow:
 
     @torch.no_grad()
     def renew(self, copies: Sequence[Tensor]) -> None:
-        """Make these plain copies anew, now and not by `refresh`: from now on whoever changes their weights does it."""
+        """Write these plain copies now, but not in `refresh`: whatever changes their weights writes them."""
         self.renewed |= {id(copy) for copy in copies}
         self._copy_plain([pair for pair in self.pairs() if id(pair[1]) in self.renewed])
 
@@ -110,28 +113,28 @@ class Shadow:
             torch._foreach_copy_([copy.detach() for _, copy in pairs], [weight for weight, _ in pairs])
 
     def keep_grads_(self, copies: Sequence[Tensor]) -> Tensor:
-        """From now on these copies' gradients lie in one buffer, which is returned; see `take` and `gather`."""
+        """Return one buffer that holds these copies' gradients from now on; see `take` and `gather`."""
         sizes = [-(-copy.numel() // 16) * 16 for copy in copies]
         flat = torch.zeros(sum(sizes), dtype=self.dtype, device=copies[0].device)
         for copy, part in zip(copies, flat.split(sizes), strict=True):
-            self.places[id(copy)] = part[: copy.numel()].view(copy.shape)
+            self.grad_views[id(copy)] = part[: copy.numel()].view(copy.shape)
         return flat
 
     def take(self, copies: Sequence[Tensor]) -> Tensor | None:
-        """Where the gradient of these copies, side by side, may be written; None if there is no such place or it is taken.
+        """The part of the buffer for the gradient of neighbouring copies; None if it is taken or missing.
 
-        A place is given once a step: what reads a copy a second time must add, and not write over.
+        Each part is given once a step: what reads a copy a second time must add to it, and not overwrite it.
         """
-        found = [self.free.pop(id(copy), None) for copy in copies]
-        first = found[0]
-        if first is None or not are_side_by_side(found):
+        views = [self.free_views.pop(id(copy), None) for copy in copies]
+        first = views[0]
+        if first is None or not are_side_by_side(views):
             return None
-        return first.as_strided((len(found) * first.shape[0], *first.shape[1:]), first.stride())
+        return first.as_strided((len(views) * first.shape[0], *first.shape[1:]), first.stride())
 
     @torch.no_grad()
     def gather(self, copies: Sequence[Tensor]) -> None:
-        """Bring these copies' gradients into their buffer, those that are not there yet, and forget them."""
-        pairs = [(self.places[id(copy)], copy.grad) for copy in copies]
+        """Copy these gradients into their buffer, if they are not there yet, and reset the copies' `grad`."""
+        pairs = [(self.grad_views[id(copy)], copy.grad) for copy in copies]
         absent = [(to, grad) for to, grad in pairs if grad is None or grad.data_ptr() != to.data_ptr()]
         for to, grad in absent:
             if grad is None:
@@ -143,11 +146,15 @@ class Shadow:
             copy.grad = None
 
     def masked_copies(self) -> list[Tensor]:
+        """The copies of the masked weights."""
         return [_given(mask.copy) for mask, _ in self.masked]
 
     @torch.no_grad()
     def collect(self, left: Sequence[Tensor] = ()) -> None:
-        """Turn the copies' gradients into those of weights and scores; `left` copies keep theirs, all masked ones or none of them."""
+        """Turn the copies' gradients into those of weights and scores.
+
+        The copies `left` keep theirs; among these are all masked ones or none.
+        """
         ids = {id(copy) for copy in left}
         pairs = [(w, c) for w, c in self.pairs() if c.grad is not None and id(c) not in ids]
         for weight, _ in pairs:
@@ -166,31 +173,33 @@ class Shadow:
         for mask, _ in self.masked:
             mask.copy = None
         for mask in self._scored():
-            mask.sizes = None
+            mask.penalty_size = None
 
     def _collect_masked(self) -> None:
         copies = self.masked_copies()
         unread = [w for (_, w), c in zip(self.masked, copies, strict=True) if c.grad is None]
         grads = [torch.zeros_like(c) if c.grad is None else c.grad for c in copies]
         added = [mask.scores.grad for mask in self._scored()]
-        if self.has_kernels or self.gates is not None:
+        if self.has_kernels or self.hard_concrete is not None:
             self._collect_by_kernels(grads)
         else:
             for (mask, weight), grad in zip(self.masked, grads, strict=True):
                 _collect_one_(mask, weight, grad.to(weight.dtype))
-        if added and added[0] is not None:  # the penalty's gradient came before
+        if added and added[0] is not None:
+            # The penalty's gradient, which came first.
             new = [_given(mask.scores.grad) for mask in self._scored()]
             torch._foreach_add_(new, [_given(grad) for grad in added])
-        if self.sizes is not None and self.sizes.is_used and self.gates is None:
-            self.sizes.add_grads_()
-        for weight in unread:  # of layers that no head reads: torch leaves such a weight alone
+        if self.penalty_size is not None and self.penalty_size.is_used and self.hard_concrete is None:
+            self.penalty_size.add_grads_()
+        # Weights of layers that no head reads: torch's optimisers leave a weight without a gradient alone.
+        for weight in unread:
             weight.grad = None
 
     def _collect_by_kernels(self, grads: list[Tensor]) -> None:
         from bermo.nn.fast.kernels import mask_grads
 
-        if self.gates is not None:
-            of_weights, of_scores = self.gates.grads(grads)
+        if self.hard_concrete is not None:
+            of_weights, of_scores = self.hard_concrete.grads(grads)
         else:
             is_scored = bool(self._scored())
             of_weights, of_scores = mask_grads(self.chunks, self.weights, self.masks, grads, is_scored)
@@ -204,11 +213,11 @@ class Shadow:
 
 
 def _collect_one_(mask: Mask, weight: nn.Parameter, grad: Tensor) -> None:
-    """The gradients of a weight and its scores from that of its copy; for gates by the backward pass of their own forward."""
+    """The gradients of a weight and its scores from that of its copy; of a hard-concrete mask by autograd."""
     if isinstance(mask, HardConcrete):
         with torch.enable_grad():
-            gated = weight * mask.gates().view_as(weight)
-        weight.grad, mask.scores.grad = torch.autograd.grad(gated, (weight, mask.scores), grad)
+            copy = weight * mask.values().view_as(weight)
+        weight.grad, mask.scores.grad = torch.autograd.grad(copy, (weight, mask.scores), grad)
         return
     weight.grad = grad * mask.mask.view_as(weight)
     if isinstance(mask, ScoreMask):
@@ -218,7 +227,8 @@ def _collect_one_(mask: Mask, weight: nn.Parameter, grad: Tensor) -> None:
 def _copies(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> dict[str, Tensor]:
     """Empty leaves of the same shapes that take gradients, in one buffer: matrices first, then vectors.
 
-    So the matrices of layers that follow each other lie side by side, and so do their biases; each starts at a multiple of 16.
+    So the matrices of neighbouring layers are neighbours in memory, and so are their biases; each starts at a
+    multiple of 16 elements.
     """
     if not weights:
         return {}
@@ -226,11 +236,11 @@ def _copies(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> dict[str
     sizes = [-(-weights[name].numel() // 16) * 16 for name in order]
     device = next(iter(weights.values())).device
     parts = torch.empty(sum(sizes), dtype=dtype, device=device).split(sizes)
-    found = {}
+    copies = {}
     for name, part in zip(order, parts, strict=True):
         shape = weights[name].shape
-        found[name] = part[: shape.numel()].view(shape).detach().requires_grad_()
-    return {name: found[name] for name in weights}
+        copies[name] = part[: shape.numel()].view(shape).detach().requires_grad_()
+    return {name: copies[name] for name in weights}
 
 
 def are_side_by_side(tensors: Sequence[Tensor | None]) -> bool:
@@ -244,8 +254,8 @@ def are_side_by_side(tensors: Sequence[Tensor | None]) -> bool:
         and tensor.is_contiguous()
         and (tensor.shape, tensor.dtype) == (first.shape, first.dtype)
         and tensor.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-        and tensor.data_ptr() == first.data_ptr() + place * size
-        for place, tensor in enumerate(tensors)
+        and tensor.data_ptr() == first.data_ptr() + index * size
+        for index, tensor in enumerate(tensors)
     )
 
 

@@ -23,11 +23,11 @@ from bermo.vectors import load_encoder
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few looks are enough to go every way."""
+    """A few evaluations are enough to go every way."""
     monkeypatch.setattr(
         probe,
         "_settings",
-        lambda classes, rows, spec: Settings(penalties=(1e-3,), looks=2, seed=spec.seed),
+        lambda classes, rows, spec: Settings(penalties=(1e-3,), evaluations=2, seed=spec.seed),
     )
 
 

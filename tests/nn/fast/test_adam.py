@@ -1,10 +1,10 @@
-"""AdamW over weights that have copies, in Triton's interpreter on the CPU, equals torch's own on the gradients written out."""
+"""Our AdamW, in Triton's interpreter, equals torch's on the masked gradients, norms and moments too."""
 
 import pytest
 import torch
 from torch import nn
 
-from bermo.nn.fast.penalty import Sizes
+from bermo.nn.fast.penalty import PenaltySize
 from bermo.nn.masks import ScoreMask
 
 adam = pytest.importorskip("bermo.nn.fast.adam", reason="needs Triton")
@@ -46,22 +46,22 @@ def test_updates_and_norms_are_those_of_torch(
     grads = torch.zeros(chunks.total, dtype=dtype)
     scales = torch.tensor([0.37, 0.8])[:num_models]  # each model has a clip of its own
     scores = fast[1] if is_scored else []
-    sizes, slow_sizes = None, None
+    penalty, slow_penalty = None, None
     if is_scored == "penalised":
-        sizes, slow_sizes = (Sizes([scored(s) for s in own[1]], num_models) for own in (fast, slow))
-        for one in (sizes, slow_sizes):
+        penalty, slow_penalty = (PenaltySize([scored(s) for s in own[1]], num_models) for own in (fast, slow))
+        for one in (penalty, slow_penalty):
             one.is_used = True
-            one.pull.copy_(torch.tensor([300.0, -500.0])[:num_models])
-    masked = adam.DirectAdam(fast[0], grads, fast[2], num_models, masks=masks, scores=scores, sizes=sizes)
+            one.grad.copy_(torch.tensor([300.0, -500.0])[:num_models])
+    masked = adam.DirectAdam(fast[0], grads, fast[2], num_models, masks=masks, scores=scores, penalty=penalty)
     assert adam.can_update(fast[2], masked.parameters, num_models)
     for _ in range(2):
         for i, weight in enumerate(slow[0]):
             grad = torch.randn(weight.shape).to(dtype)
-            grads[chunks.places[i] :][: grad.numel()] = grad.flatten()
+            grads[chunks.buffer_starts[i] :][: grad.numel()] = grad.flatten()
             weight.grad = grad.float() * masks[i]
             slow[1][i].grad = grad.float() * weight.detach() if is_scored else None
-        if slow_sizes is not None:
-            slow_sizes.add_grads_()
+        if slow_penalty is not None:
+            slow_penalty.add_grads_()
         given = [*slow[0], *(slow[1] if is_scored else [])]
         expected = [parameter.grad.view(num_models, -1).norm(dim=1) for parameter in given]
         torch.testing.assert_close(masked.norms(), torch.stack(expected))
@@ -88,7 +88,7 @@ def test_without_masks_the_copies_are_made_anew_too(dtype: torch.dtype, num_mode
     for _ in range(2):
         for i, weight in enumerate(slow[0]):
             grad = torch.randn(weight.shape).to(dtype)
-            grads[chunks.places[i] :][: grad.numel()] = grad.flatten()
+            grads[chunks.buffer_starts[i] :][: grad.numel()] = grad.flatten()
             weight.grad = grad.float()
         expected = [weight.grad.view(num_models, -1).norm(dim=1) for weight in slow[0]]
         torch.testing.assert_close(direct.norms(), torch.stack(expected), rtol=1e-5, atol=1e-5)
@@ -98,7 +98,7 @@ def test_without_masks_the_copies_are_made_anew_too(dtype: torch.dtype, num_mode
         slow[2].step()
     for mine, copy, other in zip(fast[0], copies, slow[0], strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-6)
-        # Triton's interpreter cuts bfloat16 off where a card rounds it.
+        # Triton's interpreter cuts bfloat16 off where a GPU rounds it.
         rtol = 0.0 if dtype == torch.float32 else 2**-7
         torch.testing.assert_close(copy, mine.detach().to(dtype), rtol=rtol, atol=0.0)
         for name, value in slow[2].state[other].items():

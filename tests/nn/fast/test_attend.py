@@ -1,4 +1,4 @@
-"""Attention by kernels, in Triton's interpreter on the CPU, equals torch's; and torch's is taken where the kernels cannot serve."""
+"""Attention by kernels, in Triton's interpreter, equals torch's, which computes what the kernels cannot."""
 
 from typing import Any
 
@@ -54,14 +54,14 @@ def test_output_and_gradients_equal_those_of_torch(num_tokens: int, kind: str) -
     given, mask = joined(num_tokens), mask_of(kind, num_tokens)
     out = ours.attend(*given, mask, scale=0.3)
     grad = torch.randn_like(out)
-    found = torch.autograd.grad(out, given, grad)
+    actual = torch.autograd.grad(out, given, grad)
     expected = functional.scaled_dot_product_attention(*given, mask, scale=0.3)
     torch.testing.assert_close(out, expected)
     reference = torch.autograd.grad(expected, given, grad)
-    for mine, theirs in zip(found, reference, strict=True):
+    for mine, theirs in zip(actual, reference, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     assert lies_by_tokens(out)
-    assert all(map(lies_by_tokens, found))
+    assert all(map(lies_by_tokens, actual))
 
 
 def test_dropout_is_drawn_again_in_the_backward_pass() -> None:
@@ -82,8 +82,8 @@ def test_dropout_is_drawn_again_in_the_backward_pass() -> None:
     expected = ours.attend_twin(*given, mask, kept, 0.5)
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
-    found = torch.autograd.grad(out, given, grad)
-    for mine, theirs in zip(found, torch.autograd.grad(expected, given, grad), strict=True):
+    actual = torch.autograd.grad(out, given, grad)
+    for mine, theirs in zip(actual, torch.autograd.grad(expected, given, grad), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     assert not torch.equal(out, ours.attend(*given, mask, seed + 1, p, 0.5))
 
@@ -96,13 +96,13 @@ def test_a_query_that_sees_no_key_gives_zeros_and_takes_none(is_bool: bool) -> N
     sees[1, :, 2] = False
     mask = sees if is_bool else torch.zeros(sees.shape).masked_fill(~sees, float("-inf"))
     out = ours.attend(*given, mask)
-    found = torch.autograd.grad(out, given, torch.ones_like(out))
+    actual = torch.autograd.grad(out, given, torch.ones_like(out))
     assert out[1, :, 2].abs().sum() == 0
-    assert found[0][1, :, 2].abs().sum() == 0
+    assert actual[0][1, :, 2].abs().sum() == 0
     expected = ours.attend_twin(*given, mask, 1.0, D**-0.5)
     torch.testing.assert_close(out, expected)
     reference = torch.autograd.grad(expected, given, torch.ones_like(out))
-    for mine, theirs in zip(found, reference, strict=True):
+    for mine, theirs in zip(actual, reference, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -114,8 +114,8 @@ def test_in_half_precision_the_error_is_that_of_the_dtype() -> None:
     assert out.dtype == torch.float16
     torch.testing.assert_close(out.float(), exact, rtol=2e-3, atol=2e-3)
     grad = torch.randn_like(out)
-    found = torch.autograd.grad(out, given, grad)
-    for mine, theirs in zip(found, torch.autograd.grad(exact, wide, grad.float()), strict=True):
+    actual = torch.autograd.grad(out, given, grad)
+    for mine, theirs in zip(actual, torch.autograd.grad(exact, wide, grad.float()), strict=True):
         torch.testing.assert_close(mine.float(), theirs, rtol=4e-3, atol=4e-3)
 
 
@@ -141,19 +141,19 @@ def test_torch_is_asked_for_attention_that_the_kernels_do_not_know() -> None:
         ((q.bfloat16(), k.bfloat16(), v.bfloat16()), {}),
     ]
     for given, options in cases:
-        with ours.Attending():
+        with ours.AttentionOverride():
             out = functional.scaled_dot_product_attention(*given, **options)
         assert not is_ours(out), options
         torch.testing.assert_close(
             out, functional.scaled_dot_product_attention(*given, **options), equal_nan=True
         )
-    with ours.Attending():
+    with ours.AttentionOverride():
         assert is_ours(functional.scaled_dot_product_attention(q, k, v, scale=0.1, is_causal=False))
     assert not is_ours(functional.scaled_dot_product_attention(q, k, v))
 
 
 def test_every_call_of_a_pass_has_its_own_seed() -> None:
-    mode = ours.Attending()
+    mode = ours.AttentionOverride()
     seeds = [mode._seed(torch.device("cpu")).item() for _ in range(2 * ours.NUM_SEEDS + 1)]
     assert len(set(seeds)) == len(seeds)
     given = joined(5)

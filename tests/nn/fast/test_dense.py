@@ -17,10 +17,10 @@ def test_gelu_gives_torchs_gradient_and_the_bias_its_sum() -> None:
     grad = torch.randn(2, 35, 150)
     out = dense.Gelu.apply(h, bias, False)
     assert torch.equal(out, functional.gelu(h))
-    found = torch.autograd.grad(out, (h, bias), grad)
+    actual = torch.autograd.grad(out, (h, bias), grad)
     (expected,) = torch.autograd.grad(functional.gelu(h), h, grad)
-    torch.testing.assert_close(found[0], expected)
-    torch.testing.assert_close(found[1], expected.sum((0, 1)))
+    torch.testing.assert_close(actual[0], expected)
+    torch.testing.assert_close(actual[1], expected.sum((0, 1)))
 
 
 def leaves(shape: tuple[int, ...]) -> list[Tensor]:
@@ -44,9 +44,9 @@ def test_three_layers_as_one_product_equal_three_products(has_place: bool) -> No
     inputs = (x, *weights, *biases)
     for a, b in zip(fast, slow, strict=True):
         torch.testing.assert_close(a, b)
-    found = torch.autograd.grad(fast, inputs, grads)
+    actual = torch.autograd.grad(fast, inputs, grads)
     expected = torch.autograd.grad(slow, inputs, grads)
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     if place is not None:
         torch.testing.assert_close(place, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
@@ -71,8 +71,8 @@ def test_gelu_adds_a_bias_for_each_group_of_rows() -> None:
     slow = functional.gelu(h.view(3, -1, 40) + bias[:, None]).view_as(h)
     fast = dense.Gelu.apply(h, bias, True)
     torch.testing.assert_close(fast, slow)
-    found = torch.autograd.grad(fast, (h, bias), grad)
-    for a, b in zip(found, torch.autograd.grad(slow, (h, bias), grad), strict=True):
+    actual = torch.autograd.grad(fast, (h, bias), grad)
+    for a, b in zip(actual, torch.autograd.grad(slow, (h, bias), grad), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 

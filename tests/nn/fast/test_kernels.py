@@ -26,14 +26,14 @@ def numbers(scores: list[Tensor], density: float, is_global: bool) -> list[int]:
 
 @pytest.mark.parametrize("is_global", [False, True])
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.999, 1.0])
-def test_numbers_on_the_device_choose_the_masks_of_numbers_on_the_host(
+def test_numbers_on_the_device_choose_the_masks_of_numbers_on_the_cpu(
     density: float, is_global: bool
 ) -> None:
     scores = scores_with_ties()
     kept = numbers(scores, density, is_global)
     slow = top_masks(scores, kept, is_global)
-    found = top_masks_at(scores, torch.tensor(kept), is_global)
-    assert all(torch.equal(a, b) for a, b in zip(found, slow, strict=True))
+    actual = top_masks_at(scores, torch.tensor(kept), is_global)
+    assert all(torch.equal(a, b) for a, b in zip(actual, slow, strict=True))
 
 
 def test_a_soft_mask_keeps_the_highest_scores_of_its_number() -> None:
@@ -41,8 +41,8 @@ def test_a_soft_mask_keeps_the_highest_scores_of_its_number() -> None:
     for threshold in (0.0, 0.4, 0.9999):
         kept = soft_kept(scores, torch.tensor(threshold)).tolist()
         slow = [soft_mask(item, torch.tensor(threshold)) for item in scores]
-        found = top_masks(scores, kept, is_global=False)
-        assert all(torch.equal(a, b) for a, b in zip(found, slow, strict=True))
+        actual = top_masks(scores, kept, is_global=False)
+        assert all(torch.equal(a, b) for a, b in zip(actual, slow, strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -71,7 +71,7 @@ def test_masked_copies_and_their_gradients_equal_the_twin(dtype: torch.dtype, is
     for copy in copies:
         copy.detach().fill_(7)
     kernels.mask_copy_(chunks, *tables, dtype == torch.bfloat16)
-    # The interpreter cuts bfloat16 off where a card rounds; on the card the copies are equal (benchmarks/step.py).
+    # The interpreter cuts bfloat16 off where a GPU rounds; on a GPU they are equal (benchmarks/step.py).
     gap = 2**-7 if dtype == torch.bfloat16 else 0.0
     for copy, expected in zip(copies, slow, strict=True):
         torch.testing.assert_close(copy.detach(), expected, rtol=gap, atol=0.0)

@@ -30,8 +30,8 @@ def test_the_mix_and_its_gradients_equal_the_stacked_one(
     torch.testing.assert_close(fast, slow, rtol=1e-5, atol=1e-6)
     grad = torch.randn_like(slow)
     inputs = (mix.logits, mix.scale, *hidden)
-    found = torch.autograd.grad(fast, inputs, grad)
-    for a, b in zip(found, torch.autograd.grad(slow, inputs, grad), strict=True):
+    actual = torch.autograd.grad(fast, inputs, grad)
+    for a, b in zip(actual, torch.autograd.grad(slow, inputs, grad), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -49,8 +49,8 @@ def test_dropout_falls_on_the_normed_layers_and_is_the_same_both_ways() -> None:
     fast = mixing.mixing(hidden, shares, seed, None, "across", p)
     torch.testing.assert_close(fast, slow, rtol=1e-5, atol=1e-5)
     grad = torch.randn_like(slow)
-    found = torch.autograd.grad(fast, (shares, *hidden), grad)
-    for a, b in zip(found, torch.autograd.grad(slow, (shares, *hidden), grad), strict=True):
+    actual = torch.autograd.grad(fast, (shares, *hidden), grad)
+    for a, b in zip(actual, torch.autograd.grad(slow, (shares, *hidden), grad), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""LayerNorm(x + dropout(h)) by kernels, in Triton's interpreter on the CPU, equals its twin in plain torch."""
+"""LayerNorm(x + dropout(h)) by kernels, in Triton's interpreter, equals its twin in plain torch."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def test_dropout_keeps_its_share_and_the_four_rows_of_a_draw_differ() -> None:
 @pytest.mark.parametrize("num_parts", [1, 64, 150])
 def test_parts_are_added_up_whatever_their_number(num_parts: int) -> None:
     parts = torch.randn(2, num_parts, 3, 70)
-    found = [torch.empty(2, 70), torch.empty(2, 70)]
-    fused.sum_parts(parts, found)
-    for kind, total in enumerate(found):
+    actual = [torch.empty(2, 70), torch.empty(2, 70)]
+    fused.sum_parts(parts, actual)
+    for kind, total in enumerate(actual):
         torch.testing.assert_close(total, parts[:, :, kind].sum(1), rtol=1e-4, atol=1e-5)

@@ -1,18 +1,18 @@
-"""Choosing without sorting, in Triton's interpreter on the CPU, equals choosing by the k-th value, whatever came before."""
+"""Selecting without sorting, in Triton's interpreter, equals selecting by the k-th value."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from bermo.nn.fast.choice import Choice
+from bermo.nn.fast.select_masks import MaskSelector
 from bermo.nn.masks import ScoreMask, TopMask, importance, top_masks
 
 select = pytest.importorskip("bermo.nn.fast.select", reason="needs Triton")
 NOWHERE, SLOTS, EVERYWHERE = 0, 1, 2
 
 
-def check(chooser: object, masks: list[Tensor], ranked: list[Tensor], kept: list[int]) -> None:
-    chooser.choose_(torch.tensor(kept))
+def check(selector: object, masks: list[Tensor], ranked: list[Tensor], kept: list[int]) -> None:
+    selector.select_(torch.tensor(kept))
     slow = top_masks(ranked, kept, is_global=len(kept) < len(masks))
     assert [int(mask.sum()) for mask in masks] == [int(mask.sum()) for mask in slow]
     assert all(torch.equal(a, b) for a, b in zip(masks, slow, strict=True))
@@ -24,7 +24,7 @@ def masks_of(tensors: list[Tensor]) -> list[Tensor]:
 
 @pytest.fixture(scope="module")
 def scores() -> list[Tensor]:
-    """A matrix of three chunks, coarse ones with ties and −0, one of zeros with more equals than slots, and a tiny one with ∞."""
+    """A matrix of three chunks, one with ties and −0, one with more zeros than slots, a tiny one with ∞."""
     generator = torch.Generator().manual_seed(0)
     plain, coarse = (torch.randn(n, 65, generator=generator) for n in (67, 40))
     coarse = coarse.round(decimals=1)
@@ -35,37 +35,37 @@ def scores() -> list[Tensor]:
 
 def test_each_matrix_keeps_the_twins_choice_by_either_route(scores: list[Tensor]) -> None:
     masks = masks_of(scores)
-    chooser = select.Chooser(masks, scores=scores)
-    check(chooser, masks, scores, [435, 1300, 100, 4])
-    assert chooser.routes.tolist() == [SLOTS, SLOTS, EVERYWHERE, SLOTS]
-    assert chooser.is_tied.tolist() == [0, 1, 1, 1]
-    inside = chooser.inside.tolist()
+    selector = select.TopSelector(masks, scores=scores)
+    check(selector, masks, scores, [435, 1300, 100, 4])
+    assert selector.routes.tolist() == [SLOTS, SLOTS, EVERYWHERE, SLOTS]
+    assert selector.is_tied.tolist() == [0, 1, 1, 1]
+    inside = selector.inside.tolist()
     assert inside[0] < 435, "few of the keys are looked at twice"
-    check(chooser, masks, scores, [0, 2600, 2100, 1])
-    assert chooser.routes.tolist() == [NOWHERE, NOWHERE, NOWHERE, SLOTS]
+    check(selector, masks, scores, [0, 2600, 2100, 1])
+    assert selector.routes.tolist() == [NOWHERE, NOWHERE, NOWHERE, SLOTS]
 
 
 def test_matrices_that_share_a_segment_are_chosen_from_together(scores: list[Tensor]) -> None:
     masks = masks_of(scores)
-    chooser = select.Chooser(masks, scores=scores, segments=[0, 0, 0, 0])
-    check(chooser, masks, scores, [700])
-    assert chooser.routes.tolist() == [SLOTS]
-    check(chooser, masks, scores, [4500])  # the k-th is one of the many zeros
-    assert chooser.routes.tolist() == [EVERYWHERE]
+    selector = select.TopSelector(masks, scores=scores, segments=[0, 0, 0, 0])
+    check(selector, masks, scores, [700])
+    assert selector.routes.tolist() == [SLOTS]
+    check(selector, masks, scores, [4500])  # the k-th is one of the many zeros
+    assert selector.routes.tolist() == [EVERYWHERE]
 
 
 def test_the_masks_do_not_depend_on_what_was_chosen_before() -> None:
     generator = torch.Generator().manual_seed(1)
     drifting = torch.randn(67, 65, generator=generator)
     masks = masks_of([drifting])
-    chooser = select.Chooser(masks, scores=[drifting])
+    selector = select.TopSelector(masks, scores=[drifting])
     noise = torch.randn(67, 65, generator=generator)
     for change in (lambda s: s, lambda s: s + 0.01 * noise, lambda s: -1000 * s, torch.zeros_like):
         drifting.copy_(change(drifting))
-        check(chooser, masks, [drifting], [900])
+        check(selector, masks, [drifting], [900])
 
 
-def test_a_kth_outside_the_bracket_is_found_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kth_outside_the_bracket_is_searched_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "SAMPLE", 1024)
     torch.manual_seed(0)
     scores = torch.randn(select.LENGTH)
@@ -75,9 +75,9 @@ def test_a_kth_outside_the_bracket_is_found_among_all(monkeypatch: pytest.Monkey
     assert int(is_sampled.sum()) == 128, "the sample sees half of the runs, each once"
     scores.view(-1, 8)[~is_sampled] += 10
     masks = masks_of([scores])
-    chooser = select.Chooser(masks, scores=[scores])
-    check(chooser, masks, [scores], [512])
-    assert chooser.routes.tolist() == [EVERYWHERE]
+    selector = select.TopSelector(masks, scores=[scores])
+    check(selector, masks, [scores], [512])
+    assert selector.routes.tolist() == [EVERYWHERE]
 
 
 @pytest.mark.parametrize("is_scaled", [False, True])
@@ -86,9 +86,9 @@ def test_sizes_are_ranked_alone_or_scaled_by_their_scores(is_scaled: bool) -> No
     weights = [torch.randn(40, 65), torch.randn(16, 8)]
     scores = [torch.randn_like(weight) for weight in weights]
     masks = masks_of(weights)
-    chooser = select.Chooser(masks, weights=weights, scores=scores if is_scaled else None)
+    selector = select.TopSelector(masks, weights=weights, scores=scores if is_scaled else None)
     ranked = [w.abs() * (s.sigmoid() if is_scaled else 1) for w, s in zip(weights, scores, strict=True)]
-    check(chooser, masks, ranked, [260, 64])
+    check(selector, masks, ranked, [260, 64])
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,19 @@ def test_a_choice_over_two_models_equals_one_for_each(
             nn.init.normal_(mask.scores)
     pairs = list(zip(masks, weights, strict=True))
     segments, kept = ([0, 0, 1, 1], [3, 5]) if is_global else ([0, 1, 2, 3], [2, 1, 4, 2])
-    choice = Choice()
-    choice.choose_(pairs, torch.tensor(kept), segments, kind == "scaled")
+    selector = MaskSelector()
+    selector.select_(pairs, torch.tensor(kept), segments, kind == "scaled")
     ranked = [importance(mask, weight, kind == "scaled") for mask, weight in pairs]
     half = len(kept) // 2
     slow = top_masks(ranked[:2], kept[:half], is_global) + top_masks(ranked[2:], kept[half:], is_global)
     assert all(torch.equal(mask.mask, other) for mask, other in zip(masks, slow, strict=True))
-    assert (choice.chooser is None) == (block != (1, 1))
+    assert (selector.selector is None) == (block != (1, 1))
 
 
-def test_a_choices_tables_are_made_once_and_again_where_a_mask_was_moved() -> None:
+def test_tables_are_built_once_and_again_where_a_mask_was_moved() -> None:
     mask = TopMask(torch.randn(4, 4))
-    choice, pairs = Choice(), [(mask, torch.randn(4, 4))]
-    first = choice._chooser(pairs, [0], False)
-    assert choice._chooser(pairs, [0], False) is first
+    selector, pairs = MaskSelector(), [(mask, torch.randn(4, 4))]
+    first = selector._selector(pairs, [0], False)
+    assert selector._selector(pairs, [0], False) is first
     mask.mask = mask.mask.clone()
-    assert choice._chooser(pairs, [0], False) is not first
+    assert selector._selector(pairs, [0], False) is not first

@@ -25,13 +25,13 @@ METHODS: list[Method] = [
 
 @pytest.fixture
 def fresh_kernels() -> Iterator[None]:
-    """What was found out about kernels is forgotten before and after."""
+    """What is known about kernels is forgotten before and after."""
     kernel_fault.cache_clear()
     yield
     kernel_fault.cache_clear()
 
 
-def test_a_card_for_which_no_kernel_can_be_built_does_without(
+def test_a_gpu_for_which_no_kernel_can_be_built_does_without(
     fresh_kernels: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels.try_one(torch.device("cpu"))  # by Triton's interpreter
@@ -48,7 +48,7 @@ def test_a_card_for_which_no_kernel_can_be_built_does_without(
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 @pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "modernbert"])
 def test_gradients_through_copies_are_those_of_the_masks_to_the_bit(family: str, method: Method) -> None:
-    found = []
+    runs = []
     for is_copied in (False, True):
         model = model_of(family).train()
         pruner = prune_(model, method, CubicSchedule(total_steps=10, warmup_steps=1))
@@ -64,17 +64,16 @@ def test_gradients_through_copies_are_those_of_the_masks_to_the_bit(family: str,
         loss.backward()
         shadow.collect()
         grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-        found.append((loss.detach(), grads))
+        runs.append((loss.detach(), grads))
         shadow.close()
         assert all(mask.copy is None for mask in pruner.masks)
-    (loss, grads), (copied_loss, copied_grads) = found
+    (loss, grads), (copied_loss, copied_grads) = runs
     assert torch.equal(loss, copied_loss)
     assert grads.keys() == copied_grads.keys()
     assert any("scores" in name for name in grads) or isinstance(method, Magnitude)
     for name, grad in grads.items():
-        if (
-            family == "albert"
-        ):  # its layers share weights, whose gradients are summed before the product and not after
+        # The layers of albert share weights, whose gradients are summed before the product and not after.
+        if family == "albert":
             torch.testing.assert_close(copied_grads[name], grad)
         else:
             assert torch.equal(grad, copied_grads[name]), name

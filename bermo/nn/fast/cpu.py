@@ -1,11 +1,13 @@
-"""Attention with dropout, and gelu, in training on ARM processors, where torch's own backward passes are slow.
+"""Attention with dropout, and gelu, for training on ARM CPUs, where torch's own backward passes are slow.
 
     p = softmax(scale · q kᵀ + mask)     o = (m ⊙ p) v         m: 0 with chance P, else 1 / (1 − P)
     dv = (m ⊙ p)ᵀ g     dp = m ⊙ (g vᵀ)     ds = scale · p ⊙ (dp − Σ_j p dp)     dq = ds k     dk = dsᵀ q
     gelu'(x) = Φ(x) + x φ(x)
 
-There a batch of small products whose second factor is transposed takes twelve times as long as after a copy (24 tokens; at 16 as long), and gelu
-both ways over twice as long (results/host-cpu.json). The random numbers are those that torch draws; the results differ by rounding alone.
+On ARM a batch of small products whose second factor is transposed takes twelve times as long as after a
+copy (24 tokens; at 16 as long), and gelu with its gradient over twice as long (results/host-cpu.json). On
+x86 torch is as fast or faster (results/host-x86.json). The random numbers are those that torch draws; the
+results differ by rounding alone.
 """
 
 import math
@@ -16,15 +18,15 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from bermo.machine import processor
-from bermo.nn.fast.serving import Asked, Serving, is_checkpointing
-
-IS_SLOW = processor().is_arm and processor().system == "Linux"
-"""Whether torch's own passes are the slow ones here: measured on Neoverse-N1, torch 2.13, by benchmarks/host.py."""
+from bermo.machine import Processor, processor
+from bermo.nn.fast.overrides import AttentionCall, FunctionOverrides, is_checkpointing
 
 
 class Attention(torch.autograd.Function):
-    """softmax(scale · q kᵀ + mask) v with dropout, over (B, H, T, D); every product gets factors that lie as they are read."""
+    """softmax(scale · q kᵀ + mask) v with dropout, over (B, H, T, D).
+
+    Every product gets factors that are in memory in the order in which it reads them.
+    """
 
     @staticmethod
     def forward(
@@ -72,33 +74,52 @@ class Gelu(torch.autograd.Function):
         return below.addcmul_(x, density).mul_(grad)
 
 
-def can_host(model: nn.Module, device: torch.device) -> bool:
-    """Tell whether a model in training gains by `Hosting` here."""
-    return device.type == "cpu" and IS_SLOW and not is_checkpointing(model)
+def are_slow_in_torch(cpu: Processor, has_mkl: bool) -> bool:
+    """Tell whether torch's own passes are the slower ones on a CPU.
+
+    Measured by benchmarks/host.py: yes on 64-bit ARM under Linux (Neoverse-N1, torch 2.13), whose builds of
+    torch have no MKL; no on x86, where MKL multiplies. Others were not measured and get torch's own.
+    """
+    return cpu.is_arm and cpu.system == "Linux" and not has_mkl
 
 
-class Hosting(Serving):
-    """While this holds, what is slow here is computed by the functions above where they can serve."""
+def is_slow_here() -> bool:
+    """`are_slow_in_torch` of this machine."""
+    return are_slow_in_torch(processor(), torch.backends.mkl.is_available())
 
-    def attention(self, asked: Asked) -> Tensor | None:
-        """The attention, or None where torch has to compute it; without dropout it does so well."""
-        q, k, v, mask = asked.q, asked.k, asked.v, asked.mask
+
+def is_faster(model: nn.Module, device: torch.device, is_slow: bool | None = None) -> bool:
+    """Tell whether a model trains faster on a device with `CpuOverrides`.
+
+    `is_slow` says so of torch on this CPU; without it the measurements above decide.
+    """
+    if device.type != "cpu" or is_checkpointing(model):
+        return False
+    return is_slow_here() if is_slow is None else is_slow
+
+
+class CpuOverrides(FunctionOverrides):
+    """While this context is open, the functions above compute attention and gelu where they can."""
+
+    def attention(self, call: AttentionCall) -> Tensor | None:
+        """The attention, or None where torch has to compute it; without dropout torch is fast."""
+        q, k, v, mask = call.q, call.k, call.v, call.mask
         is_plain = q.dim() == 4 and q.shape[:2] == k.shape[:2] and k.shape == v.shape
         has_learned_mask = mask is not None and mask.requires_grad
-        if asked.p == 0 or has_learned_mask or not is_plain or not _can_serve(q, k, v):
+        if call.p == 0 or has_learned_mask or not is_plain or not _can_compute(q, k, v):
             return None
-        if asked.is_causal:
+        if call.is_causal:
             mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
-        return cast(Tensor, Attention.apply(q, k, v, mask, asked.p, asked.scale))
+        return cast(Tensor, Attention.apply(q, k, v, mask, call.p, call.scale))
 
     def gelu(self, x: Tensor, approximate: str = "none") -> Tensor | None:
         """The gelu, or None where torch has to compute it."""
-        if approximate != "none" or not x.requires_grad or not _can_serve(x):
+        if approximate != "none" or not x.requires_grad or not _can_compute(x):
             return None
         return cast(Tensor, Gelu.apply(x))
 
 
-def _can_serve(*tensors: Tensor) -> bool:
+def _can_compute(*tensors: Tensor) -> bool:
     is_known = all(x.device.type == "cpu" and x.dtype == torch.float32 for x in tensors)
     return is_known and torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 

@@ -1,9 +1,9 @@
-"""Gates on whole units: the masks of `nn/masks.py`, one score a head, a neuron or a layer.
+"""Masks over whole units: those of `nn/masks.py`, with one score for a head, a neuron or a layer.
 
-    W₂ → W₂ · diag(g)        g = the unit's gate on each of its columns; dL/dg = Σ G ⊙ W₂ over these columns
+    W₂ → W₂ · diag(m)        m: the unit's mask on each of its columns; dL/dm = Σ G ⊙ W₂ over these columns
 
-The matrices that feed a closed unit still compute while training, so that its score learns what opening it would
-do. Where the model is evaluated, counted or folded, `Follower` closes them too.
+The matrices that feed a closed unit still compute while training, so that its score learns what opening the
+unit would do. Where the model is evaluated, counted or folded, `Follower` closes them too.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bermo.nn.masks import Blocks, HardConcrete, ScoreMask
 
-GateMask = ScoreMask | HardConcrete
+UnitMask = ScoreMask | HardConcrete
 
 
 class Follower(nn.Module):
@@ -22,7 +22,7 @@ class Follower(nn.Module):
         self,
         weight: Tensor,
         block: tuple[int, int],
-        leader: GateMask,
+        leader: UnitMask,
         arrange: Callable[[Tensor], Tensor],
     ) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Follower(nn.Module):
 
     @property
     def mask(self) -> Tensor:
-        """Which blocks are open: one value a unit, brought into this matrix's order."""
+        """Which blocks are open: one value for each unit, in this matrix's order."""
         return self.arrange(self.leader[0].mask.flatten()).view(self.blocks.count)
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Follower(nn.Module):
         return weight * self.blocks.spread(self.mask).to(weight.dtype)
 
 
-def share_scores_(masks: list[GateMask]) -> None:
+def share_scores_(masks: list[UnitMask]) -> None:
     """Let all masks learn one score: their gradients add up in it."""
     for mask in masks[1:]:
         mask.scores = masks[0].scores

@@ -1,10 +1,11 @@
-"""Triton kernels over the scores of all masks at once, for graphics cards; their twins are in plain torch, named beside them.
+"""Triton kernels for GPUs over the scores of all masks; beside each stands its twin in plain torch.
 
-draw_noise_  logit u of all hard-concrete masks                                  twin: Noise
-GateKernels  W̃ = z ⊙ W, then dW = z ⊙ G and dS = z' ⊙ W ⊙ G + the penalty's own  twin: Shadow's loop
-             z = clamp(s(r − l) + l, 0, 1), s = σ((logit u + S)/β), z' = (r − l) s(1 − s)/β, 0 where clamped
-sum_sizes    Σ σ(S + shift) and how many weights are kept                        twin: the masks' size_penalty
-count_over   how many σ(S) are over a threshold                                  twin: soft_kept
+draw_noise_          logit u of all hard-concrete masks                               twin: HardConcrete.draw_
+HardConcreteKernels  W̃ = z ⊙ W, dW = z ⊙ G, dS = z' ⊙ W ⊙ G + the penalty's dS         twin: Shadow's loop
+sum_sizes            Σ σ(S + shift) and how many weights are kept                     twin: size_penalty
+count_over           how many σ(S) are over a threshold                               twin: soft_kept
+
+    z = clamp(s(r − l) + l, 0, 1), s = σ((logit u + S)/β), z' = (r − l) s(1 − s)/β, 0 where z is clamped
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from bermo.nn.fast.kernels import (
     IS_INTERPRETED,
     Chunks,
     addresses,
-    places_of,
+    elements_of,
     pointer_at,
     sigmoid,
     slope_of_size,
@@ -35,8 +36,8 @@ CLAMP = tl.constexpr(L0_CLAMP)
 
 
 @triton.jit
-def _gate(score, noise):
-    """A hard-concrete gate and its slope."""
+def _hard_concrete(score, noise):
+    """z and z'."""
     chance = sigmoid((noise + score) * INVERSE)
     raw = chance * WIDTH + LEFT
     slope = tl.where((raw >= 0.0) & (raw <= 1.0), chance * (1.0 - chance) * (WIDTH * INVERSE), 0.0)
@@ -45,18 +46,19 @@ def _gate(score, noise):
 
 @triton.jit
 def _logits(drawn, noises, offsets, tensors, starts, sizes, EVEN: tl.constexpr, LENGTH: tl.constexpr):
-    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
+    """logit u of a chunk, from u in one flat buffer."""
+    tensor, index, exists = elements_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    u = tl.load(drawn + offset + places, mask=exists, other=0.5)
+    u = tl.load(drawn + offset + index, mask=exists, other=0.5)
     u = tl.minimum(tl.maximum(u, CLAMP), 1.0 - CLAMP)
     odds = tl.math.div_rn(u, 1.0 - u)
     target = pointer_at(noises, tensor, tl.float32, EVEN)
     value = tl.log(odds) if IS_INTERPRETED else libdevice.log(odds)
-    tl.store(target + places, value, mask=exists)
+    tl.store(target + index, value, mask=exists)
 
 
 @triton.jit
-def _copy_gated(
+def _copy_hard_concrete(
     weights,
     scores,
     noises,
@@ -68,20 +70,21 @@ def _copy_gated(
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
-    score = values_at(scores, tensor, places, exists, EVEN)
-    gate, _ = _gate(score, values_at(noises, tensor, places, exists, EVEN))
-    gated = gate * values_at(weights, tensor, places, exists, EVEN)
+    """W̃ = z ⊙ W of a chunk, in float32 or (HALF) bfloat16."""
+    tensor, index, exists = elements_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
+    score = values_at(scores, tensor, index, exists, EVEN)
+    value, _ = _hard_concrete(score, values_at(noises, tensor, index, exists, EVEN))
+    copy = value * values_at(weights, tensor, index, exists, EVEN)
     if HALF:
         target = pointer_at(copies, tensor, tl.bfloat16, EVEN)
-        tl.store(target + places, gated.to(tl.bfloat16), mask=exists)
+        tl.store(target + index, copy.to(tl.bfloat16), mask=exists)
     else:
         target = pointer_at(copies, tensor, tl.float32, EVEN)
-        tl.store(target + places, gated, mask=exists)
+        tl.store(target + index, copy, mask=exists)
 
 
 @triton.jit
-def _write_gate_grads(
+def _write_hard_concrete_grads(
     weights,
     scores,
     noises,
@@ -89,7 +92,7 @@ def _write_gate_grads(
     weight_grads,
     score_grads,
     offsets,
-    pulls,
+    penalty_grads,
     shares,
     shift,
     tensors,
@@ -99,16 +102,17 @@ def _write_gate_grads(
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    tensor, places, exists = places_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
+    """dW = z ⊙ G and dS = z' ⊙ W ⊙ G + the penalty's of a chunk; all three lie in flat buffers."""
+    tensor, index, exists = elements_of(tl.program_id(0), tensors, starts, sizes, EVEN, LENGTH)
     offset = tl.multiple_of(tl.load(offsets + tensor), 16)
-    grad = tl.load(grads + offset + places, mask=exists, other=0.0).to(tl.float32)
-    score = values_at(scores, tensor, places, exists, EVEN)
-    gate, slope = _gate(score, values_at(noises, tensor, places, exists, EVEN))
-    weight = values_at(weights, tensor, places, exists, EVEN)
-    pull = tl.load(pulls + tensor % num_models) * tl.load(shares + tensor)
-    tl.store(weight_grads + offset + places, grad * gate, mask=exists)
+    grad = tl.load(grads + offset + index, mask=exists, other=0.0).to(tl.float32)
+    score = values_at(scores, tensor, index, exists, EVEN)
+    value, slope = _hard_concrete(score, values_at(noises, tensor, index, exists, EVEN))
+    weight = values_at(weights, tensor, index, exists, EVEN)
+    pull = tl.load(penalty_grads + tensor % num_models) * tl.load(shares + tensor)
+    tl.store(weight_grads + offset + index, grad * value, mask=exists)
     of_score = grad * weight * slope + pull * slope_of_size(score + shift)
-    tl.store(score_grads + offset + places, of_score, mask=exists)
+    tl.store(score_grads + offset + index, of_score, mask=exists)
 
 
 @triton.jit
@@ -121,28 +125,29 @@ def _sum_sizes(
     tensors,
     starts,
     sizes,
-    GATED: tl.constexpr,
+    HARD: tl.constexpr,
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    """Σ σ(S + shift) of a chunk, and how many of its weights are kept: of gates, how many are open after training."""
+    """Σ σ(S + shift) of a chunk, and how many of its weights are kept; with HARD by z > 0 without noise."""
     chunk = tl.program_id(0)
-    tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
-    score = values_at(scores, tensor, places, exists, EVEN)
+    tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+    score = values_at(scores, tensor, index, exists, EVEN)
     tl.store(sums + chunk, tl.sum(tl.where(exists, sigmoid(score + shift), 0.0)))
-    if GATED:
+    if HARD:
         is_kept = ((sigmoid(score) * WIDTH + LEFT > 0) & exists).to(tl.int32)
     else:
         source = pointer_at(masks, tensor, tl.int8, EVEN)
-        is_kept = tl.load(source + places, mask=exists, other=0).to(tl.int32)
+        is_kept = tl.load(source + index, mask=exists, other=0).to(tl.int32)
     tl.store(counts + chunk, tl.sum(is_kept))
 
 
 @triton.jit
 def _count_over(scores, threshold, counts, tensors, starts, sizes, EVEN: tl.constexpr, LENGTH: tl.constexpr):
+    """How many σ(S) of a chunk are over the threshold."""
     chunk = tl.program_id(0)
-    tensor, places, exists = places_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
-    size = sigmoid(values_at(scores, tensor, places, exists, EVEN))
+    tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+    size = sigmoid(values_at(scores, tensor, index, exists, EVEN))
     is_over = (size > tl.load(threshold)) & exists
     tl.store(counts + chunk, tl.sum(is_over.to(tl.int32)))
 
@@ -154,17 +159,17 @@ def _add_up(values, totals, first, num_chunks, SPAN: tl.constexpr):
     start, end = tl.load(first + tensor), tl.load(num_chunks + tensor)
     total, at = tl.zeros((SPAN,), values.dtype.element_ty), 0
     while at < end:
-        places = at + tl.arange(0, SPAN)
-        total += tl.load(values + start + places, mask=places < end, other=0)
+        index = at + tl.arange(0, SPAN)
+        total += tl.load(values + start + index, mask=index < end, other=0)
         at += SPAN
     tl.store(totals + tensor, tl.sum(total))
 
 
 def _totals(chunks: Chunks, values: Tensor) -> Tensor:
     """The sums of numbers of chunks over each tensor."""
-    found = values.new_empty(chunks.num_segments)
-    _add_up[(chunks.num_segments,)](values, found, chunks.first, chunks.num_chunks, SPAN=512)
-    return found
+    totals = values.new_empty(chunks.num_segments)
+    _add_up[(chunks.num_segments,)](values, totals, chunks.first, chunks.num_chunks, SPAN=512)
+    return totals
 
 
 def draw_noise_(chunks: Chunks, drawn: Tensor, noises: Tensor) -> None:
@@ -173,7 +178,7 @@ def draw_noise_(chunks: Chunks, drawn: Tensor, noises: Tensor) -> None:
 
 
 def sum_sizes(chunks: Chunks, scores: Tensor, masks: Tensor | None, shift: float) -> tuple[Tensor, Tensor]:
-    """Σ σ(S + shift) and the number kept, of each tensor; without masks the scores are those of gates."""
+    """Σ σ(S + shift) and the number kept, of each tensor; without `masks` the masks are hard-concrete."""
     sums = torch.empty(chunks.count, device=scores.device)
     counts = torch.empty(chunks.count, dtype=torch.int32, device=scores.device)
     _sum_sizes[(chunks.count,)](
@@ -183,7 +188,7 @@ def sum_sizes(chunks: Chunks, scores: Tensor, masks: Tensor | None, shift: float
         counts,
         shift,
         *chunks.layout,
-        GATED=masks is None,
+        HARD=masks is None,
         **chunks.options(),
     )
     return _totals(chunks, sums), _totals(chunks, counts)
@@ -196,24 +201,24 @@ def count_over(chunks: Chunks, scores: Tensor, threshold: Tensor) -> Tensor:
     return _totals(chunks, counts)
 
 
-class GateKernels:
-    """The gated copies of all weights and their gradients; all tensors must stay where they are."""
+class HardConcreteKernels:
+    """The masked copies z ⊙ W of all weights, and their gradients; no tensor may be moved afterwards."""
 
     def __init__(
-        self, weights: Sequence[Tensor], noises: Sequence[Tensor], copies: Sequence[Tensor], sizes: Any
+        self, weights: Sequence[Tensor], noises: Sequence[Tensor], copies: Sequence[Tensor], penalty: Any
     ) -> None:
-        """`sizes` (`nn.penalty.Sizes`) knows the scores, and how tensors are cut into models."""
-        self.sizes, self.chunks = sizes, sizes.chunks
-        tables = [addresses(sizes.cut(tensors)) for tensors in (weights, noises, copies)]
+        """`penalty`, a `PenaltySize`, knows the scores, and how tensors are divided among models."""
+        self.penalty, self.chunks = penalty, penalty.chunks
+        tables = [addresses(penalty.split(tensors)) for tensors in (weights, noises, copies)]
         self.weights, self.noises, self.copies = tables
-        self.chunks.look_at(*tables)
-        self.places = Chunks([weight.numel() for weight in weights], weights[0].device)
+        self.chunks.check_alignment(*tables)
+        self.whole = Chunks([weight.numel() for weight in weights], weights[0].device)
 
     def copy_(self, half: bool) -> None:
         """Write z ⊙ W of all tensors into their copies, in one launch."""
-        _copy_gated[(self.chunks.count,)](
+        _copy_hard_concrete[(self.chunks.count,)](
             self.weights,
-            self.sizes.scores,
+            self.penalty.scores,
             self.noises,
             self.copies,
             *self.chunks.layout,
@@ -224,22 +229,22 @@ class GateKernels:
     def grads(self, grads: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return dW and dS of all tensors, flat, from one pass."""
         flat = torch.empty(self.chunks.total, dtype=grads[0].dtype, device=grads[0].device)
-        torch._foreach_copy_(views(flat, self.places, grads), [grad.flatten() for grad in grads])
+        torch._foreach_copy_(views(flat, self.whole, grads), [grad.flatten() for grad in grads])
         of_weights, of_scores = (torch.empty_like(flat, dtype=torch.float32) for _ in range(2))
-        sizes = self.sizes
-        _write_gate_grads[(self.chunks.count,)](
+        penalty = self.penalty
+        _write_hard_concrete_grads[(self.chunks.count,)](
             self.weights,
-            sizes.scores,
+            penalty.scores,
             self.noises,
             flat,
             of_weights,
             of_scores,
             self.chunks.offsets,
-            sizes.pull,
-            sizes.shares,
-            sizes.shift,
+            penalty.grad,
+            penalty.shares,
+            penalty.shift,
             *self.chunks.layout,
-            sizes.num_models,
+            penalty.num_models,
             **self.chunks.options(),
         )
-        return views(of_weights, self.places, grads), views(of_scores, self.places, grads)
+        return views(of_weights, self.whole, grads), views(of_scores, self.whole, grads)

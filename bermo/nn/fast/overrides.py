@@ -1,4 +1,4 @@
-"""A mode in which torch's attention and gelu are computed by other functions, where these can serve."""
+"""A context in which functions of ours compute torch's attention and gelu, where they can."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,8 @@ from torch.overrides import TorchFunctionMode
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a call of attention asks for: softmax(scale · q kᵀ + mask) v over (B, H, T, D), shares dropped with chance p."""
+class AttentionCall:
+    """The arguments of one attention: softmax(scale · q kᵀ + mask) v over (B, H, T, D), with dropout p."""
 
     q: Tensor
     k: Tensor
@@ -21,8 +21,8 @@ class Asked:
     scale: float
 
 
-class Serving(TorchFunctionMode):
-    """While this holds, `attention` and `gelu` are asked first; where they answer None, torch computes."""
+class FunctionOverrides(TorchFunctionMode):
+    """In this context `attention` and `gelu` are called first, and torch's own where they return None."""
 
     def __torch_function__(
         self,
@@ -32,12 +32,12 @@ class Serving(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        found = None
+        out = None
         if func is functional.scaled_dot_product_attention:
-            found = self._attention(*args, **kwargs)
+            out = self._attention(*args, **kwargs)
         elif func is functional.gelu:
-            found = self.gelu(*args, **kwargs)
-        return func(*args, **kwargs) if found is None else found
+            out = self.gelu(*args, **kwargs)
+        return func(*args, **kwargs) if out is None else out
 
     def _attention(
         self,
@@ -50,13 +50,13 @@ class Serving(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor | None:
-        """Ask for what torch's signature says, less groups of heads and a dropout of everything, which nobody serves."""
+        """torch's own signature; grouped heads and a dropout of everything are left to torch."""
         if enable_gqa or not 0 <= dropout_p < 1:
             return None
         factor = query.shape[-1] ** -0.5 if scale is None else scale
-        return self.attention(Asked(query, key, value, attn_mask, dropout_p, is_causal, factor))
+        return self.attention(AttentionCall(query, key, value, attn_mask, dropout_p, is_causal, factor))
 
-    def attention(self, asked: Asked) -> Tensor | None:
+    def attention(self, call: AttentionCall) -> Tensor | None:
         """The attention, or None where torch has to compute it."""
         return None
 
@@ -66,5 +66,5 @@ class Serving(TorchFunctionMode):
 
 
 def is_checkpointing(model: nn.Module) -> bool:
-    """Tell whether a model computes parts of its pass again in the backward pass, when nothing holds it any more."""
+    """Tell whether a model repeats parts of its forward pass in the backward pass, outside any context."""
     return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())

@@ -1,0 +1,90 @@
+"""Pruning inside transformers.Trainer: the density, masks after a resume, whole units."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import Trainer, TrainingArguments
+
+from bermo.pruning.callback import PruningCallback
+from bermo.pruning.criteria import L0, Method, Movement, SoftMovement
+from bermo.pruning.pruner import Pruner
+from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.units import prune_units_
+from bermo.pruning.weights import prune_
+from tests.small_models import batch_of, model_of
+
+
+def trained(
+    pruner: Pruner, model: nn.Module, folder: Path, steps: int, save_steps: int | None = None, start: str = ""
+) -> None:
+    """Train a model with its masks; from a checkpoint on, if `start` is one."""
+    row = {key: value[0] for key, value in batch_of(model).items()} | {"labels": 1}
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        save_strategy="no" if save_steps is None else "steps",
+        save_steps=save_steps or 500,
+        per_device_train_batch_size=2,
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    groups = [
+        {"params": pruner.score_parameters(), "lr": 1e-2, "weight_decay": 0.0},
+        {"params": [p for n, p in model.named_parameters() if not n.endswith("scores")], "lr": 1e-4},
+    ]
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=[row] * 16,
+        callbacks=[PruningCallback(pruner)],
+        optimizers=(torch.optim.AdamW(groups), None),
+    )
+    trainer.train(resume_from_checkpoint=start or None)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert"])
+@pytest.mark.parametrize("method", [Movement(density=0.1), SoftMovement(penalty=5.0)], ids=str)
+def test_transformers_trainer_with_the_callback_reaches_the_density(
+    family: str, method: Method, tmp_path: Path
+) -> None:
+    model = model_of(family).train()
+    pruner = prune_(model, method, CubicSchedule(total_steps=12, warmup_steps=2))
+    trained(pruner, model, tmp_path, steps=12)
+    assert pruner.num_steps == 12
+    if isinstance(method, Movement):
+        assert pruner.density == pytest.approx(0.1, abs=0.005)
+    assert all(score.abs().sum() > 0 for score in pruner.score_parameters())
+
+
+@pytest.mark.parametrize("method", [Movement(density=0.5), L0(penalty=5.0)], ids=str)
+def test_whole_units_are_pruned_by_the_same_callback(method: Method, tmp_path: Path) -> None:
+    model = model_of("bert").train()
+    pruner = prune_units_(model, method, CubicSchedule(total_steps=6, warmup_steps=1))
+    start = [scores.detach().clone() for scores in pruner.score_parameters()]
+    trained(pruner, model, tmp_path, steps=6)
+    assert pruner.num_steps == 6
+    if isinstance(method, Movement):
+        assert pruner.density == pytest.approx(0.5, abs=0.02)
+    for scores, before in zip(pruner.score_parameters(), start, strict=True):
+        assert not torch.equal(scores.detach(), before)
+
+
+@pytest.mark.parametrize("method", [Movement(density=0.1), L0(density=0.5)], ids=str)
+def test_transformers_trainer_goes_on_from_its_checkpoint_to_the_same_masks(
+    method: Method, tmp_path: Path
+) -> None:
+    pruners = []
+    for start in ("", str(tmp_path / "checkpoint-4")):
+        torch.manual_seed(1)
+        model = model_of("bert").eval()
+        pruner = prune_(model, method, CubicSchedule(total_steps=8, warmup_steps=1))
+        trained(pruner, model, tmp_path, steps=8, save_steps=4, start=start)
+        pruners.append(pruner)
+    whole, resumed = pruners
+    assert whole.num_steps == resumed.num_steps == 8
+    for one, other in zip(whole.masks, resumed.masks, strict=True):
+        assert torch.equal(one.mask, other.mask)
+        torch.testing.assert_close(one.scores, other.scores)
