@@ -10,8 +10,8 @@ import torch
 import bermo
 from bermo.data.sentences import split
 
-train, test = split("tense", (240, 120), seed=0)
-print(train[0].label, "|", train[0].text)
+train, test = split("tense", (600, 200), seed=0)
+print(train[0].label, "|", train[0].text[:70], "…")
 print("classes:", sorted({one.label for one in train}))
 
 # %% [markdown]
@@ -35,7 +35,7 @@ for depth, layer in enumerate(layers):
     inputs = torch.cat(
         [(layer - layer[:known].mean(0)) / layer[:known].std(0), torch.ones(len(layer), 1)], dim=1
     )
-    gram = inputs[:known].T @ inputs[:known] + 10 * torch.eye(inputs.shape[1])
+    gram = inputs[:known].T @ inputs[:known] + 100 * torch.eye(inputs.shape[1])
     answers = inputs[known:] @ torch.linalg.solve(gram, inputs[:known].T @ signs[:known])
     right = float(((answers > 0) == (signs[known:] > 0)).float().mean())
     print(f"layer {depth}: {100 * right:.1f} % of test sentences right")

@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from bermo.cli import main
 
-train = "train --task box/subject-number --limit 64 --epochs 1 --max-length 32 --batch-size 16 --device cpu --lr 3e-4"
+train = "train --task box/subject-number --limit 240 --epochs 1 --max-length 32 --batch-size 8 --device cpu --lr 5e-4"
 main(f"{train} --prune heads-and-neurons --density 0.5 --rank size --out runs/units".split())
 
 # %% [markdown]

@@ -1,0 +1,94 @@
+"""The pages that benchmarks' scripts make hold the numbers of their JSON."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.documents import ROOT
+
+RESULTS = ROOT / "results"
+
+
+def rows(table: str) -> list[dict[str, str]]:
+    """Return a Markdown table's rows by the names of its columns."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
+def section(text: str, heading: str) -> str:
+    """Return what stands under a heading, up to the next of its kind."""
+    return text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def table_of(text: str, title: str) -> list[dict[str, str]]:
+    """Return the table under a heading of the third kind."""
+    after = text.split(f"### {title}\n")[1]
+    return rows("\n".join(line for line in after.split("\n\n")[0].splitlines() if line.startswith("|")))
+
+
+def test_the_page_of_pruning_is_what_its_script_makes_of_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = ROOT / "benchmarks" / "here_tables.py"
+    monkeypatch.syspath_prepend(str(script.parent))
+    monkeypatch.setattr(sys, "argv", [str(script), str(RESULTS / "here-gpu.json"), "--out", str(tmp_path)])
+    runpy.run_path(str(script), run_name="__main__")
+    for made in tmp_path.iterdir():
+        assert made.read_text(encoding="utf-8") == (RESULTS / made.name).read_text(encoding="utf-8"), made.name
+
+
+@pytest.fixture(scope="module")
+def probing() -> tuple[str, Any]:
+    """The page of probing and its numbers."""
+    numbers = json.loads((RESULTS / "probing-gpu.json").read_text(encoding="utf-8"))
+    return (RESULTS / "probing.md").read_text(encoding="utf-8"), numbers
+
+
+@pytest.mark.parametrize(("encoder", "name"), [("gte", "gte-small"), ("box", "the box")])
+def test_the_tables_of_frozen_layers_are_those_of_the_numbers(
+    encoder: str, name: str, probing: tuple[str, Any]
+) -> None:
+    text, numbers = probing
+    shown = {row["task"]: row for row in table_of(section(text, f"Frozen layers: {name}"), "Probes by group")}
+    assert shown.keys() == {task["task"] for task in numbers["frozen"][encoder]}
+    for task in numbers["frozen"][encoder]:
+        row, best = shown[task["task"]], max(range(len(task["dev"])), key=task["dev"].__getitem__)
+        assert int(row["best layer"]) == best
+        for column, value in (
+            ("its test", task["accuracy"][best]),
+            ("last", task["accuracy"][-1]),
+            ("mix", task["mix_accuracy"]),
+            ("centre", task["centre"]),
+            ("largest class", task["largest_class"]),
+        ):
+            assert float(row[column]) == pytest.approx(value, abs=0.0051), (task["task"], column)
+
+
+@pytest.mark.parametrize("case", ["gte-right", "gte-wrong", "box-right", "box-wrong"])
+def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(case: str, probing: tuple[str, Any]) -> None:
+    text, numbers = probing
+    encoder, spelling = case.split("-")
+    names = {"gte": "gte-small", "box": "the box"}
+    cases = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kept: unknown words"}
+    heading = f"Fine-tuned: {names[encoder]}, {cases[spelling]}"
+    for row in table_of(section(text, heading), "Fine-tuned probes"):
+        plain, mix = (
+            {run["seed"]: run["last_score"] for run in numbers["finetuned"][case][f"{row['task']}-{arm}"] if run["diverged"] is None}
+            for arm in ("plain", "mix")
+        )
+        seeds = plain.keys() & mix.keys()
+        assert int(row["seeds"]) == len(seeds), row["task"]
+        gain = sum(mix[seed] - plain[seed] for seed in seeds) / len(seeds)
+        assert float(row["difference"]) == pytest.approx(gain, abs=0.0051), row["task"]
+
+
+def test_the_table_of_the_box_is_that_of_the_numbers(probing: tuple[str, Any]) -> None:
+    text, numbers = probing
+    shown = table_of(text, "The box on real data")
+    assert [(row["task"], row["encoder"], row["score"]) for row in shown] == [
+        (row["task"], row["encoder"], row["score"]) for row in numbers["box"]
+    ]
