@@ -38,7 +38,9 @@ def test_the_page_of_pruning_is_what_its_script_makes_of_its_numbers(
     monkeypatch.setattr(sys, "argv", [str(script), str(RESULTS / "here-gpu.json"), "--out", str(tmp_path)])
     runpy.run_path(str(script), run_name="__main__")
     for made in tmp_path.iterdir():
-        assert made.read_text(encoding="utf-8") == (RESULTS / made.name).read_text(encoding="utf-8"), made.name
+        assert made.read_text(encoding="utf-8") == (RESULTS / made.name).read_text(encoding="utf-8"), (
+            made.name
+        )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,9 @@ def test_the_tables_of_frozen_layers_are_those_of_the_numbers(
 
 
 @pytest.mark.parametrize("case", ["gte-right", "gte-wrong", "box-right", "box-wrong"])
-def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(case: str, probing: tuple[str, Any]) -> None:
+def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(
+    case: str, probing: tuple[str, Any]
+) -> None:
     text, numbers = probing
     encoder, spelling = case.split("-")
     names = {"gte": "gte-small", "box": "the box"}
@@ -77,7 +81,11 @@ def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(case: str, pro
     heading = f"Fine-tuned: {names[encoder]}, {cases[spelling]}"
     for row in table_of(section(text, heading), "Fine-tuned probes"):
         plain, mix = (
-            {run["seed"]: run["last_score"] for run in numbers["finetuned"][case][f"{row['task']}-{arm}"] if run["diverged"] is None}
+            {
+                run["seed"]: run["last_score"]
+                for run in numbers["finetuned"][case][f"{row['task']}-{arm}"]
+                if run["diverged"] is None
+            }
             for arm in ("plain", "mix")
         )
         seeds = plain.keys() & mix.keys()

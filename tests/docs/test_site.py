@@ -24,7 +24,9 @@ def test_the_site_builds_strictly_and_holds_every_document(
     assert done.returncode == 0, done.stdout + done.stderr
     site = tmp_path / "site"
     for path in documents():
-        name = "index.html" if path == ROOT / "README.md" else name_of(path).replace("README.md", "index.html")
+        name = (
+            "index.html" if path == ROOT / "README.md" else name_of(path).replace("README.md", "index.html")
+        )
         assert (site / name).with_suffix(".html").exists(), name
     start = (site / "index.html").read_text(encoding="utf-8")
     assert "front.svg" in start
