@@ -16,7 +16,7 @@ from bermo.data.batches import collate
 from bermo.errors import BermoError
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import NAME, DistilledLoss, check_distill, set_aside
-from bermo.methods.teacher import TaughtBatches, load_teacher, teacher_logits
+from bermo.methods.teacher import LOGITS, TaughtBatches, load_teacher, teacher_logits
 from bermo.models import tasks as models
 from bermo.nn.losses import hidden_distance, mean_over, relation_distance
 from bermo.progress import Quiet
@@ -94,6 +94,12 @@ def test_the_terms_are_the_losses_of_student_and_teacher(world: World) -> None:
     ]
     expected = expected + 0.7 * mean_over(relation_distance(*inner, mask), ones)
     torch.testing.assert_close(compute_loss(student, loss, batch), expected)
+
+
+def test_hidden_states_are_asked_for_only_where_a_term_reads_them(world: World) -> None:
+    calls = [objective(world, world.student(), spec).call for spec in (DistillSpec(), ALL)]
+    assert [call.hidden_states for call in calls] == [False, True]
+    assert all({LOGITS, "labels"} <= call.only_for_loss for call in calls)
 
 
 def test_gradients_reach_the_student_and_the_projections_and_never_the_teacher(

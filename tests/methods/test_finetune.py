@@ -81,20 +81,20 @@ def test_a_folder_of_another_run_is_refused_before_any_work(tmp_path: Path) -> N
 
 
 def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     class Ear:
         def start(self, what: str, total: int, done: int) -> None: ...
         def step(self, done: int, loss: float | None) -> None: ...
         def close(self) -> None: ...
         def tell(self, sentence: str) -> None:
-            told.append(sentence)
+            messages.append(sentence)
 
     spec = replace_in(TINY, train={"lr": 1.0, "warmup": 0.0, "clip": 0.0})
     result = finetune(spec, tmp_path, Ear())
     assert result.num_diverged == 1
     assert result.seeds[0].diverged is not None
-    assert any("diverged" in sentence and "--lr" in sentence for sentence in told)
+    assert any("diverged" in sentence and "--lr" in sentence for sentence in messages)
 
 
 def test_a_collapsed_run_can_be_given_up_early(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_killed_and_interrupted_runs_end_in_the_bits_of_an_uninterrupted_one(
     assert parts.returncode == 0
     assert whole.wait(timeout=120) == 0
     whole.communicate()
-    found = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
-    assert found[0].keys() == found[1].keys()
-    assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
+    saved = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
+    assert saved[0].keys() == saved[1].keys()
+    assert all(torch.equal(saved[0][key], saved[1][key]) for key in saved[0])
 
 
 def _metrics(folder: Path) -> list[dict[str, float]]:
@@ -213,7 +213,7 @@ def _metrics(folder: Path) -> list[dict[str, float]]:
 
 
 def _wait_for_step(folder: Path, step: int) -> bool:
-    for _ in range(600):
+    for _ in range(3000):
         names = sorted(p.name for p in (folder / "seed-1" / "checkpoints").glob("step-*"))
         if names and int(names[-1].split("-")[1]) >= step:
             return True

@@ -95,8 +95,8 @@ def test_a_stopped_pruning_run_ends_in_the_same_bits(
         with pytest.raises(Stopped):
             finetune(spec, tmp_path / "parts")
     finetune(spec, tmp_path / "parts")
-    found = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
-    assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
+    saved = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
+    assert all(torch.equal(saved[0][key], saved[1][key]) for key in saved[0])
 
 
 def test_accumulation_prunes_the_same_weights(tmp_path: Path) -> None:
@@ -210,14 +210,14 @@ def test_the_last_step_has_the_final_density_with_and_without_a_warm_up(warmup: 
 def test_a_density_that_a_penalty_misses_is_told(tmp_path: Path) -> None:
     class Telling(Quiet):
         def __init__(self) -> None:
-            self.told = list[str]()
+            self.messages = list[str]()
 
         def tell(self, sentence: str) -> None:
-            self.told.append(sentence)
+            self.messages.append(sentence)
 
     display = Telling()
     finetune(replace_in(TINY, prune={"method": "l0"}), tmp_path, display)
-    assert any("of the masked weights where 20.0% was asked for" in text for text in display.told)
+    assert any("of the masked weights where 20.0% was asked for" in text for text in display.messages)
 
 
 def test_a_run_that_is_refused_while_its_model_is_made_leaves_the_folder_free(

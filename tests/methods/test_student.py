@@ -44,8 +44,8 @@ def test_a_student_runs_the_chosen_layers_and_only_these(family: str, tmp_path: 
     batch = batch | family_of(backbone.config).inputs.options
     with torch.no_grad():
         expected = backbone(**batch).last_hidden_state
-        found = student.core.backbone(**batch).last_hidden_state
-    assert torch.equal(found, expected)
+        outputs = student.core.backbone(**batch).last_hidden_state
+    assert torch.equal(outputs, expected)
     assert student.config.num_hidden_layers == 2
     student.save_pretrained(tmp_path)
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
@@ -86,9 +86,9 @@ def test_albert_repeats_its_one_layer_less_often() -> None:
     teacher, batch = make_teacher("albert", mix="none"), make_batch("albert")
     student = student_from_teacher(teacher, (1, 3))
     layers = teacher(**batch, output_hidden_states=True).hidden_states
-    found = student(**batch, output_hidden_states=True).hidden_states
-    assert len(found) == 3
-    assert torch.equal(found[2], layers[2])
+    outputs = student(**batch, output_hidden_states=True).hidden_states
+    assert len(outputs) == 3
+    assert torch.equal(outputs[2], layers[2])
 
 
 def test_modernbert_keeps_which_layers_look_far() -> None:

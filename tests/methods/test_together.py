@@ -64,11 +64,11 @@ def _without_dropout_(model: nn.Module) -> None:
 class _Given:
     """Batches in an order that was chosen elsewhere."""
 
-    def __init__(self, batches: Batches, place: int, joined: JoinedBatches) -> None:
-        self.batches, self.place, self.joined = batches, place, joined
+    def __init__(self, batches: Batches, index: int, joined: JoinedBatches) -> None:
+        self.batches, self.index, self.joined = batches, index, joined
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        return [rows.reshape(len(SEEDS), -1)[self.place] for rows in self.joined.epoch(epoch)]
+        return [rows.reshape(len(SEEDS), -1)[self.index] for rows in self.joined.epoch(epoch)]
 
     def collate(self, rows: np.ndarray) -> Batch:
         return self.batches.collate(rows)
@@ -109,11 +109,11 @@ def test_each_seed_learns_what_it_would_learn_alone(name: str, small_encoder: Pa
     alone = _jobs(prepared, tmp_path / "alone", accelerator)
     joined = JoinedBatches([job.batches for job in alone], prepared.train.lengths)
     fits = fit_members(join_jobs(together, prepared.train.lengths, tmp_path), spec.train, accelerator)
-    for place, job in enumerate(alone):
-        one = fit(replace(job, batches=_Given(job.batches, place, joined)), spec.train, accelerator)
-        assert fits[place].last_loss == pytest.approx(one.last_loss, rel=2e-4)
+    for index, job in enumerate(alone):
+        one = fit(replace(job, batches=_Given(job.batches, index, joined)), spec.train, accelerator)
+        assert fits[index].last_loss == pytest.approx(one.last_loss, rel=2e-4)
         for (key, mine), (_, other) in zip(
-            together[place].model.state_dict().items(), job.model.state_dict().items(), strict=True
+            together[index].model.state_dict().items(), job.model.state_dict().items(), strict=True
         ):
             # On average, since Adam makes a whole step of a gradient that is 0 but for rounding.
             gap = (mine.double() - other.double()).abs().mean().item()
@@ -144,8 +144,8 @@ def test_the_texts_of_a_step_are_alike_in_length_and_each_seed_reads_all_of_them
         steps = joined.epoch(epoch)
         parts = [rows.reshape(len(SEEDS), -1) for rows in steps]
         assert {part.shape[1] for part in parts} == {8, 203 % 8}
-        for place, plan in enumerate(plans):
-            mine = [part[place] for part in parts]
+        for index, plan in enumerate(plans):
+            mine = [part[index] for part in parts]
             assert sorted(np.concatenate(mine)) == list(range(203))
             assert {tuple(rows) for rows in mine} == {tuple(rows) for rows in plan.epoch(epoch)}
         spread = [np.ptp([lengths[rows].max() for rows in part]) for part in parts]

@@ -11,6 +11,7 @@ import torch
 
 from bermo.training import checkpoint
 from bermo.training.job import Stopped
+from bermo.training.members import Member
 from tests.toy import SETTINGS, run, toy_job, weights
 
 
@@ -110,3 +111,13 @@ def test_only_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:
         "step-00000002",
         "step-00000003",
     ]
+
+
+def test_a_members_numbers_keep_their_names_on_disk_and_come_back(tmp_path: Path) -> None:
+    member = Member(toy_job(tmp_path, SETTINGS), is_writing=False)
+    member.now.stale_evaluations, member.now.dead_evaluations = 2, 1
+    state = member.state()
+    assert (state["stale_looks"], state["dead_looks"]) == (2, 1)
+    again = Member(toy_job(tmp_path, SETTINGS), is_writing=False)
+    again.resume(0, state)
+    assert again.now == member.now
