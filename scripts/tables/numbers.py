@@ -8,7 +8,7 @@ from typing import Any
 from bermo.methods.probing.paired import Paired, paired
 
 RESULTS = Path(__file__).parents[2] / "results"
-PRUNING = "here-gpu.json"
+PRUNING = "gpu.json"
 
 
 def read(name: str) -> Any:

@@ -15,7 +15,7 @@ MEASURED = re.compile(r"\d\.\d")
 NOT_MEASURED = {
     "docs/explanation/pruning.md": "formulas",
 }
-WHOLE = {"results/here.md": "benchmarks/here_tables.py", "results/probing.md": "benchmarks/probe_tables.py"}
+WHOLE = {"results/gpu.md": "benchmarks/gpu_tables.py", "results/probing.md": "benchmarks/probe_tables.py"}
 """Pages that a benchmark's script makes from its JSON."""
 
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from here_runs import FIVE, Arm, difference
+from gpu_runs import FIVE, Arm, difference
 
 from bermo.methods.probing.paired import Paired
 

@@ -1,11 +1,11 @@
-"""The figures beside the tables of here_tables.py, drawn by bermo.figures.draw."""
+"""The figures beside the tables of gpu_tables.py, drawn by bermo.figures.draw."""
 
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from here_runs import FIVE, METHODS, Arm, epochs_of_methods, find, longest
-from here_words import TASKS, WORDS
+from gpu_runs import FIVE, METHODS, Arm, epochs_of_methods, find, longest
+from gpu_words import TASKS, WORDS
 
 from bermo.figures.data import Bars, Figure, Lines, Number
 from bermo.figures.draw import write_panels, write_svg
@@ -30,7 +30,7 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
         both = [arm for arm in longest(arms, rank) if arm is not None]
         rows = [[panel] for panel in _stability(both)]
         if rows:
-            name = f"here-stability-{rank}.svg"
+            name = f"gpu-stability-{rank}.svg"
             write_panels(
                 out / name,
                 f"By {WORDS[rank].removeprefix('movement, by ')}, to 10 % on SST-2, every seed",
@@ -41,9 +41,9 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
     if panels:
         title = "Methods at about 10 %, five seeds"
         note = f"Whiskers: {CONFIDENCE} A method most of whose seeds died has no mark."
-        write_panels(out / "here-methods.svg", title, panels, note=note)
-        drawn.append("here-methods.svg")
-    for name, figure in (("here-mix.svg", _mix(arms)), ("here-epochs.svg", _epochs(arms))):
+        write_panels(out / "gpu-methods.svg", title, panels, note=note)
+        drawn.append("gpu-methods.svg")
+    for name, figure in (("gpu-mix.svg", _mix(arms)), ("gpu-epochs.svg", _epochs(arms))):
         if figure is not None:
             write_svg(out / name, figure)
             drawn.append(name)

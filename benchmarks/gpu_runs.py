@@ -1,4 +1,4 @@
-"""The gathered JSON of benchmarks/here_gpu.sh as arms: what each run is (by its spec, not its name), its seeds, their statistics.
+"""The gathered JSON of benchmarks/gpu_queue.sh as arms: what each run is (by its spec, not its name), its seeds, their statistics.
 
 A seed's score is that of its last look, where all have their final density: dense and pruned runs are read alike, and no epoch
 is chosen on the set that is reported. Means and intervals (Student) are over the seeds that survived.

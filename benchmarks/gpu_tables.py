@@ -1,8 +1,8 @@
-"""The paper's pruning tables and figures as measured here, from the gathered JSON alone.
+"""The paper's pruning tables and figures from runs on a GPU: made from the gathered JSON alone.
 
-    python benchmarks/here_tables.py results/here-gpu.json [--out results]
+    python benchmarks/gpu_tables.py results/gpu.json [--out results]
 
-Writes here.md and here-*.svg. Every verdict is computed from the numbers beside it; what is missing or unfinished is named and left out.
+Writes gpu.md and gpu-*.svg. Every verdict is computed from the numbers beside it; what is missing or unfinished is named and left out.
 """
 
 import argparse
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from here_figures import draw_all
-from here_runs import (
+from gpu_figures import draw_all
+from gpu_runs import (
     FIVE,
     GUESSING,
     METHODS,
@@ -24,7 +24,7 @@ from here_runs import (
     num_layers,
     read,
 )
-from here_words import (
+from gpu_words import (
     TASKS,
     WORDS,
     cells,
@@ -68,8 +68,8 @@ def main() -> None:
         parser.error(str(error))
     options.out.mkdir(parents=True, exist_ok=True)
     figures = draw_all(arms, options.out)
-    write_text(options.out / "here.md", page(arms, options.results.name, figures))
-    print(f"{options.out / 'here.md'} and {', '.join(figures) or 'no figure'}")
+    write_text(options.out / "gpu.md", page(arms, options.results.name, figures))
+    print(f"{options.out / 'gpu.md'} and {', '.join(figures) or 'no figure'}")
 
 
 def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
@@ -77,18 +77,18 @@ def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
     sections: dict[str, tuple[Callable[[Sequence[Arm]], str], tuple[str, ...]]] = {
         "Does training survive pruning to 10 %? (Table 3)": (
             stability,
-            ("here-stability-size.svg", "here-stability-score.svg", "here-mix.svg"),
+            ("gpu-stability-size.svg", "gpu-stability-score.svg", "gpu-mix.svg"),
         ),
-        "Which method? (Table 4)": (methods, ("here-methods.svg",)),
+        "Which method? (Table 4)": (methods, ("gpu-methods.svg",)),
         "As many weights without pruning": (baselines, ()),
         "What a teacher gives (Table 5)": (teacher, ()),
-        "How many epochs? (Figure 5)": (convergence, ("here-epochs.svg",)),
+        "How many epochs? (Figure 5)": (convergence, ("gpu-epochs.svg",)),
         "What the mix costs and gives, dense (Table 2)": (dense, ()),
     }
     text = (
         "# The paper's pruning experiments, as measured\n\n"
-        f"gte-small unless said, from `{source}` (benchmarks/here_gpu.sh, benchmarks/gather.py) by\n"
-        "`python benchmarks/here_tables.py`. A score is that of a seed's last evaluation on the dev set, at its final\n"
+        f"gte-small unless said, from `{source}` (benchmarks/gpu_queue.sh, benchmarks/gather.py) by\n"
+        "`python benchmarks/gpu_tables.py`. A score is that of a seed's last evaluation on the dev set, at its final\n"
         "density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge; † marks one that did:\n"
         "one answer for everything, or at most a point over the most common answer. Differences are paired by seed.\n"
     )

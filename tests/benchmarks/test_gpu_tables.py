@@ -1,4 +1,4 @@
-"""The tables of benchmarks/here_tables.py say what the numbers of a gathered JSON say, and nothing that is not there."""
+"""The tables of benchmarks/gpu_tables.py say what the numbers of a gathered JSON say, and nothing that is not there."""
 
 import importlib
 import json
@@ -25,7 +25,7 @@ PLAIN, MIX = (85.0, 86.0, 84.0, 85.5, 84.5), (86.0, 86.5, 85.5, 86.0, 86.5)
 @pytest.fixture(scope="module")
 def tables() -> Iterator[ModuleType]:
     sys.path.insert(0, str(BENCHMARKS))
-    yield importlib.import_module("here_tables")
+    yield importlib.import_module("gpu_tables")
     sys.path.remove(str(BENCHMARKS))
 
 
@@ -81,10 +81,10 @@ def gathered(stability: tuple[float | None, ...]) -> dict[str, Any]:
 
 
 def written(tables: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, content: object) -> str:
-    (folder / "here.json").write_text(json.dumps(content))
-    monkeypatch.setattr(sys, "argv", ["here_tables", str(folder / "here.json"), "--out", str(folder / "out")])
+    (folder / "gpu.json").write_text(json.dumps(content))
+    monkeypatch.setattr(sys, "argv", ["gpu_tables", str(folder / "gpu.json"), "--out", str(folder / "out")])
     tables.main()
-    return (folder / "out" / "here.md").read_text(encoding="utf-8").replace("\n  ", " ")
+    return (folder / "out" / "gpu.md").read_text(encoding="utf-8").replace("\n  ", " ")
 
 
 @pytest.fixture
@@ -170,14 +170,14 @@ def test_what_is_unfinished_missing_or_otherwise_set_is_named(text: str) -> None
 def test_figures_are_drawn_and_linked_where_their_runs_are(text: str, tmp_path: Path) -> None:
     drawn = {path.name for path in (tmp_path / "out").glob("*.svg")}
     assert drawn == {
-        "here-stability-size.svg",
-        "here-stability-score.svg",
-        "here-methods.svg",
-        "here-mix.svg",
-        "here-epochs.svg",
+        "gpu-stability-size.svg",
+        "gpu-stability-score.svg",
+        "gpu-methods.svg",
+        "gpu-mix.svg",
+        "gpu-epochs.svg",
     }
     assert all(f"]({name})" in text for name in drawn)
-    curves = (tmp_path / "out" / "here-stability-size.svg").read_text(encoding="utf-8")
+    curves = (tmp_path / "out" / "gpu-stability-size.svg").read_text(encoding="utf-8")
     assert curves.count('class="thin"') == 3 * 10  # score, loss and gradient norm of ten seeds
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The paper's pruning tables with gte-small on one GPU: seeds stacked, a few runs side by side, the most wanted first.
-#   benchmarks/here_gpu.sh MODEL DATA OUT [WORKERS]      DATA holds sst2, rte and mrpc; the same command goes on where it stopped
+#   benchmarks/gpu_queue.sh MODEL DATA OUT [WORKERS]      DATA holds sst2, rte and mrpc; the same command goes on where it stopped
 #   ONLY='^run (dense|stability) ' takes the jobs whose line fits; EXTRA holds further changes (a trial: "data.limit=64 train.device=cpu train.precision=fp32")
-# Then: python benchmarks/gather.py results/here-gpu.json OUT
+# Then: python benchmarks/gather.py results/gpu.json OUT
 set -u
 export model=$1 data=$2 out=$3
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=2 PYTHONPATH=. START=$(date +%s)
