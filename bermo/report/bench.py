@@ -8,77 +8,78 @@ from bermo.figures.data import Findings, Points, Section, Table, write_findings
 from bermo.figures.draw import write_svg
 from bermo.ship.bench.run import Bench, Measured, front
 
-COLUMNS = ("size MB", "score", "p50 ms", "p95 ms", "faster", "rows/s", "more", "memory MB")
+COLUMNS = ("size MB", "score", "p50 ms", "p95 ms", "faster", "rows/s", "more", "spread", "memory MB")
 
 
-def bench_table(found: Bench) -> RichTable:
+def bench_table(result: Bench) -> RichTable:
     """One row a candidate; "faster" is the gain in latency, "more" in throughput, over the first."""
     table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for title in COLUMNS:
-        table.add_column(found.metric or title if title == "score" else title, justify="right")
-    for row in found.rows:
-        table.add_row(row.name, *_cells(found, row))
+        table.add_column(result.metric or title if title == "score" else title, justify="right")
+    for row in result.rows:
+        table.add_row(row.name, *_cells(result, row))
     return table
 
 
-def bench_caption(found: Bench) -> str:
+def bench_caption(result: Bench) -> str:
     """Say what the columns mean and where it was measured."""
-    (rows, length), (many, longer) = found.latency_shape, found.throughput_shape
+    (rows, length), (many, longer) = result.latency_shape, result.throughput_shape
     return (
         f"p50, p95: batch {rows}, length {length}. rows/s: batch {many}, length {longer}."
-        f" {found.threads} thread(s), {found.spec.rounds} rounds in turns, {found.machine}."
-        f" Ratios are against {found.rows[0].name}."
+        f" {result.threads} thread(s), {result.spec.rounds} rounds in turns, {result.machine}."
+        ' spread: the least and the most of "more" in any round.'
+        f" Ratios are against {result.rows[0].name}."
     )
 
 
-def write_bench_figures(folder: Path, found: Bench, title: str) -> Findings:
+def write_bench_figures(folder: Path, result: Bench, title: str) -> Findings:
     """Write figures.json and, where there are scores, front.svg; return the findings."""
-    findings = bench_findings(found, title)
+    findings = bench_findings(result, title)
     write_findings(folder / "figures.json", findings)
-    if found.metric is not None:
-        write_svg(folder / "front.svg", points(found))
+    if result.metric is not None:
+        write_svg(folder / "front.svg", points(result))
     return findings
 
 
-def bench_findings(found: Bench, title: str) -> Findings:
+def bench_findings(result: Bench, title: str) -> Findings:
     """Return a bench as figures."""
     sections = [
-        Section(title="Side by side", text=bench_caption(found), figures=(_table(found),)),
-        Section(title="Every shape", text="", figures=(_shapes(found),)),
+        Section(title="Side by side", text=bench_caption(result), figures=(_table(result),)),
+        Section(title="Every shape", text="", figures=(_shapes(result),)),
     ]
-    if found.metric is not None:
+    if result.metric is not None:
         text = "The line joins the candidates that no other beats in both latency and score."
-        sections.insert(1, Section(title="Score against latency", text=text, figures=(points(found),)))
-    facts = {"machine": found.machine, "threads": str(found.threads), **found.versions}
+        sections.insert(1, Section(title="Score against latency", text=text, figures=(points(result),)))
+    facts = {"machine": result.machine, "threads": str(result.threads), **result.versions}
     return Findings(title=title, facts=facts, sections=tuple(sections))
 
 
-def points(found: Bench) -> Points:
+def points(result: Bench) -> Points:
     """Return score against median latency, coloured by form."""
-    rows, length = found.latency_shape
-    times = tuple(row.at(rows, length).p50 for row in found.rows)
+    rows, length = result.latency_shape
+    times = tuple(row.at(rows, length).p50 for row in result.rows)
     return Points(
         title="Score against latency",
         x_label=f"median milliseconds, batch {rows}, length {length}",
-        y_label=str(found.metric),
+        y_label=str(result.metric),
         x=times,
-        y=tuple(float(row.score or 0) for row in found.rows),
-        names=tuple(row.name for row in found.rows),
-        groups=tuple(f"{row.form} {row.precision}" for row in found.rows),
-        front=front(found),
+        y=tuple(float(row.score or 0) for row in result.rows),
+        names=tuple(row.name for row in result.rows),
+        groups=tuple(f"{row.form} {row.precision}" for row in result.rows),
+        front=front(result),
         is_log=max(times) > 10 * min(times),
-        note=bench_caption(found),
+        note=bench_caption(result),
     )
 
 
-def _table(found: Bench) -> Table:
-    columns = ("", *(found.metric or "score" if name == "score" else name for name in COLUMNS))
-    rows = tuple((row.name, *_cells(found, row)) for row in found.rows)
+def _table(result: Bench) -> Table:
+    columns = ("", *(result.metric or "score" if name == "score" else name for name in COLUMNS))
+    rows = tuple((row.name, *_cells(result, row)) for row in result.rows)
     return Table(title="Side by side", columns=columns, rows=rows)
 
 
-def _shapes(found: Bench) -> Table:
+def _shapes(result: Bench) -> Table:
     columns = ("", "batch", "length", "calls", "p50 ms", "p95 ms", "p99 ms", "rows/s")
     rows = tuple(
         (
@@ -91,21 +92,22 @@ def _shapes(found: Bench) -> Table:
             round(t.p99, 3),
             round(t.rows_per_second, 2),
         )
-        for row in found.rows
+        for row in result.rows
         for t in row.timings
     )
     return Table(title="Every shape", columns=columns, rows=rows)
 
 
-def _cells(found: Bench, row: Measured) -> tuple[str, ...]:
-    one, many = row.at(*found.latency_shape), row.at(*found.throughput_shape)
+def _cells(result: Bench, row: Measured) -> tuple[str, ...]:
+    one, many = row.at(*result.latency_shape), row.at(*result.throughput_shape)
     return (
         f"{row.megabytes:.1f}",
         "–" if row.score is None else f"{row.score:.2f}",
         f"{one.p50:.2f}",
         f"{one.p95:.2f}",
-        f"{found.latency_gain(row):.2f}×",
+        f"{result.latency_gain(row):.2f}×",
         f"{many.rows_per_second:.1f}",
-        f"{found.speedup(row):.2f}×",
+        f"{result.speedup(row):.2f}×",
+        "{:.2f}…{:.2f}".format(*result.spread(row, result.throughput_shape)),
         f"{row.peak_memory_mb:.0f}",
     )

@@ -113,6 +113,19 @@ def release(out: Path) -> None:
     (out / SPEC_FILE).unlink()
 
 
+def claim_options(out: Path, name: str, options: Mapping[str, Any]) -> None:
+    """Write the options of a command into its new folder, or refuse a folder of other options or of something else."""
+    wanted = json.loads(json.dumps(options, default=str))
+    path = out / name
+    if path.exists():
+        if json.loads(path.read_text(encoding="utf-8")) != wanted:
+            raise BermoError(f"{out} was started with other options. Give another folder with --out.")
+    elif {item.name for item in out.iterdir()} - {LOCK}:
+        raise BermoError(f"{out} holds something else and is not overwritten. Give another --out.")
+    else:
+        write_json(path, wanted)
+
+
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Hold the folder for this process alone; the system lets go of it even after kill -9."""

@@ -1,7 +1,9 @@
 """bermo bench: size, latency, throughput and score of several models side by side."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bermo.errors import BermoError
 from bermo.fields import option, positional
@@ -9,6 +11,8 @@ from bermo.ship.bench.spec import BenchDevice, BenchSpec
 from bermo.spec import Precision
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
+
+OtherForms = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,9 @@ class BenchOptions:
     threads: int | None = option(None, "threads of each candidate", shown="all cores", least=1)
     device: BenchDevice = option("cpu", "where torch models run; exports run on the CPU")
     precision: tuple[Precision, ...] = option(("fp32",), "arithmetic of torch models, one or several")
+    other_forms: OtherForms = option(
+        "auto", "time the other forms of an export too: auto = if it was made on another processor"
+    )
     out: Path = option(Path("runs/bench"), "folder of the results")
 
 
@@ -52,8 +59,20 @@ def run(options: BenchOptions) -> int:
     console = Console(highlight=False)
     console.print(bench_table(measured))
     console.print(bench_caption(measured), style="dim")
+    for sentence in _advice(options):
+        console.print(f"\n{sentence}", markup=False)
     console.print(f"\nResults are in {out}", markup=False)
     return 0
+
+
+def _advice(options: BenchOptions) -> Iterator[str]:
+    """Say for each export whether another form would be better on this machine."""
+    from bermo.report.terminal import TerminalDisplay
+    from bermo.ship.compress.advice import advise, is_asked
+
+    for folder in options.folders if options.other_forms != "never" else ():
+        if is_asked(Path(folder), always=options.other_forms == "always"):
+            yield advise(Path(folder), options.spec, options.threads, TerminalDisplay()).sentence(folder)
 
 
 VERB = Verb(help="compare models: size, latency, throughput, memory, score", options=BenchOptions, run=run)

@@ -36,10 +36,10 @@ def run(options: CompressOptions) -> int:
         made = compress(options.spec, out, TerminalDisplay())
     except Stopped as stopped:
         return say_stopped(stopped)
-    write_bench_figures(out, made.found, f"{model.name}, made small")
+    write_bench_figures(out, made.bench, f"{model.name}, made small")
     console = Console(highlight=False)
-    console.print(bench_table(made.found))
-    console.print(bench_caption(made.found), style="dim")
+    console.print(bench_table(made.bench))
+    console.print(bench_caption(made.bench), style="dim")
     console.print(f"\n{made.sentence}", markup=False)
     console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)
     return 0 if made.is_met else NOT_MET

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bermo.fields import REQUIRED, option, positional
+from bermo.ship.compress.spec import BestSpec
 from bermo.ship.export.spec import ExportSpec
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -19,10 +20,13 @@ class ExportOptions:
 
     run: Path = positional("a run's folder, or a saved model's")
     spec: ExportSpec = REQUIRED
+    best: BestSpec = BestSpec()
     out: Path | None = option(None, "folder of the export; it must be new", shown="RUN-FORM")
 
 
 def run(options: ExportOptions) -> int:
+    if options.spec.to == "best":
+        return _run_best(options)
     with importing():
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.export.run import export
@@ -31,6 +35,26 @@ def run(options: ExportOptions) -> int:
     exported = export(options.run, out, options.spec, TerminalDisplay())
     for line in _summary(exported):
         print(line)
+    return 0
+
+
+def _run_best(options: ExportOptions) -> int:
+    """Write and measure every form that this machine can run, and keep the best."""
+    with importing():
+        from rich.console import Console
+
+        from bermo.report.bench import bench_caption, bench_table, write_bench_figures
+        from bermo.report.terminal import TerminalDisplay
+        from bermo.ship.compress.best import export_best
+
+    out = options.out or Path(f"{options.run}-best")
+    best = export_best(options.run, out, options.best, options.spec, TerminalDisplay())
+    write_bench_figures(out, best.bench, f"{options.run.name}, every form")
+    console = Console(highlight=False)
+    console.print(bench_table(best.bench))
+    console.print(bench_caption(best.bench), style="dim")
+    console.print(f"\n{best.sentence}", markup=False)
+    console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)
     return 0
 
 

@@ -2,16 +2,18 @@
 
     latency      p50, p95, p99 of the seconds of one call at batch 1
     throughput   rows a second at the largest batch, from the median call
+    spread       the smallest and the largest of a ratio over the rounds, each round's medians compared
 
 Each candidate lives in its own process. Rounds go round all of them, shape by shape, so that a noisy machine hurts all
 alike; the ratios are against one of them, the baseline, in the same minutes.
 """
 
+import json
 import math
 import statistics
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
@@ -41,6 +43,8 @@ class Timing:
     p95: float
     p99: float
     rows_per_second: float
+    rounds: tuple[float, ...]
+    """The median milliseconds of each round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,12 @@ class Bench:
         shape = self.latency_shape
         return self.rows[0].at(*shape).p50 / row.at(*shape).p50
 
+    def spread(self, row: Measured, shape: tuple[int, int]) -> tuple[float, float]:
+        """The smallest and the largest gain over the baseline in any one round, at a shape."""
+        pairs = zip(self.rows[0].at(*shape).rounds, row.at(*shape).rounds, strict=True)
+        gains = [base / own for base, own in pairs]
+        return min(gains), max(gains)
+
     def size_gain(self, row: Measured) -> float:
         """How many times smaller the files are than the baseline's."""
         return self.rows[0].megabytes / row.megabytes
@@ -115,10 +125,10 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
             device=entry.device,
             megabytes=fact.num_bytes / 1e6,
             peak_memory_mb=peak,
-            score=found,
+            score=result,
             timings=tuple(_timing(shape, seconds[place, shape]) for shape in spec.shapes),
         )
-        for place, (entry, fact, peak, (_, found)) in enumerate(
+        for place, (entry, fact, peak, (_, result)) in enumerate(
             zip(entries, facts, peaks, scores, strict=True)
         )
     )
@@ -132,21 +142,39 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
     )
 
 
-def write_bench(path: Path, found: Bench) -> None:
+def write_bench(path: Path, result: Bench) -> None:
     """Write a bench as JSON, with its ratios."""
-    values = asdict(found)
-    for row, item in zip(values["rows"], found.rows, strict=True):
-        row["speedup"], row["latency_gain"] = found.speedup(item), found.latency_gain(item)
-        row["size_gain"] = found.size_gain(item)
-    values["spec"]["data"] = None if found.spec.data is None else found.spec.data.name
+    values = asdict(result)
+    for row, item in zip(values["rows"], result.rows, strict=True):
+        row["speedup"], row["latency_gain"] = result.speedup(item), result.latency_gain(item)
+        row["size_gain"] = result.size_gain(item)
+        row["speedup_spread"] = result.spread(item, result.throughput_shape)
+        row["latency_spread"] = result.spread(item, result.latency_shape)
+    values["spec"]["data"] = None if result.spec.data is None else result.spec.data.name
     write_json(path, values)
 
 
-def front(found: Bench) -> tuple[int, ...]:
+def read_bench(path: Path) -> Bench:
+    """Read a bench that was written; the name of its data file stands for the file."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    spec = values["spec"] | {name: tuple(values["spec"][name]) for name in ("batches", "lengths")}
+    spec["data"] = None if spec["data"] is None else Path(spec["data"])
+    names = {field.name for field in fields(Measured)}
+    rows = tuple(
+        Measured(
+            **{key: value for key, value in row.items() if key in names and key != "timings"},
+            timings=tuple(Timing(**(t | {"rounds": tuple(t["rounds"])})) for t in row["timings"]),
+        )
+        for row in values["rows"]
+    )
+    return Bench(**(values | {"spec": BenchSpec(**spec), "rows": rows}))
+
+
+def front(result: Bench) -> tuple[int, ...]:
     """Return the candidates that no other beats in both latency and score, the fastest first."""
     points = [
-        (row.at(*found.latency_shape).p50, -math.inf if row.score is None else row.score, place)
-        for place, row in enumerate(found.rows)
+        (row.at(*result.latency_shape).p50, -math.inf if row.score is None else row.score, place)
+        for place, row in enumerate(result.rows)
     ]
     kept, best = [], -math.inf
     for _, score, place in sorted(points, key=lambda point: (point[0], -point[1])):
@@ -175,35 +203,37 @@ def _scores(
     if spec.data is None:
         return [(None, None)] * len(workers)
     display.start("scoring", len(workers), 0)
-    found: list[tuple[str | None, float | None]] = []
+    result: list[tuple[str | None, float | None]] = []
     try:
         for worker in workers:
-            found.append(worker.ask("score", spec.data))
-            display.step(len(found), None)
+            result.append(worker.ask("score", spec.data))
+            display.step(len(result), None)
     finally:
         display.close()
-    return found
+    return result
 
 
 Shape = tuple[int, int]
 
 
-def _rounds(workers: list[Worker], spec: BenchSpec, display: Display) -> dict[tuple[int, Shape], list[float]]:
+def _rounds(
+    workers: list[Worker], spec: BenchSpec, display: Display
+) -> dict[tuple[int, Shape], list[list[float]]]:
     """Warm up, then let all candidates take turns, shape by shape, round after round."""
     turns = [(place, shape) for shape in spec.shapes for place in range(len(workers))]
     display.start("timing", len(turns) * (spec.rounds + 1), 0)
-    seconds: dict[tuple[int, Shape], list[float]] = {turn: [] for turn in turns}
+    seconds: dict[tuple[int, Shape], list[list[float]]] = {turn: [] for turn in turns}
     calls: dict[tuple[int, Shape], int] = {}
     done = 0
     try:
         for number in range(spec.rounds + 1):
             for place, shape in turns:
                 # Round 0 warms up: its second call says how many fill a turn.
-                found = workers[place].ask("time", *shape, calls.get((place, shape), 2))
+                result = workers[place].ask("time", *shape, calls.get((place, shape), 2))
                 if number:
-                    seconds[place, shape] += found
+                    seconds[place, shape].append(result)
                 else:
-                    wanted = math.ceil(SECONDS_A_TURN / max(found[-1], 1e-6))
+                    wanted = math.ceil(SECONDS_A_TURN / max(result[-1], 1e-6))
                     calls[place, shape] = max(1, min(MOST_CALLS, wanted))
                 done += 1
                 display.step(done, None)
@@ -212,8 +242,8 @@ def _rounds(workers: list[Worker], spec: BenchSpec, display: Display) -> dict[tu
     return seconds
 
 
-def _timing(shape: Shape, seconds: list[float]) -> Timing:
-    ordered = sorted(1000 * value for value in seconds)
+def _timing(shape: Shape, rounds: list[list[float]]) -> Timing:
+    ordered = sorted(1000 * value for seconds in rounds for value in seconds)
     middle = statistics.median(ordered)
     return Timing(
         batch=shape[0],
@@ -223,6 +253,7 @@ def _timing(shape: Shape, seconds: list[float]) -> Timing:
         p95=_quantile(ordered, 0.95),
         p99=_quantile(ordered, 0.99),
         rows_per_second=1000 * shape[0] / middle,
+        rounds=tuple(1000 * statistics.median(seconds) for seconds in rounds),
     )
 
 

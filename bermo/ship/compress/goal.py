@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bermo.errors import BermoError
+from bermo.ship.runtimes.forms import FormName, find_form
 
 if TYPE_CHECKING:
     from bermo.ship.bench.run import Bench, Measured
@@ -17,6 +18,9 @@ _LATENCY = re.compile(r"([\d.]+)\s*(ms|s|us|µs)")
 _SIZE = re.compile(r"([\d.]+)\s*(kB|KB|MB|GB)")
 _MILLISECONDS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 _MEGABYTES = {"kb": 1e-3, "mb": 1.0, "gb": 1e3}
+NEAR = 1.5
+"""Forms of the dense model within this factor of the best may be the best for a smaller one."""
+MOST_FORMS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +30,22 @@ class Goal:
     what: What
     value: float
 
-    def of(self, found: "Bench", row: "Measured") -> float:
+    def of(self, result: "Bench", row: "Measured") -> float:
         """Return the measure of a candidate."""
         match self.what:
             case "latency":
-                return row.at(*found.latency_shape).p50
+                return row.at(*result.latency_shape).p50
             case "speedup":
-                return found.speedup(row)
+                return result.speedup(row)
             case "size":
                 return row.megabytes
 
-    def excess(self, found: "Bench", row: "Measured") -> float:
+    def excess(self, result: "Bench", row: "Measured") -> float:
         """How many times a candidate misses the goal; 1 or less means that it is met."""
-        value = self.of(found, row)
+        value = self.of(result, row)
         return self.value / value if self.what == "speedup" else value / self.value
 
-    def told(self, value: float | None = None) -> str:
+    def text(self, value: float | None = None) -> str:
         """Say a value as the user would."""
         number = self.value if value is None else value
         match self.what:
@@ -56,12 +60,12 @@ class Goal:
 def read_goal(latency: str | None, speedup: str | None, size: str | None) -> Goal:
     """Read the one goal that was given: 5ms, 4 or 10MB."""
     given = {"latency": latency, "speedup": speedup, "size": size}
-    found = [(name, text) for name, text in given.items() if text is not None]
-    if len(found) != 1:
+    goals = [(name, text) for name, text in given.items() if text is not None]
+    if len(goals) != 1:
         raise BermoError(
-            f"{len(found) or 'No'} goals were given. Say one: --latency 5ms, --speedup 4 or --size 10MB."
+            f"{len(goals) or 'No'} goals were given. Say one: --latency 5ms, --speedup 4 or --size 10MB."
         )
-    name, text = found[0]
+    name, text = goals[0]
     value = _READERS[name](text)
     if value is None or value <= 0:
         example = {"latency": "5ms", "speedup": "4", "size": "10MB"}[name]
@@ -70,13 +74,20 @@ def read_goal(latency: str | None, speedup: str | None, size: str | None) -> Goa
     return Goal(what=what, value=value)
 
 
-def pick(goal: Goal, found: "Bench") -> tuple["Measured", bool]:
+def leading_forms(goal: Goal, dense: "Bench") -> tuple[FormName, ...]:
+    """Return the forms of the dense model that come near the best for a goal, the best first."""
+    ranked = sorted(dense.rows[1:], key=lambda row: goal.excess(dense, row))
+    near = [r for r in ranked if goal.excess(dense, r) <= NEAR * goal.excess(dense, ranked[0])]
+    return tuple(find_form(row.name.rpartition(" ")[2]).name for row in near[:MOST_FORMS])
+
+
+def pick(goal: Goal, result: "Bench") -> tuple["Measured", bool]:
     """Return the best score among those that meet the goal, or else the nearest; and whether it is met."""
-    rows = found.rows[1:] or found.rows  # the first is what is to be made small
-    meeting = [row for row in rows if goal.excess(found, row) <= 1]
+    rows = result.rows[1:] or result.rows  # the first is what is to be made small
+    meeting = [row for row in rows if goal.excess(result, row) <= 1]
     if meeting:
-        return max(meeting, key=lambda row: (row.score or 0, -goal.excess(found, row))), True
-    return min(rows, key=lambda row: goal.excess(found, row)), False
+        return max(meeting, key=lambda row: (row.score or 0, -goal.excess(result, row))), True
+    return min(rows, key=lambda row: goal.excess(result, row)), False
 
 
 def _latency(text: str) -> float | None:

@@ -1,6 +1,6 @@
 """Which smaller models to try for a goal: how many of the first layers, and which share of their heads and neurons.
 
-    budget = s · (L − c) + c       s: the share of the dense int8 model's work that the goal leaves, L its layers
+    budget = s · (L − c) + c       s: the share of the dense model's work in its best form that the goal leaves, L its layers
                                    c: what is saved of the top layer, where only one token of it is read (top.py)
 
 For a budget of so many whole layers: these layers as they are, and 1.6 times as many with the rest of their units, at three
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bermo.encoders.sites import layers_of
-from bermo.ship.bench.run import Bench
+from bermo.ship.bench.run import Bench, Measured
 from bermo.ship.compress.goal import Goal
 from bermo.ship.export.top import can_cut_top
 from bermo.spec import DistillSpec, PruneSpec, RunSpec
@@ -55,25 +55,33 @@ class Plan:
         return self.share * (self.layers - self.saved) + self.saved
 
 
-def make_plan(goal: Goal, found: Bench, model: Any) -> Plan:
-    """Work out the share that may stay from how far the dense int8 model (the second row) is from the goal."""
+def make_plan(goal: Goal, dense: Bench, model: Any) -> Plan:
+    """Work out the share that may stay from how far the dense model is from the goal in its best form."""
     layers = model.config.num_hidden_layers
     saved = SAVED_OF_TOP if can_cut_top(model) and goal.what != "size" else 0.0
-    return Plan(share=needed_share(goal, found, model), layers=layers, saved=saved)
+    return Plan(share=needed_share(goal, dense, model), layers=layers, saved=saved)
 
 
-def needed_share(goal: Goal, found: Bench, model: Any) -> float:
-    """Estimate the share of the encoder that may stay, from what int8 alone reaches."""
+def needed_share(goal: Goal, dense: Bench, model: Any) -> float:
+    """Estimate the share of the encoder that may stay, from what the best form alone reaches."""
     if goal.what != "size":
-        return 1 / goal.excess(found, found.rows[1])
-    encoder = sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
-    return (goal.value - beside_layers(found, model)) / encoder  # a byte a weight
+        return 1 / goal.excess(dense, best_form(goal, dense))
+    return (goal.value - beside_layers(goal, dense, model)) / layer_megabytes(model)
 
 
-def beside_layers(found: Bench, model: Any) -> float:
-    """Return the megabytes of the int8 model outside its layers: words above all."""
-    encoder = sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
-    return max(0.0, found.rows[1].megabytes - encoder)
+def best_form(goal: Goal, dense: Bench) -> Measured:
+    """The dense model's export that is nearest to the goal; the first row is the model itself."""
+    return min(dense.rows[1:], key=lambda row: goal.excess(dense, row))
+
+
+def layer_megabytes(model: Any) -> float:
+    """The size of the layers in the smallest form, int8: a byte a weight."""
+    return sum(p.numel() for layer in layers_of(model) for p in layer.parameters()) / 1e6
+
+
+def beside_layers(goal: Goal, dense: Bench, model: Any) -> float:
+    """Return the megabytes of the smallest form outside its layers: words above all."""
+    return max(0.0, best_form(goal, dense).megabytes - layer_megabytes(model))
 
 
 def quick_arms(plan: Plan) -> list[Arm]:

@@ -1,9 +1,12 @@
-"""The whole way from a trained model to a small one: prune with a teacher, delete, quantise, measure, choose.
+"""The whole way from a trained model to a small one: prune with a teacher, delete, export, measure, choose.
 
-    dense -> int8 -> bench -> plan -> [train or Fisher -> shrink -> int8] each -> bench -> pick
+    dense -> every form -> bench -> plan -> [train or Fisher -> shrink -> leading forms] each -> bench -> pick
+
+A form is a runtime with a precision: onnxruntime in int8, OpenVINO in bf16 and so on. Smaller models are tried in the forms
+that lead for the dense one on this machine.
 
 Every stage has its folder under `work/` and is skipped where that is complete, so a stopped command goes on. What is
-picked lies in `model/` (for onnxruntime) and `torch/`, with bench.json, figures.json and a card beside it.
+picked lies in `model/` and, before its export, in `torch/`, with bench.json, figures.json and a card beside it.
 """
 
 import json
@@ -16,18 +19,19 @@ from bermo.data.rows import TextRows
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import whole_folder, write_json, write_text
+from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
-from bermo.runs.folder import locked
+from bermo.runs.folder import claim_options, locked
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import Bench, Measured, bench, write_bench
+from bermo.ship.bench.run import Bench, Measured, bench, read_bench, write_bench
 from bermo.ship.bench.spec import BenchSpec
-from bermo.ship.compress.goal import Goal, pick
+from bermo.ship.compress.card import bench_rows
+from bermo.ship.compress.forms import FormsSpec, write_forms
+from bermo.ship.compress.goal import Goal, leading_forms, pick
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
 from bermo.ship.compress.spec import CompressSpec
-from bermo.ship.export.run import export
-from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.folder import find_source, load_torch
 from bermo.ship.runtimes.source import with_files
 from bermo.ship.shrink.delete import is_shrinkable
@@ -37,7 +41,7 @@ from bermo.spec import DataSpec, RunSpec
 from bermo.values import from_dict, to_dict
 
 SMALLEST_SHARE = 0.02
-DENSE, DENSE_INT8 = "dense", "dense int8"
+DENSE = "dense"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,24 +51,25 @@ class Compressed:
     picked: Measured
     is_met: bool
     sentence: str
-    found: Bench
+    bench: Bench
 
 
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
-    """Make the smallest loss that meets the goal; the same command goes on where it stopped."""
+    """Lose as little as possible and meet the goal; the same command goes on where it stopped."""
     source = find_source(spec.run)
     if source.is_export:
         raise BermoError(f"{spec.run} is an export already. Give the run that it was made from.")
     run = _run_spec(spec)
     given = _candidates(spec)
     with locked(out):
-        _claim(spec, out)
+        claim_options(out, "compress.json", asdict(spec))
         work = out / "work"
         measured = replace(spec.bench, data=_valid_file(run.data, work))
-        dense = _int8(source.folder, work / "dense-int8", spec, measured, display)
-        names = {DENSE: str(source.folder), DENSE_INT8: str(dense)}
-        smalls: dict[str, Path] = {DENSE_INT8: source.folder}
-        arms = _arms(spec, names, measured, work, display) if spec.with_training else []
+        made = _Made({DENSE: source.folder}, {})
+        made.add(DENSE, source.folder, work / "dense-forms", spec, measured, display)
+        first = _measure(made, measured, spec, work / "dense.json", display)
+        arms = _arms(spec, first, work, display) if spec.with_training else []
+        spec = replace(spec, forms=leading_forms(spec.goal, first))
         wanted: list[Arm | Path] = [*arms, *given]
         for item in wanted:
             display.tell(f"\n{item.name}")
@@ -74,26 +79,29 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
                 name = f"given-{item.name}"
                 small = _given_small(item, work / name, spec, display)
             try:
-                made = _int8(small, work / f"{name}-int8", spec, measured, display)
-            except BermoError as error:  # one arm that int8 spoils does not spoil the others
+                made.add(item.name, small, work / f"{name}-forms", spec, measured, display)
+            except BermoError as error:  # one arm that no form serves does not spoil the others
                 display.tell(f"{item.name} is left out. {error}")
-                continue
-            names[f"{item.name} int8"], smalls[f"{item.name} int8"] = str(made), small
-        found = _measure(names, measured, spec, display)
-        return _finish(spec, found, names, smalls, out)
+        result = _measure(made, measured, spec, None, display) if wanted else first
+        return _finish(spec, result, made, out)
 
 
-def _claim(spec: CompressSpec, out: Path) -> None:
-    """Write down what this folder is for, or refuse one that is for something else."""
-    wanted = json.loads(json.dumps(asdict(spec), default=str))
-    path = out / "compress.json"
-    if path.exists():
-        if json.loads(path.read_text(encoding="utf-8")) != wanted:
-            raise BermoError(f"{out} was started with other options. Give another folder with --out.")
-    elif {item.name for item in out.iterdir()} - {".lock"}:
-        raise BermoError(f"{out} holds something else and is not overwritten. Give another --out.")
-    else:
-        write_json(path, wanted)
+@dataclass(frozen=True)
+class _Made:
+    """The folders that are measured, by the name that the table shows, and the torch model of each."""
+
+    folders: dict[str, Path]
+    torch: dict[str, Path]
+
+    def add(
+        self, name: str, model: Path, out: Path, spec: CompressSpec, measured: BenchSpec, display: Display
+    ) -> None:
+        """Write a model in every form that is to be compared."""
+        asked = FormsSpec(
+            forms=spec.forms, data=measured.data, calibrate=spec.calibrate, max_loss=spec.max_loss
+        )
+        for form, folder in write_forms(model, out, asked, display).folders.items():
+            self.folders[f"{name} {form}"], self.torch[f"{name} {form}"] = folder, model
 
 
 def _run_spec(spec: CompressSpec) -> RunSpec:
@@ -130,14 +138,6 @@ def _valid_file(data: DataSpec, work: Path) -> Path:
     return path
 
 
-def _int8(folder: Path, out: Path, spec: CompressSpec, measured: BenchSpec, display: Display) -> Path:
-    """Export to int8 for onnxruntime, unless that is done."""
-    if not out.exists():
-        wanted = ExportSpec(to="onnx-int8", data=measured.data, max_loss=spec.max_loss)
-        export(folder, out, wanted, display)
-    return out
-
-
 def _candidates(spec: CompressSpec) -> list[Path]:
     """Check the models that were made elsewhere: torch, of one name each, before any work."""
     for path in spec.candidates:
@@ -164,24 +164,22 @@ def _given_small(folder: Path, out: Path, spec: CompressSpec, display: Display) 
     return out
 
 
-def _arms(
-    spec: CompressSpec, names: dict[str, str], measured: BenchSpec, work: Path, display: Display
-) -> list[Arm]:
-    """Return what to try, planned once from what the dense int8 model reaches."""
+def _arms(spec: CompressSpec, dense: Bench, work: Path, display: Display) -> list[Arm]:
+    """Return what to try, planned once from what the dense model reaches in its best form."""
     path = work / "plan.json"
     if not path.exists():
-        found = _measure(names, measured, spec, display)
         model = load_torch(find_source(spec.run))
-        plan = make_plan(spec.goal, found, model)
+        plan = make_plan(spec.goal, dense, model)
         if plan.share <= 0 and not spec.vocabulary:
             display.tell(
-                f"What stands beside the layers, above all the table of words, takes {beside_layers(found, model):.1f} MB"
-                f" in int8, more than the whole model may ({spec.goal.told()}). --vocabulary FILE keeps only the words of your texts."
+                "What stands beside the layers, above all the table of words, takes"
+                f" {beside_layers(spec.goal, dense, model):.1f} MB, more than the whole model may"
+                f" ({spec.goal.text()}). --vocabulary FILE keeps only the words of your texts."
             )
         write_json(path, asdict(replace(plan, share=max(plan.share, SMALLEST_SHARE))))
     plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     if plan.share >= 1:
-        display.tell("The int8 model as it is meets the goal: nothing has to go.")
+        display.tell("The dense model in its best form meets the goal: nothing has to go.")
         return []
     return quick_arms(plan) if spec.is_quick else trained_arms(plan)
 
@@ -203,60 +201,61 @@ def _small(arm: Arm, spec: CompressSpec, run: RunSpec, teacher: Path, work: Path
     return trained / "model"
 
 
-def _measure(names: dict[str, str], measured: BenchSpec, spec: CompressSpec, display: Display) -> Bench:
-    entries = line_up(list(names.values()), measured, threads=spec.threads)
-    shown = [replace(entry, name=name) for entry, name in zip(entries, names, strict=True)]
-    return bench(shown, measured, display)
+def _measure(
+    made: _Made, measured: BenchSpec, spec: CompressSpec, kept: Path | None, display: Display
+) -> Bench:
+    """Bench all that was made; a result that is kept in a file is not measured again."""
+    if kept is not None and kept.exists():
+        return read_bench(kept)
+    entries = line_up([str(folder) for folder in made.folders.values()], measured, threads=spec.threads)
+    shown = [replace(entry, name=name) for entry, name in zip(entries, made.folders, strict=True)]
+    result = bench(shown, measured, display)
+    if kept is not None:
+        write_bench(kept, result)
+    return result
 
 
-def _finish(
-    spec: CompressSpec, found: Bench, names: dict[str, str], smalls: dict[str, Path], out: Path
-) -> Compressed:
-    """Pick, copy what was picked, and write what was found."""
-    picked, is_met = pick(spec.goal, found)
-    sentence = _sentence(spec.goal, found, picked, is_met)
-    for name, source in (("model", Path(names[picked.name])), ("torch", smalls[picked.name])):
+def _finish(spec: CompressSpec, result: Bench, made: _Made, out: Path) -> Compressed:
+    """Pick, copy what was picked, and write what was measured."""
+    picked, is_met = pick(spec.goal, result)
+    sentence = _sentence(spec.goal, result, picked, is_met)
+    for name, source in (("model", made.folders[picked.name]), ("torch", made.torch[picked.name])):
         with whole_folder(out / name) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True)
-    write_bench(out / "bench.json", found)
-    write_text(out / "README.md", _card(spec, found, picked, sentence))
+    write_bench(out / "bench.json", result)
+    write_text(out / "README.md", _card(spec, result, picked, sentence))
     write_json(
         out / "result.json",
-        {"picked": picked.name, "is_met": is_met, "sentence": sentence, "goal": to_dict(spec.goal)},
+        {
+            "picked": picked.name,
+            "is_met": is_met,
+            "sentence": sentence,
+            "goal": to_dict(spec.goal),
+            "processor": processor().name,
+        },
     )
-    return Compressed(picked=picked, is_met=is_met, sentence=sentence, found=found)
+    return Compressed(picked=picked, is_met=is_met, sentence=sentence, bench=result)
 
 
-def _sentence(goal: Goal, found: Bench, picked: Measured, is_met: bool) -> str:
-    reached = goal.told(goal.of(found, picked))
-    base = found.rows[0].score or 0
+def _sentence(goal: Goal, result: Bench, picked: Measured, is_met: bool) -> str:
+    reached = goal.text(goal.of(result, picked))
+    base = result.rows[0].score or 0
     score = picked.score or 0
-    kept = f"{found.metric} {score:.2f} of {base:.2f}"
+    kept = f"{result.metric} {score:.2f} of {base:.2f}"
     if is_met:
-        return f"{picked.name} meets the goal ({goal.told()}): {reached}, {kept}."
-    return f"Nothing met the goal ({goal.told()}). The nearest is {picked.name}: {reached}, {kept}."
+        return f"{picked.name} meets the goal ({goal.text()}): {reached}, {kept}."
+    return f"Nothing met the goal ({goal.text()}). The nearest is {picked.name}: {reached}, {kept}."
 
 
-def _card(spec: CompressSpec, found: Bench, picked: Measured, sentence: str) -> str:
-    rows = [
-        f"| {row.name} | {row.megabytes:.1f} | {row.score or 0:.2f} | {row.at(*found.latency_shape).p50:.2f} "
-        f"| {found.latency_gain(row):.2f} | {found.speedup(row):.2f} |"
-        for row in found.rows
-    ]
-    (rows_one, length), (many, longer) = found.latency_shape, found.throughput_shape
+def _card(spec: CompressSpec, result: Bench, picked: Measured, sentence: str) -> str:
     lines = [
         f"# {spec.run.name}, made small",
         "",
         sentence,
         "",
-        "`model/` is for onnxruntime (int8), `torch/` is the same model before quantisation. Use them with"
+        f"`model/` is for {picked.form} ({picked.precision}), `torch/` is the same model before that. Use them with"
         " `bermo predict`.",
         "",
-        f"| | MB | {found.metric} | ms (batch {rows_one}, length {length}) | times faster |"
-        f" times the rows/s (batch {many}, length {longer}) |",
-        "|---|---|---|---|---|---|",
-        *rows,
-        "",
-        f"Measured with {found.threads} thread(s) on {found.machine}, in turns, against {found.rows[0].name}.",
+        *bench_rows(result),
     ]
     return "\n".join(lines) + "\n"

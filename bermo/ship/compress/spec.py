@@ -2,16 +2,40 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bermo.fields import Rules, option, positional
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.compress.goal import Goal, read_goal
+from bermo.ship.runtimes.forms import FormName
 from bermo.spec import Precision
 
 GOAL = "the goal (one of them)"
 TRAINING = "each training (default: as the run was trained)"
 TRAIN_FIELDS = ("epochs", "batch_size", "lr", "precision")
+
+
+Aim = Literal["throughput", "latency", "size"]
+BEST = "with --to best"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestSpec:
+    """What is wanted of the best form: the most rows a second, the shortest call or the smallest files."""
+
+    aim: Aim = option("throughput", "what the best form is best at", "for", title=BEST)
+    forms: tuple[FormName, ...] = option(
+        (), "forms to choose from", shown="all that this machine can run", title=BEST
+    )
+    batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", title=BEST, least=1)
+    lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", title=BEST, least=1)
+    rounds: int = option(3, "rounds of the bench", title=BEST, least=1)
+    threads: int | None = option(None, "threads in the bench", shown="all cores", title=BEST, least=1)
+
+    @property
+    def bench(self) -> BenchSpec:
+        """The bench that compares the forms."""
+        return BenchSpec(batches=self.batches, lengths=self.lengths, rounds=self.rounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +78,11 @@ class CompressSpec:
         title=TRAINING,
         least=0,
     )
-    max_loss: float = option(1.0, "points of score that int8 may cost")
+    forms: tuple[FormName, ...] = option((), "forms to choose from", shown="all that this machine can run")
+    calibrate: Path | None = option(
+        None, "texts that fix the ranges of activations; default: --valid", metavar="FILE"
+    )
+    max_loss: float = option(1.0, "points of score that a form may cost")
     batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", least=1)
     lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", least=1)
     rounds: int = option(3, "rounds of the bench", least=1)

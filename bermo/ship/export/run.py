@@ -26,7 +26,7 @@ from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import inputs_of, write_form
 from bermo.ship.runtimes.candidate import TorchCandidate, answer, open_candidate
 from bermo.ship.runtimes.folder import Source, check_not_exported, find_source, load_torch
-from bermo.ship.runtimes.forms import FORMS, Form, FormName, why_not
+from bermo.ship.runtimes.forms import Form, FormName, find_form, why_not
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
 
@@ -53,7 +53,7 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
         raise BermoError(f"{out} exists and is not overwritten. Give another folder with --out.")
     source = find_source(run)
     check_not_exported(source)
-    form = FORMS[spec.to]
+    form = find_form(spec.to)
     reason = why_not(form, has_texts=(spec.calibrate or spec.data) is not None)
     if reason is not None:
         raise BermoError(reason)
@@ -70,17 +70,17 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     dense_bytes = 4 * sum(p.numel() for p in model.parameters())
     precision = spec.values if form.runtime == "sparse" else form.precision
     with whole_folder(out) as folder:
-        display.tell(f"Writing {spec.to} …")
+        display.tell(f"Writing {form.name} …")
         details = write_form(model, source, form, folder, ranges, reference, spec.values)
         _write_companions(model, source, folder)
         # Opening the folder below reads its precision there.
         write_json(folder / "export.json", {"precision": precision, "details": details})
         made = replace(source, folder=folder, runtime=form.runtime, precision=precision)
         compared = reference.compare(open_candidate(made), precision)
-        check_accepted(compared, spec.to, spec.max_loss)
+        check_accepted(compared, form.name, spec.max_loss)
         exported = Exported(
             folder=out,
-            to=spec.to,
+            to=form.name,
             precision=precision,
             num_bytes=made.num_bytes,
             dense_bytes=dense_bytes,

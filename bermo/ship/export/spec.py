@@ -2,16 +2,22 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bermo.fields import REQUIRED, option
 from bermo.ship.runtimes.forms import FormName, Values
+
+Target = Literal[FormName, "best"]
+"""A form, or all of them measured and the best kept (bermo/ship/compress/best.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSpec:
     """What to write, and what it is compared on."""
 
-    to: FormName = option(REQUIRED, "the form of the export", metavar="FORM")
+    to: Target = option(
+        REQUIRED, "the form of the export; best: all are measured on this machine", metavar="FORM"
+    )
     data: Path | None = option(None, "rows with answers: compare scores on them", metavar="FILE")
     max_loss: float = option(1.0, "points of score that may be lost")
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")

@@ -1,7 +1,6 @@
-"""The bench: candidates in processes of their own, a table, JSON and figures; and compress on top of it."""
+"""The bench: candidates in processes of their own, a table, JSON and figures."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,10 @@ import pytest
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.figures.data import read_findings
-from bermo.progress import Display, Quiet
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import Bench, Measured, _quantile, _timing, machine
+from bermo.ship.bench.run import _quantile, _timing
 from bermo.ship.bench.spec import BenchSpec
-from bermo.ship.bench.worker import Entry, Served, Worker
-from bermo.ship.compress import plan as planning
-from bermo.ship.compress import run as compressing
-from bermo.ship.compress.run import compress
-from bermo.ship.compress.spec import CompressSpec
+from bermo.ship.bench.worker import Entry, Worker
 from bermo.ship.export.run import ExportSpec, export
 from tests.ship.folders import make_model, prune_randomly_, save, write_rows
 
@@ -110,108 +104,6 @@ def test_a_worker_that_dies_is_told(folders: Path) -> None:
 def test_quantiles_are_those_of_the_sorted_calls() -> None:
     ordered = [float(value) for value in range(1, 101)]
     assert [_quantile(ordered, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
-    timing = _timing((4, 8), [0.002, 0.001, 0.003])
-    assert (timing.p50, timing.rows_per_second) == (2.0, 2000.0)
-
-
-def in_one_process(entries: list[Entry], spec: BenchSpec, display: Display) -> Bench:
-    """Measure as the bench does, but here: seven imports of torch would take longer than the test."""
-    rows = []
-    for entry in entries:
-        served = Served(entry)
-        facts = served.facts()
-        timings = tuple(_timing(shape, served.time(*shape, 2)) for shape in spec.shapes)
-        score = served.score(spec.data)[1] if spec.data else None
-        rows.append(
-            Measured(
-                name=entry.name,
-                form=facts.form,
-                precision=facts.precision,
-                device="cpu",
-                megabytes=facts.num_bytes / 1e6,
-                peak_memory_mb=1,
-                score=score,
-                timings=timings,
-            )
-        )
-    return Bench(
-        spec=spec,
-        metric="accuracy",
-        threads=1,
-        machine=machine(["cpu"]),
-        versions={},
-        rows=tuple(rows),
-    )
-
-
-def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
-    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compressing, "bench", in_one_process)
-    monkeypatch.setattr(planning, "AROUND", (1.0,))
-    rows = str(folders / "dev.tsv")
-    spec = CompressSpec(
-        run=folders / "model",
-        size="0.1kB",
-        train=rows,
-        valid=rows,
-        is_quick=True,
-        max_loss=100,
-        batches=(1,),
-        lengths=(8,),
-        rounds=1,
-    )
-    out = tmp_path / "small"
-    told: list[str] = []
-    display = Quiet()
-    monkeypatch.setattr(display, "tell", told.append)
-    made = compress(spec, out, display)
-    assert any("--vocabulary" in sentence for sentence in told)
-    assert not made.is_met
-    assert "Nothing met the goal" in made.sentence
-    assert {row.name for row in made.found.rows} == {"dense", "dense int8", "2 layers at 0.05 int8"}
-    for name in ("model/model.onnx", "torch/model.safetensors", "bench.json", "README.md"):
-        assert (out / name).is_file()
-    assert made.sentence in (out / "README.md").read_text()
-
-    def never(*_: object) -> None:
-        raise AssertionError("a finished stage ran again")
-
-    monkeypatch.setattr(compressing, "export", never)
-    monkeypatch.setattr(compressing, "make_small", never)
-    again = compress(spec, out, Quiet())
-    assert again.picked.name == made.picked.name
-    with pytest.raises(BermoError, match="other options"):
-        compress(replace(spec, max_loss=5), out, Quiet())
-
-
-def test_models_made_elsewhere_take_part_and_nothing_is_trained(
-    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compressing, "bench", in_one_process)
-    monkeypatch.setattr(compressing, "finetune", None)
-    elsewhere = save(make_model(layers=1), tmp_path / "elsewhere")
-    rows = str(folders / "dev.tsv")
-    spec = CompressSpec(
-        run=folders / "model",
-        size="30kB",
-        train=rows,
-        valid=rows,
-        candidates=(elsewhere,),
-        with_training=False,
-        max_loss=100,
-        batches=(1,),
-        lengths=(8,),
-        rounds=1,
-    )
-    made = compress(spec, tmp_path / "small", Quiet())
-    assert [row.name for row in made.found.rows] == ["dense", "dense int8", "elsewhere int8"]
-    assert made.picked.name == "elsewhere int8"
-    for wrong, sentence in (
-        ((), "leaves nothing to choose from"),
-        ((elsewhere, elsewhere), "Two candidates are called"),
-        ((tmp_path / "small" / "model",), "is an export already"),
-    ):
-        with pytest.raises(BermoError, match=sentence):
-            compress(replace(spec, candidates=wrong), tmp_path / "other", Quiet())
-    assert not (tmp_path / "other").exists()
+    timing = _timing((4, 8), [[0.002, 0.001, 0.003], [0.004]])
+    assert (timing.p50, timing.calls, timing.rounds) == (2.5, 4, (2.0, 4.0))
+    assert timing.rows_per_second == 1600

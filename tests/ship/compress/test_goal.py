@@ -6,8 +6,7 @@ import pytest
 
 from bermo.errors import BermoError
 from bermo.report.bench import bench_findings, points
-from bermo.ship.bench.run import Bench, Measured, Timing, front
-from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.bench.run import Bench, BenchSpec, Measured, Timing, front
 from bermo.ship.compress.goal import Goal, pick, read_goal
 
 
@@ -20,6 +19,7 @@ def make_row(name: str, megabytes: float, score: float, milliseconds: float) -> 
         p95=milliseconds,
         p99=milliseconds,
         rows_per_second=1000 / milliseconds,
+        rounds=(milliseconds,),
     )
     return Measured(
         name=name,

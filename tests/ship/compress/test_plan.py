@@ -1,4 +1,4 @@
-"""What is tried for a wish: depth and density that fit the budget, taught by the dense model."""
+"""What is tried for a goal: depth and density that fit the budget, taught by the dense model."""
 
 from dataclasses import replace
 
