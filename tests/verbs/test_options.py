@@ -54,15 +54,18 @@ OPTIONS = {
         run --out=required --vocabulary --read-share=0.001 --fisher=off --density --speedup --data --train
         --valid --examples=2048 --batch-size=32 --length=128 --device=auto
     """,
-    "export": "run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16",
+    "export": """
+        run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16 --for=throughput --forms
+        --batch=1,32 --lengths=32,128 --rounds=3 --threads
+    """,
     "bench": """
         folders+ --baseline --data --batch=1,32 --lengths=32,128 --rounds=5 --threads --device=cpu
-        --precision=fp32 --out=runs/bench
+        --precision=fp32 --other-forms=auto --out=runs/bench
     """,
     "compress": """
         run --latency --speedup --size --train --valid --data --vocabulary --quick=off --candidates
         --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss=1.0 --batch=1,32
-        --lengths=32,128 --rounds=3 --threads --out
+        --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
     "list": "",
     "show": "recipe",
