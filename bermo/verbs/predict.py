@@ -30,7 +30,7 @@ def run(options: PredictOptions) -> int:
         options.out,
         options.batch_size,
         TerminalDisplay(),
-        lambda opened: open_for_prediction(opened.folder, opened.trained),
+        open_for_prediction,
     )
     return 0
 

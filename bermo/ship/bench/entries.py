@@ -7,10 +7,10 @@ from typing import cast
 from transformers import AutoConfig
 
 from bermo.errors import BermoError
+from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry
 from bermo.ship.runtimes.candidate import torch_precision
-from bermo.ship.runtimes.folder import Source, find_source
 from bermo.ship.runtimes.texts import labelled
 from bermo.spec import Precision
 
@@ -23,7 +23,7 @@ def line_up(
     precisions: Sequence[str] = ("fp32",),
 ) -> list[Entry]:
     """Return an entry for every folder, and for a torch folder in every precision asked for."""
-    sources = {folder: find_source(folder) for folder in folders}
+    sources = {folder: open_trained(folder) for folder in folders}
     _check(sources, spec, device)
     entries = []
     for folder, source in sources.items():
@@ -42,7 +42,7 @@ def line_up(
     return entries
 
 
-def _check(sources: dict[str, Source], spec: BenchSpec, device: str) -> None:
+def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: str) -> None:
     first_name, first = next(iter(sources.items()))
     for name, source in sources.items():
         if device != "cpu" and source.runtime in ("onnxruntime", "openvino"):
@@ -65,7 +65,7 @@ def _check(sources: dict[str, Source], spec: BenchSpec, device: str) -> None:
         labelled(first, spec.data)  # a wrong file is an error before any process starts
 
 
-def _check_lengths(name: str, source: Source, spec: BenchSpec) -> None:
+def _check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
     config = AutoConfig.from_pretrained(source.folder)
     inner = getattr(config, "backbone", config)
     longest = getattr(inner, "max_position_embeddings", None)

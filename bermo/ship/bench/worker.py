@@ -16,8 +16,8 @@ from typing import Any
 
 from bermo.errors import BermoError
 from bermo.machine import peak_memory_bytes
+from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.candidate import Candidate, answer, open_candidate
-from bermo.ship.runtimes.folder import Source, find_source
 from bermo.spec import Precision
 
 SCORING_BATCH = 32
@@ -106,7 +106,7 @@ class Served:
 
         logging.disable_progress_bar()
         self.entry = entry
-        self.source: Source = find_source(entry.folder)
+        self.source: TrainedFolder = open_trained(entry.folder)
         _forget_peak()
         self.memory_before = _memory()
         self.candidate: Candidate = open_candidate(self.source, entry.threads, entry.device, entry.precision)

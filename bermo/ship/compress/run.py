@@ -24,6 +24,7 @@ from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
 from bermo.runs.folder import claim_options, locked
+from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, read_bench, write_bench
 from bermo.ship.bench.spec import BenchSpec
@@ -32,8 +33,7 @@ from bermo.ship.compress.forms import FormsSpec, write_forms
 from bermo.ship.compress.goal import Goal, leading_forms, pick
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
 from bermo.ship.compress.spec import CompressSpec
-from bermo.ship.runtimes.folder import find_source, load_torch
-from bermo.ship.runtimes.source import with_files
+from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import is_shrinkable
 from bermo.ship.shrink.run import make_small
 from bermo.ship.shrink.spec import FisherSpec
@@ -56,7 +56,7 @@ class Compressed:
 
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     """Lose as little as possible and meet the goal; the same command goes on where it stopped."""
-    source = find_source(spec.run)
+    source = open_trained(spec.run)
     if source.is_export:
         raise BermoError(f"{spec.run} is an export already. Give the run that it was made from.")
     run = _run_spec(spec)
@@ -110,7 +110,7 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
     run = RunSpec()
     if path.exists():
         run = from_dict(RunSpec, json.loads(path.read_text(encoding="utf-8"))["spec"] | {"seeds": [1]})
-    kind = find_source(spec.run).trained.task.kind
+    kind = open_trained(spec.run).trained.task.kind
     data = with_files(run.data, kind, spec.folder, spec.train, spec.valid)
     if spec.limit is not None:
         data = replace(data, limit=spec.limit)
@@ -141,7 +141,7 @@ def _valid_file(data: DataSpec, work: Path) -> Path:
 def _candidates(spec: CompressSpec) -> list[Path]:
     """Check the models that were made elsewhere: torch, of one name each, before any work."""
     for path in spec.candidates:
-        if find_source(path).is_export:
+        if open_trained(path).is_export:
             raise BermoError(f"{path} is an export already. Give the torch model that it was made from.")
     names = [path.name for path in spec.candidates]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -154,9 +154,9 @@ def _candidates(spec: CompressSpec) -> list[Path]:
 
 def _given_small(folder: Path, out: Path, spec: CompressSpec, display: Display) -> Path:
     """Delete what is dead in a model that was made elsewhere, and words, unless there is nothing to delete."""
-    source = find_source(folder)
+    source = open_trained(folder)
     if not out.exists():
-        model = load_torch(source)
+        model = source.load_model()
         has_dead = isinstance(model, BermoPreTrainedModel) and is_shrinkable(model)
         if not spec.vocabulary and not has_dead:
             return source.folder
@@ -168,7 +168,7 @@ def _arms(spec: CompressSpec, dense: Bench, work: Path, display: Display) -> lis
     """Return what to try, planned once from what the dense model reaches in its best form."""
     path = work / "plan.json"
     if not path.exists():
-        model = load_torch(find_source(spec.run))
+        model = open_trained(spec.run).load_model()
         plan = make_plan(spec.goal, dense, model)
         if plan.share <= 0 and not spec.vocabulary:
             display.tell(

@@ -15,17 +15,17 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from bermo.data.batches import in_order
-from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
+from bermo.runs.task_file import write_task
+from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import inputs_of, write_form
 from bermo.ship.runtimes.candidate import TorchCandidate, answer, open_candidate
-from bermo.ship.runtimes.folder import Source, check_not_exported, find_source, load_torch
 from bermo.ship.runtimes.forms import Form, FormName, find_form, why_not
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
@@ -51,17 +51,20 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     display = display or Quiet()
     if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another folder with --out.")
-    source = find_source(run)
-    check_not_exported(source)
+    opened = open_trained(run)
+    if opened.is_export:
+        raise BermoError(
+            f"{opened.folder} is an export already ({opened.runtime}). Give the model that it was made from."
+        )
     form = find_form(spec.to)
     reason = why_not(form, has_texts=(spec.calibrate or spec.data) is not None)
     if reason is not None:
         raise BermoError(reason)
-    features = built_in(source) if spec.data is None else labelled(source, spec.data)
-    ranges = _calibration(source, form, spec)
-    model = load_torch(source)
+    features = built_in(opened) if spec.data is None else labelled(opened, spec.data)
+    ranges = _calibration(opened, form, spec)
+    model = opened.load_model().requires_grad_(False)
     if form.runtime == "sparse":
-        check_pruned(model, source.folder)
+        check_pruned(model, opened.folder)
     reference = Reference(
         features=features,
         on="generated sentences" if spec.data is None else spec.data.name,
@@ -71,11 +74,11 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     precision = spec.values if form.runtime == "sparse" else form.precision
     with whole_folder(out) as folder:
         display.tell(f"Writing {form.name} …")
-        details = write_form(model, source, form, folder, ranges, reference, spec.values)
-        _write_companions(model, source, folder)
+        details = write_form(model, opened, form, folder, ranges, reference, spec.values)
+        _write_companions(model, opened, folder)
         # Opening the folder below reads its precision there.
         write_json(folder / "export.json", {"precision": precision, "details": details})
-        made = replace(source, folder=folder, runtime=form.runtime, precision=precision)
+        made = replace(opened, folder=folder, runtime=form.runtime, precision=precision)
         compared = reference.compare(open_candidate(made), precision)
         check_accepted(compared, form.name, spec.max_loss)
         exported = Exported(
@@ -91,31 +94,20 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     return exported
 
 
-def _calibration(source: Source, form: Form, spec: ExportSpec) -> list[dict[str, np.ndarray]] | None:
+def _calibration(opened: TrainedFolder, form: Form, spec: ExportSpec) -> list[dict[str, np.ndarray]] | None:
     """Return the batches that fix the ranges of activations, or None for ranges of each batch."""
     path = spec.calibrate or (spec.data if form.needs_texts else None)
     if path is None or form.precision != "int8":
         return None
-    features = unlabelled(source, path, CALIBRATION_TEXTS)
+    features = unlabelled(opened, path, CALIBRATION_TEXTS)
     return [inputs_of(features, rows) for rows in in_order(features, BATCH)]
 
 
-def _write_companions(model: PreTrainedModel, source: Source, folder: Path) -> None:
+def _write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Path) -> None:
     """Write beside the model what its use needs: config, tokenizer, task.json."""
     model.config.save_pretrained(folder)
-    load_tokenizer(source.folder).save_pretrained(folder)
-    trained = source.trained
-    write_json(
-        folder / "task.json",
-        {
-            "task": trained.task.name,
-            "kind": trained.task.kind,
-            "labels": trained.labels,
-            "text": trained.text,
-            "max_length": trained.max_length,
-            "stride": trained.stride,
-        },
-    )
+    opened.load_tokenizer().save_pretrained(folder)
+    write_task(folder, opened.trained)
 
 
 def _record(exported: Exported) -> dict[str, Any]:

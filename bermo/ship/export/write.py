@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 from bermo.data.batches import collate
 from bermo.data.features import Features
 from bermo.methods.evaluate import LABEL_NAMES
+from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
 from bermo.ship.export.onnx import quiet, write_onnx
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.export.rewrite import quicken
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
 from bermo.ship.runtimes.candidate import OnnxCandidate
-from bermo.ship.runtimes.folder import Source
 from bermo.ship.runtimes.forms import Form, Values
 from bermo.ship.runtimes.openvino import write_openvino
 from bermo.ship.runtimes.sparse import write_sparse
@@ -37,7 +37,7 @@ def inputs_of(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 def write_form(
     model: PreTrainedModel,
-    source: Source,
+    opened: TrainedFolder,
     form: Form,
     folder: Path,
     ranges: Ranges | None,
@@ -56,7 +56,7 @@ def write_form(
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         graph = Path(aside) / "graph.onnx"
         # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
-        example = inputs_of(built_in(source), np.arange(3))
+        example = inputs_of(built_in(opened), np.arange(3))
         write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
         details: dict[str, Any] = {}
         if form.precision == "int8":

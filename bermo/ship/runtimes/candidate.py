@@ -1,6 +1,6 @@
 """A model loaded by its runtime, ready to answer: torch, an ONNX graph, an OpenVINO model, a sparse container.
 
-    open_candidate(source, threads) -> Candidate;   candidate(batch of numpy arrays) -> logits
+    open_candidate(opened, threads) -> Candidate;   candidate(batch of numpy arrays) -> logits
 
 Each runtime's thread pool is its own; the bench opens every candidate in a process of its own.
 """
@@ -17,9 +17,9 @@ from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.methods.evaluate import LABEL_NAMES
-from bermo.methods.predict import Advance, Ask, Trained
-from bermo.ship.runtimes.folder import Source, find_source, load_torch, read_export
-from bermo.ship.runtimes.forms import EXTRAS, Runtime
+from bermo.methods.predict import Advance, Ask
+from bermo.runs.trained import Runtime, TrainedFolder, read_export
+from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
 from bermo.spec import Precision
@@ -90,36 +90,36 @@ class OpenVinoCandidate:
 
 
 def open_candidate(
-    source: Source, threads: int | None = None, device: str = "cpu", precision: Precision | None = None
+    opened: TrainedFolder, threads: int | None = None, device: str = "cpu", precision: Precision | None = None
 ) -> Candidate:
     """Load a folder's model with its runtime; only torch takes another device or precision than the folder's own."""
-    if source.runtime in ("onnxruntime", "openvino") and (device != "cpu" or precision not in (None, "fp32")):
+    if opened.runtime in ("onnxruntime", "openvino") and (device != "cpu" or precision not in (None, "fp32")):
         raise BermoError(
-            f"{source.folder} is made for {source.runtime} and runs on the CPU as it is. Leave --device and"
+            f"{opened.folder} is made for {opened.runtime} and runs on the CPU as it is. Leave --device and"
             " --precision out, or give the torch model."
         )
-    _check_installed(source.runtime)
-    check_overflow(source.folder, read_export(source.folder))
-    match source.runtime:
+    _check_installed(opened.runtime)
+    check_overflow(opened.folder, read_export(opened.folder))
+    match opened.runtime:
         case "onnxruntime":
-            return OnnxCandidate(source.folder / "model.onnx", threads)
+            return OnnxCandidate(opened.folder / "model.onnx", threads)
         case "openvino":
             # What an int8 model computes in floats may be bf16 too: its step is far larger than bf16's.
-            allows_bf16 = source.precision in ("bf16", "int8")
-            return OpenVinoCandidate(source.folder / "model.xml", threads, allows_bf16)
+            allows_bf16 = opened.precision in ("bf16", "int8")
+            return OpenVinoCandidate(opened.folder / "model.xml", threads, allows_bf16)
     if threads is not None:
         torch.set_num_threads(threads)
-    precision = precision or torch_precision(source)
-    if source.runtime == "sparse":
+    precision = precision or torch_precision(opened)
+    if opened.runtime == "sparse":
         from bermo.ship.runtimes.sparse import load_sparse
 
-        return TorchCandidate(load_sparse(source.folder), device, precision)
-    return TorchCandidate(load_torch(source), device, precision)
+        return TorchCandidate(load_sparse(opened.folder), device, precision)
+    return TorchCandidate(opened.load_model(), device, precision)
 
 
-def torch_precision(source: Source) -> Precision:
+def torch_precision(opened: TrainedFolder) -> Precision:
     """Return the precision in which torch computes a folder's model where none is asked for."""
-    return "bf16" if source.runtime == "torch" and source.precision == "bf16" else "fp32"
+    return "bf16" if opened.runtime == "torch" and opened.precision == "bf16" else "fp32"
 
 
 def answer(
@@ -137,9 +137,9 @@ def answer(
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
 
 
-def open_for_prediction(folder: Path, trained: Trained) -> Ask:
+def open_for_prediction(opened: TrainedFolder) -> Ask:
     """Open an export for `bermo predict`."""
-    candidate = open_candidate(find_source(folder))
+    candidate = open_candidate(opened)
 
     def ask(features: Features, batch_size: int, advance: Advance) -> list[np.ndarray]:
         return answer(candidate, features, batch_size, advance)

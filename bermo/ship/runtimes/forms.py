@@ -10,12 +10,14 @@ This file imports no runtime, so that the command line can list the forms at onc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from bermo.errors import BermoError, nearest
 from bermo.machine import Processor, processor
 
-Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
+if TYPE_CHECKING:
+    from bermo.runs.trained import Runtime
+
 Precision = Literal["fp32", "bf16", "int8"]
 Sign = Literal["signed", "unsigned"]
 Values = Literal["fp32", "fp16", "int8"]
@@ -48,7 +50,7 @@ class Form:
     """How a model is stored and computed: what `bermo export --to NAME` writes."""
 
     name: FormName
-    runtime: Runtime
+    runtime: "Runtime"
     precision: Precision
     """The precision of the arithmetic; a sparse container is computed in fp32 whatever its stored values."""
     signs: tuple[Sign, ...] = ()

@@ -15,12 +15,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from bermo.encoders.sites import layers_of, prunable_sites
 from bermo.errors import BermoError
-from bermo.methods.predict import LOADERS, read_trained
 from bermo.pruning.fold import count
+from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.forms import Values
 from bermo.ship.runtimes.packed import Packed, pack, unpack
 
@@ -99,14 +99,13 @@ def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSi
 
 
 def load_sparse(folder: str | Path) -> PreTrainedModel:
-    """Load the model of a sparse container: an ordinary one, in float32, ready to be asked."""
+    """Load the model of a sparse container: an ordinary one, in float32 and eval mode."""
     folder = Path(folder)
     path = folder / "sparse.safetensors"
     if not path.is_file():
         raise BermoError(f"{folder} holds no sparse container (there is no {path.name}).")
     state = read_sparse(path)
-    config = AutoConfig.from_pretrained(folder)
-    model: PreTrainedModel = LOADERS[read_trained(folder).task.kind].from_config(config)
+    model = open_trained(folder).create_model()
     missing, unexpected = model.load_state_dict(state, strict=False)
     model.tie_weights()
     lost = [name for name in missing if name not in _tied(model, state)]

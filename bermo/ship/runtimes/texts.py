@@ -14,36 +14,35 @@ from bermo.data.generated import generate_rows
 from bermo.data.load import read_inputs
 from bermo.data.read import Table, read_table
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, head
-from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError, nearest
-from bermo.methods.predict import Trained
-from bermo.ship.runtimes.folder import Source
+from bermo.runs.task_file import TrainedTask
+from bermo.runs.trained import TrainedFolder
 from bermo.spec import DataSpec
 
 BUILT_IN = 64
 """Sentences in the box that a conversion is compared on where the user gives no file."""
 
 
-def labelled(source: Source, path: Path) -> Features:
+def labelled(opened: TrainedFolder, path: Path) -> Features:
     """Read a file with texts and answers for the task of a model, checked against its labels."""
-    rows = _read(path, source.trained)
-    _check_labels(rows, source.trained, path)
-    return features_of(source, rows)
+    rows = _read(path, opened.trained)
+    _check_labels(rows, opened.trained, path)
+    return features_of(opened, rows)
 
 
-def unlabelled(source: Source, path: Path, limit: int) -> Features:
+def unlabelled(opened: TrainedFolder, path: Path, limit: int) -> Features:
     """Read the first texts of a file; answers are not looked at."""
-    return features_of(source, head(read_inputs(path, source.trained.task, source.trained.text), limit))
+    return features_of(opened, head(read_inputs(path, opened.trained.task, opened.trained.text), limit))
 
 
-def built_in(source: Source) -> Features:
+def built_in(opened: TrainedFolder) -> Features:
     """Return sentences of the box in the form that the model reads."""
     made, _ = generate_rows("subject-number", (BUILT_IN, 1), seed=0)
     assert isinstance(made, TextRows)
     texts = list(made.first)
     others = texts[1:] + texts[:1]
     rows: Rows
-    match source.trained.task.kind:
+    match opened.trained.task.kind:
         case "tagging":
             rows = TaggedRows([text.split() for text in texts])
         case "span":
@@ -51,13 +50,13 @@ def built_in(source: Source) -> Features:
         case "choice":
             rows = ChoiceRows(texts, [[a, b] for a, b in zip(texts, others, strict=True)])
         case _:
-            rows = TextRows(texts, others if len(source.trained.text) == 2 else None)
-    return features_of(source, rows)
+            rows = TextRows(texts, others if len(opened.trained.text) == 2 else None)
+    return features_of(opened, rows)
 
 
-def features_of(source: Source, rows: Rows) -> Features:
+def features_of(opened: TrainedFolder, rows: Rows) -> Features:
     """Tokenise rows with the model's own tokenizer and limits."""
-    trained = source.trained
+    trained = opened.trained
     # A file to measure on may hold odd words; training has looked at the share of unknown tokens.
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
     with tempfile.TemporaryDirectory() as cache:
@@ -65,26 +64,26 @@ def features_of(source: Source, rows: Rows) -> Features:
             rows,
             trained.task,
             trained.labels,
-            load_tokenizer(source.folder),
+            opened.load_tokenizer(),
             replace(limits, cache=cache),
-            source.has_segments,
+            opened.has_segments,
         )  # the arrays stay mapped after the files are gone
 
 
-def random_batch(source: Source, num_rows: int, length: int, vocabulary: int) -> dict[str, np.ndarray]:
+def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: int) -> dict[str, np.ndarray]:
     """Return tokens drawn at random, every row of the same length: what a clock needs, and no more."""
-    shape = (num_rows, 2, length) if source.trained.task.kind == "choice" else (num_rows, length)
+    shape = (num_rows, 2, length) if opened.trained.task.kind == "choice" else (num_rows, length)
     generator = np.random.default_rng(0)
     batch = {
         "input_ids": generator.integers(min(5, vocabulary - 1), vocabulary, shape),
         "attention_mask": np.ones(shape, dtype=np.int64),
     }
-    if source.has_segments:
+    if opened.has_segments:
         batch["token_type_ids"] = np.zeros(shape, dtype=np.int64)
     return batch
 
 
-def _read(path: Path, trained: Trained) -> Rows:
+def _read(path: Path, trained: TrainedTask) -> Rows:
     match trained.task.kind:
         case "span":
             return read_squad(path, is_train=False)
@@ -101,14 +100,14 @@ def _read(path: Path, trained: Trained) -> Rows:
             return numbers(rows, path) if trained.task.kind == "regression" else rows
 
 
-def _table(path: Path, trained: Trained) -> Table:
+def _table(path: Path, trained: TrainedTask) -> Table:
     """Read a named task's file with the header that its official form lacks."""
     sources = [item for item in trained.task.valid if Path(item.name).name == path.name]
     header = sources[0].header if sources else None
     return read_table(path, header, drops_extra=bool(sources and sources[0].drops_extra))
 
 
-def _check_labels(rows: Rows, trained: Trained, path: Path) -> None:
+def _check_labels(rows: Rows, trained: TrainedTask, path: Path) -> None:
     values: Sequence[object]
     if isinstance(rows, TaggedRows):
         values = [tag for tags in rows.tags or () for tag in tags]

@@ -25,9 +25,10 @@ from bermo.fields import check
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.evaluate import predict
 from bermo.models.encoder import BermoPreTrainedModel, model_card
-from bermo.models.tasks import has_segments
 from bermo.progress import Display
-from bermo.ship.runtimes.source import Source, check_out, load_source, with_files
+from bermo.runs.folder import LOCK
+from bermo.runs.trained import TrainedFolder, open_trained
+from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import Size, is_shrinkable, shrink, size_of
 from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
@@ -71,11 +72,11 @@ def make_small(
 ) -> Shrinking:
     """Write a smaller model of a run or model folder into `out`, whole or not at all."""
     started = time.monotonic()
-    check_out(out)
+    _check_out(out)
     _check_numbers(fisher, read_share)
     texts = [line for file in vocabulary for line in _texts(file)]
-    found = load_source(source)
-    model = found.model
+    opened = open_trained(source)
+    model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
     if fisher is None and not texts and not is_shrinkable(model, read_share):
         raise BermoError(
             f"There is nothing dead in {source}: every head and neuron is read, so it was never pruned by"
@@ -84,9 +85,9 @@ def make_small(
         )
     before, scored = size_of(model), None
     if fisher is not None:
-        model, scored = _choose(found, fisher, display)
+        model, scored = _choose(opened, model, fisher, display)
     small = shrink(model, read_share)
-    cut = plan_cut(found.tokenizer, encoder_of(small).config, texts, display) if texts else None
+    cut = plan_cut(tokenizer, encoder_of(small).config, texts, display) if texts else None
     if cut is not None:
         cut_embeddings_(small, cut)
     result = Shrinking(
@@ -99,14 +100,24 @@ def make_small(
     )
     with whole_folder(out) as folder:
         if cut is None:
-            found.tokenizer.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
         else:
-            cut_tokenizer(found.tokenizer, cut, folder, texts)
+            cut_tokenizer(tokenizer, cut, folder, texts)
         write_text(folder / "README.md", model_card(small) + _card(result))
         small.save_pretrained(folder)
-        shutil.copy2(found.folder / "task.json", folder / "task.json")
+        shutil.copy2(opened.folder / "task.json", folder / "task.json")
         write_json(folder / "shrink.json", asdict(result))
     return result
+
+
+def _check_out(out: Path) -> None:
+    """Refuse a folder that holds something, before any work starts."""
+    if out.is_file():
+        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    if out.is_dir() and {item.name for item in out.iterdir()} - {LOCK}:
+        raise BermoError(
+            f"{out} is not empty, and nothing there is overwritten. Give another folder with --out."
+        )
 
 
 def _check_numbers(fisher: FisherSpec | None, read_share: float) -> None:
@@ -127,17 +138,16 @@ def _texts(file: Path) -> list[str]:
 
 
 def _choose(
-    source: Source, spec: FisherSpec, display: Display
+    opened: TrainedFolder, model: BermoPreTrainedModel, spec: FisherSpec, display: Display
 ) -> tuple[BermoPreTrainedModel, tuple[_Scored, _Scored]]:
     """Run the Fisher search on the run's own data, and score both models on its validation set."""
-    model = source.model
     groups = groups_of(model)
     check_families(groups)
-    train, valid = _features(source, spec, display)
+    train, valid = _features(opened, spec, display)
     settings = TrainSpec(device="cpu" if spec.device == "cpu" else "auto")
-    accelerator = make_accelerator(settings, source.folder)
+    accelerator = make_accelerator(settings, opened.folder)
     model.to(accelerator.device)
-    table, budget = _budget(source, spec, accelerator, display)
+    table, budget = _budget(model, spec, accelerator, display)
     rows = np.random.default_rng(0).permutation(len(train))[: spec.examples]
     tune = rows[: max(1, len(rows) // TUNE_SHARE)]
     small, choice = fisher_shrink(
@@ -152,26 +162,28 @@ def _choose(
 
 
 def _budget(
-    source: Source, spec: FisherSpec, accelerator: Accelerator, display: Display
+    model: BermoPreTrainedModel, spec: FisherSpec, accelerator: Accelerator, display: Display
 ) -> tuple[CostTable, float]:
-    groups = groups_of(source.model)
+    groups = groups_of(model)
     if spec.density is not None:
         return weight_table(groups), spec.density * sum(g.cost * g.count for g in groups)
     workload = Workload(batch_size=spec.batch_size, length=spec.length, device=str(accelerator.device))
-    table = latency_table(encoder_of(source.model).config, workload, display=display)
+    table = latency_table(encoder_of(model).config, workload, display=display)
     now = table.total([g.kind for g in groups], [g.count for g in groups])
     return table, now / cast(float, spec.speedup)
 
 
-def _features(source: Source, spec: FisherSpec, display: Display) -> tuple[Features, Features]:
+def _features(opened: TrainedFolder, spec: FisherSpec, display: Display) -> tuple[Features, Features]:
     given = (spec.folder, spec.train, spec.valid)
-    if source.data is None and not any(given):
+    run = opened.read_spec()
+    if run is None and not any(given):
         raise BermoError(
-            f"{source.folder} does not say which data it was trained on. Name it: --data FOLDER for a named"
+            f"{opened.folder} does not say which data it was trained on. Name it: --data FOLDER for a named"
             " task, or --train FILE and --valid FILE."
         )
-    trained = source.trained
-    data = with_files(source.data or DataSpec(task=trained.task.name), trained.task.kind, *given)
+    trained = opened.trained
+    own = DataSpec(task=trained.task.name) if run is None else run.data
+    data = with_files(own, trained.task.kind, *given)
     known = replace(data, max_length=trained.max_length, stride=trained.stride)
     task = load_task(known)
     if task.task.kind != trained.task.kind or tuple(task.labels) != trained.labels:
@@ -179,9 +191,9 @@ def _features(source: Source, spec: FisherSpec, display: Display) -> tuple[Featu
             f"The model answers {', '.join(trained.labels) or trained.task.kind}, but the data has"
             f" {', '.join(task.labels) or task.task.kind}. Give the data that it was trained on."
         )
-    segments = has_segments(source.folder)
+    tokenizer = opened.load_tokenizer()
     train, valid = (
-        make_features(rows, task.task, task.labels, source.tokenizer, known, segments)
+        make_features(rows, task.task, task.labels, tokenizer, known, opened.has_segments)
         for rows in (task.train, task.valid)
     )
     return train, valid

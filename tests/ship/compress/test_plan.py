@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, quick_arms, trained_arms
-from bermo.ship.runtimes.source import with_files
+from bermo.ship.runtimes.run_data import with_files
 from bermo.spec import DataSpec, RunSpec
 
 

@@ -10,11 +10,11 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from bermo.cli import main
 from bermo.errors import BermoError
+from bermo.runs.trained import open_trained
 from bermo.ship.export import compare
 from bermo.ship.export.compare import Compared, check_accepted, same_answers
 from bermo.ship.export.run import ExportSpec, export
 from bermo.ship.runtimes.candidate import open_candidate
-from bermo.ship.runtimes.folder import find_source
 from tests import tiny
 from tests.ship.folders import make_model, prune_randomly_, save, write_rows
 
@@ -72,7 +72,7 @@ def test_calibrated_int8_runs_in_openvino(folders: Path) -> None:
     assert exported.details["activations"] == "calibrated ranges"
     batch = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
     batch["token_type_ids"] = np.zeros_like(batch["input_ids"])
-    (logits,) = open_candidate(find_source(folders / "openvino"), 1)(batch)
+    (logits,) = open_candidate(open_trained(folders / "openvino"), 1)(batch)
     assert logits.shape == (3, 2)
 
 
@@ -161,7 +161,7 @@ def test_a_plain_transformers_model_is_known_by_its_config(tmp_path: Path) -> No
     model = BertForSequenceClassification(BertConfig(**tiny.SIZES, num_labels=2))
     model.save_pretrained(tmp_path / "plain")
     tiny.make_tokenizer().save_pretrained(tmp_path / "plain")
-    source = find_source(tmp_path / "plain")
+    source = open_trained(tmp_path / "plain")
     assert (source.runtime, source.trained.labels) == ("torch", ("0", "1"))
     batch = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
     (logits,) = open_candidate(source)(batch)

@@ -7,8 +7,8 @@ import torch
 
 import bermo
 from bermo.errors import BermoError
+from bermo.runs.trained import open_trained
 from bermo.ship.export.run import ExportSpec, export
-from bermo.ship.runtimes.folder import find_source
 from bermo.ship.runtimes.sparse import load_sparse, write_sparse
 from tests import tiny
 from tests.ship.folders import make_model, prune_randomly_, save
@@ -38,7 +38,7 @@ def test_a_container_keeps_every_zero_and_loads_what_it_stored(values: str, tmp_
         tolerance = 1e-2 if values == "int8" else 1e-3
         assert torch.allclose(again[name], weight, atol=tolerance, rtol=tolerance)
     assert exported.details["encoder"] < exported.details["encoder_dense"] / 4
-    assert find_source(out).precision == values
+    assert open_trained(out).precision == values
     assert bermo.load_sparse is load_sparse
 
 
