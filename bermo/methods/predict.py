@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 from torch import nn
@@ -21,23 +21,13 @@ from bermo.errors import BermoError
 from bermo.files import write_text
 from bermo.methods.evaluate import predict
 from bermo.progress import Display
-from bermo.runs.task_file import TrainedTask
-from bermo.runs.trained import AUTO_CLASSES, TrainedFolder, open_trained
+from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.spec import DataSpec, TrainSpec
 from bermo.training.devices import make_accelerator
 
 Advance = Callable[[int], None]
 Ask = Callable[[Features, int, Advance], list[np.ndarray]]
-
-
-LOADERS = AUTO_CLASSES
-Trained: TypeAlias = TrainedTask
 Opener = Callable[[TrainedFolder], Ask]
-
-
-def read_trained(folder: Path) -> TrainedTask:
-    """Read what the model of a folder was trained for."""
-    return open_trained(folder).trained
 
 
 def _open_torch(opened: TrainedFolder) -> Ask:

@@ -1,10 +1,10 @@
-"""The top layer for the one token that a text's head reads: the other tokens' outputs are never looked at.
+"""The top layer for the one token that a text's head reads: the other tokens' outputs are never used.
 
     query, attention output, norms, feed-forward    of the read token       keys, values    of all tokens
 
-Exact, and about three quarters of a layer's work saved: of a short student's two or three layers, the best part of one.
-It is done where the model is written out for another runtime; the torch model stays the stock one. BERT and its
-kin (RoBERTa, XLM-R, CamemBERT, ERNIE, ELECTRA) can be cut; other families are written as they are.
+The result is exact and saves about three quarters of the top layer's work, which counts in a student of two or three
+layers. It is done in the graph that is written for another runtime; the torch model is not changed. Families with
+BERT's layers (RoBERTa, XLM-R, CamemBERT, ERNIE, ELECTRA) can be cut; other families are written as they are.
 """
 
 from collections.abc import Iterator
@@ -43,10 +43,10 @@ class ReadAttention(nn.Module):
                 (core.value, hidden_states),
             )
         )
-        # Which keys are real does not depend on who asks, so the first query's row of the mask is everybody's.
+        # Which keys are padding does not depend on the query, so the first query's row of the mask serves all.
         mask = None if attention_mask is None else attention_mask[:, :, :1]
-        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return found.transpose(1, 2).flatten(2), None
+        context = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return context.transpose(1, 2).flatten(2), None
 
 
 class ReadAnswers(nn.Module):
@@ -82,16 +82,16 @@ def can_cut_top(model: PreTrainedModel) -> TypeGuard[BermoForSequenceClassificat
 
 @contextmanager
 def _cut_top(layer: nn.Module, rows_BK: Tensor) -> Iterator[None]:
-    """Let a layer compute these rows alone while the context lasts; it then returns (B, K, D)."""
+    """Let a layer compute only these rows inside the `with` block, where it returns (B, K, D)."""
     attention = cast(Any, layer).attention
     core = attention.self
     is_closed = isinstance(core, ClosedAttention)
 
     def before_output(module: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        found, beside = args
-        # A closed core gives vectors of no numbers, of which any will do; ONNX cannot gather them.
-        found = found[:, : rows_BK.shape[1]] if is_closed else found
-        return found, take_rows(beside, rows_BK)
+        context, residual = args
+        # A core without heads gives vectors of width 0, which ONNX cannot gather; any rows of it will do.
+        context = context[:, : rows_BK.shape[1]] if is_closed else context
+        return context, take_rows(residual, rows_BK)
 
     handle = attention.output.register_forward_pre_hook(before_output)
     if not is_closed:

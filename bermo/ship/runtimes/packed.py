@@ -1,9 +1,9 @@
-"""A matrix with many zeros in few bytes: which places are kept, and their values.
+"""A matrix with many zeros in few bytes: the positions of the kept weights, and their values.
 
-    places   a bit each, or the gaps between kept places, a byte each; the shorter, after entropy coding
-    values   fp32 or fp16 as they are, or int8 with a scale a row; bytes of equal rank side by side, then coded
+    positions   a bit for each weight, or the gaps between kept ones, a byte each; the shorter after entropy coding
+    values      fp32 or fp16 as they are, or int8 with a scale for each row; first bytes, then second ones, then coded
 
-At density d the places cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form comes
+At density d the positions cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form comes
 within 2 % of that on gaps, which follow a geometric law.
 """
 
@@ -25,12 +25,12 @@ LEVEL = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """A matrix in parts; `places` and `codes` are streams of bytes, `scales` belong to int8."""
+    """A matrix in parts; `positions` and `codes` are streams of bytes, `scales` belong to int8."""
 
     rows: int
     columns: int
-    places_form: Literal["bits", "gaps"]
-    places: Bytes
+    positions_form: Literal["bits", "gaps"]
+    positions: Bytes
     values: Values
     codes: Bytes
     scales: npt.NDArray[np.float32] | None = None
@@ -38,7 +38,7 @@ class Packed:
     @property
     def num_bytes(self) -> int:
         scales = 0 if self.scales is None else self.scales.nbytes
-        return self.places.nbytes + self.codes.nbytes + scales
+        return self.positions.nbytes + self.codes.nbytes + scales
 
 
 def pack(weights: npt.NDArray[np.float32], values: Values) -> Packed:
@@ -55,13 +55,13 @@ def pack(weights: npt.NDArray[np.float32], values: Values) -> Packed:
             f"A weight of {np.abs(weights).max():.3g} does not fit {values}. Choose --values fp32."
         )
     kept = np.flatnonzero(coded)
-    form, places = _shorter(kept, weights.size)
+    form, positions = _shorter(kept, weights.size)
     stream = _coded(coded.reshape(-1)[kept])
     return Packed(
         rows=rows,
         columns=columns,
-        places_form=form,
-        places=places,
+        positions_form=form,
+        positions=positions,
         values=values,
         codes=stream,
         scales=scales,
@@ -71,7 +71,7 @@ def pack(weights: npt.NDArray[np.float32], values: Values) -> Packed:
 def unpack(packed: Packed) -> npt.NDArray[np.float32]:
     """Return the matrix that `pack` was given, in the precision it was asked for."""
     size = packed.rows * packed.columns
-    kept = _places(packed, size)
+    kept = _positions(packed, size)
     dtype = {"fp32": np.float32, "fp16": np.float16, "int8": np.int8}[packed.values]
     flat = np.zeros(size, dtype=np.float32)
     flat[kept] = _decoded(packed.codes, np.dtype(dtype), len(kept)).astype(np.float32)
@@ -87,7 +87,7 @@ def _shorter(kept: npt.NDArray[np.intp], size: int) -> tuple[Literal["bits", "ga
 
 
 def _gaps(kept: npt.NDArray[np.intp]) -> Bytes:
-    """Write the steps from one kept place to the next, each as 255 · n and a rest below 255."""
+    """Write the steps from one kept position to the next, each as 255 · n and a rest below 255."""
     steps = np.diff(kept, prepend=-1) - 1
     whole, rest = steps // LARGEST_GAP, steps % LARGEST_GAP
     ends = np.cumsum(whole + 1) - 1
@@ -96,13 +96,13 @@ def _gaps(kept: npt.NDArray[np.intp]) -> Bytes:
     return stream
 
 
-def _places(packed: Packed, size: int) -> npt.NDArray[np.intp]:
-    stream = _inflated(packed.places)
-    if packed.places_form == "bits":
+def _positions(packed: Packed, size: int) -> npt.NDArray[np.intp]:
+    stream = _inflated(packed.positions)
+    if packed.positions_form == "bits":
         return np.flatnonzero(np.unpackbits(stream, count=size))
     moved = np.cumsum(stream.astype(np.int64) + (stream < LARGEST_GAP))
-    places: npt.NDArray[np.intp] = moved[stream < LARGEST_GAP] - 1
-    return places
+    positions: npt.NDArray[np.intp] = moved[stream < LARGEST_GAP] - 1
+    return positions
 
 
 def _coded(values: npt.NDArray[np.generic]) -> Bytes:
@@ -116,7 +116,7 @@ def _decoded(stream: Bytes, dtype: np.dtype[np.generic], count: int) -> npt.NDAr
 
 
 def _deflated(values: Bytes) -> Bytes:
-    """Return the shorter of two codings: Huffman alone (random places), or with repeats (blocks, whole rows)."""
+    """Return the shorter of two codings: Huffman alone (random positions), or with repeats (blocks, whole rows)."""
     raw = np.ascontiguousarray(values).tobytes()
     streams = []
     for strategy in (zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY):

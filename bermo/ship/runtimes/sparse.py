@@ -76,10 +76,10 @@ def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSi
             packed = pack(matrix.reshape(len(matrix), -1), values)
             packed_as[name] = {
                 "shape": list(matrix.shape),
-                "places": packed.places_form,
+                "places": packed.positions_form,
                 "values": values,
             }
-            parts: dict[str, np.ndarray] = {"places": packed.places, "codes": packed.codes}
+            parts: dict[str, np.ndarray] = {"places": packed.positions, "codes": packed.codes}
             parts |= {} if packed.scales is None else {"scales": packed.scales}
         else:
             parts = {"": _stored(tensor, values)}
@@ -132,8 +132,8 @@ def read_sparse(path: Path) -> dict[str, torch.Tensor]:
         packed = Packed(
             rows=rows,
             columns=int(np.prod(how["shape"])) // rows,
-            places_form=how["places"],
-            places=arrays.pop(f"{name}.places"),
+            positions_form=how["places"],
+            positions=arrays.pop(f"{name}.places"),
             values=how["values"],
             codes=arrays.pop(f"{name}.codes"),
             scales=arrays.pop(f"{name}.scales", None),

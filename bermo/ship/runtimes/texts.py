@@ -1,4 +1,4 @@
-"""Texts to measure with: the user's rows with their answers, or sentences in the box."""
+"""Texts to measure with: the user's rows with their answers, or generated sentences."""
 
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +20,9 @@ from bermo.runs.trained import TrainedFolder
 from bermo.spec import DataSpec
 
 BUILT_IN = 64
-"""Sentences in the box that a conversion is compared on where the user gives no file."""
+"""Generated texts that a conversion is compared on where the user gives no file."""
+MOST_SENTENCES = 5
+"""Texts have one to so many sentences: some runtimes answer wrongly from 19 tokens on, or at some lengths alone."""
 
 
 def labelled(opened: TrainedFolder, path: Path) -> Features:
@@ -31,22 +33,25 @@ def labelled(opened: TrainedFolder, path: Path) -> Features:
 
 
 def unlabelled(opened: TrainedFolder, path: Path, limit: int) -> Features:
-    """Read the first texts of a file; answers are not looked at."""
+    """Read the first texts of a file; answers are not read."""
     return features_of(opened, head(read_inputs(path, opened.trained.task, opened.trained.text), limit))
 
 
 def built_in(opened: TrainedFolder) -> Features:
-    """Return sentences of the box in the form that the model reads."""
+    """Return generated texts of many lengths in the form that the model reads."""
     made, _ = generate_rows("subject-number", (BUILT_IN, 1), seed=0)
     assert isinstance(made, TextRows)
-    texts = list(made.first)
-    others = texts[1:] + texts[:1]
+    sentences = [*made.first, *made.first[:MOST_SENTENCES]]
+    texts = [
+        " ".join(sentences[index : index + 1 + index % MOST_SENTENCES]) for index in range(len(made.first))
+    ]
+    others = sentences[1 : len(texts) + 1]
     rows: Rows
     match opened.trained.task.kind:
         case "tagging":
             rows = TaggedRows([text.split() for text in texts])
         case "span":
-            rows = SpanRows([str(place) for place in range(len(texts))], texts, others)
+            rows = SpanRows([str(index) for index in range(len(texts))], others, texts)
         case "choice":
             rows = ChoiceRows(texts, [[a, b] for a, b in zip(texts, others, strict=True)])
         case _:
@@ -57,7 +62,7 @@ def built_in(opened: TrainedFolder) -> Features:
 def features_of(opened: TrainedFolder, rows: Rows) -> Features:
     """Tokenise rows with the model's own tokenizer and limits."""
     trained = opened.trained
-    # A file to measure on may hold odd words; training has looked at the share of unknown tokens.
+    # A file to measure on may hold odd words; training has checked the share of unknown tokens.
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
     with tempfile.TemporaryDirectory() as cache:
         return make_features(
@@ -71,7 +76,7 @@ def features_of(opened: TrainedFolder, rows: Rows) -> Features:
 
 
 def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: int) -> dict[str, np.ndarray]:
-    """Return tokens drawn at random, every row of the same length: what a clock needs, and no more."""
+    """Return tokens drawn at random, every row of the same length, for measurements of speed."""
     shape = (num_rows, 2, length) if opened.trained.task.kind == "choice" else (num_rows, length)
     generator = np.random.default_rng(0)
     batch = {
@@ -95,8 +100,8 @@ def _read(path: Path, trained: TrainedTask) -> Rows:
         case _:
             table = _table(path, trained)
             known = trained.text if all(map(table.has, trained.text)) else ()
-            found = find_columns(table, known or None, None)
-            rows = text_rows(table, found.text, found.label)
+            columns = find_columns(table, known or None, None)
+            rows = text_rows(table, columns.text, columns.label)
             return numbers(rows, path) if trained.task.kind == "regression" else rows
 
 

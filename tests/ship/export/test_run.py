@@ -119,7 +119,7 @@ def test_same_answers_counts_rows_and_tags() -> None:
     ("command", "sentence"),
     [
         ("export nothing --to onnx", "There is no folder"),
-        ("export empty --to onnx", "is not a model"),
+        ("export empty --to onnx", "holds no model"),
         ("export odd --to onnx", "is not an encoder that bermo can read"),
         ("export bare --to onnx", "without a head"),
         ("export half --to onnx", "is not finished"),

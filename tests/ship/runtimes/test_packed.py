@@ -38,9 +38,9 @@ def test_int8_is_within_half_a_step_of_its_row() -> None:
     st.lists(st.integers(0, 3000), unique=True, max_size=40),
     st.sampled_from(["fp32", "fp16"]),
 )
-def test_any_places_come_back(places: list[int], values: Values) -> None:
+def test_any_positions_come_back(positions: list[int], values: Values) -> None:
     flat = np.zeros(3001, dtype=np.float32)
-    flat[places] = 0.5
+    flat[positions] = 0.5
     weights = flat.reshape(1, -1)
     assert np.array_equal(unpack(pack(weights, values)), weights)
 
@@ -52,17 +52,17 @@ def test_a_gap_of_any_length_comes_back(steps: int) -> None:
     assert np.array_equal(unpack(pack(weights, "fp32")), weights)
 
 
-def test_random_places_cost_little_more_than_their_entropy() -> None:
+def test_random_positions_cost_little_more_than_their_entropy() -> None:
     weights = random_matrix(0.1, (384, 1536))
     entropy = -(0.1 * np.log2(0.1) + 0.9 * np.log2(0.9))
-    bits = 8 * pack(weights, "fp16").places.nbytes / weights.size
+    bits = 8 * pack(weights, "fp16").positions.nbytes / weights.size
     assert entropy < bits < 1.04 * entropy
 
 
 def test_whole_rows_cost_next_to_nothing() -> None:
     weights = random_matrix(1.0, (384, 384))
     weights[::2] = 0
-    assert pack(weights, "fp32").places.nbytes < 500
+    assert pack(weights, "fp32").positions.nbytes < 500
 
 
 def test_at_ten_percent_a_matrix_is_a_fifteenth_in_fp16_and_a_twentieth_in_int8() -> None:
