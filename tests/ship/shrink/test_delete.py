@@ -153,7 +153,7 @@ def test_fisher_needs_no_training_and_cuts_the_vocabulary_in_the_same_command(
     [
         ("{runs}/dense", "There is nothing dead in"),
         ("{runs}/none", "There is no folder"),
-        ("{empty}", "there is no config.json"),
+        ("{empty}", "there is neither config.json"),
         ("{bert}", "holds a bert model, not one that bermo trained"),
         ("{strange}", "could not be read"),
         ("{t5}", "is not an encoder that bermo can read"),
