@@ -17,6 +17,7 @@ from bermo.methods.evaluate import LABEL_NAMES
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
 from bermo.ship.export.onnx import quiet, write_onnx
+from bermo.ship.export.openvino_int8 import write_openvino_int8
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.export.rewrite import quicken
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
@@ -58,16 +59,25 @@ def write_form(
         # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
         example = inputs_of(built_in(opened), np.arange(3))
         write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
-        details: dict[str, Any] = {}
+        if form.runtime == "onnxruntime":
+            return _write_onnx_form(graph, form, folder, ranges, reference)
         if form.precision == "int8":
-            if form.runtime == "onnxruntime":
-                quicken(graph)
-            kept, details = _quantize(graph, form, ranges, reference)
-            graph = kept.graph
-        if form.runtime == "openvino":
-            write_openvino(graph, folder)
-        else:
-            shutil.move(graph, folder / "model.onnx")
+            assert ranges is not None
+            return write_openvino_int8(graph, folder, ranges, reference)
+        write_openvino(graph, folder)
+    return {}
+
+
+def _write_onnx_form(
+    graph: Path, form: Form, folder: Path, ranges: Ranges | None, reference: Reference
+) -> dict[str, Any]:
+    """Move the graph, in int8 where the form says so, to its name in the folder."""
+    details: dict[str, Any] = {}
+    if form.precision == "int8":
+        quicken(graph)
+        kept, details = _quantize(graph, form, ranges, reference)
+        graph = kept.graph
+    shutil.move(graph, folder / "model.onnx")
     return details
 
 

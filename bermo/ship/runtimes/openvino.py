@@ -1,7 +1,7 @@
 """An ONNX graph -> an OpenVINO model (model.xml, model.bin).
 
-Real int8 needs fixed ranges of activations: OpenVINO reads the QDQ nodes of a calibrated graph and runs its
-int8 kernels. A graph with dynamic ranges is read too, but computed in float and slower than fp32, so it is not made.
+OpenVINO runs its int8 kernels only with fixed ranges of activations, which it reads from the QuantizeLinear nodes of
+a calibrated graph. A graph with ranges of each batch is computed in float, slower than fp32, so it is not made.
 """
 
 import sys

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.runs.trained import open_trained
-from bermo.ship.export import compare
+from bermo.ship.export import compare, openvino_int8
 from bermo.ship.export.compare import Compared, check_accepted, same_answers
 from bermo.ship.export.run import ExportSpec, export
 from bermo.ship.runtimes.candidate import open_candidate
@@ -66,14 +66,33 @@ def test_embeddings_are_bytes_with_a_scale_for_each_word(folders: Path) -> None:
     assert tables == [onnx.TensorProto.INT8]
 
 
-def test_calibrated_int8_runs_in_openvino(folders: Path) -> None:
+@pytest.mark.parametrize("quantizer", ["nncf", "onnxruntime"])
+def test_calibrated_int8_runs_in_openvino(
+    quantizer: str, folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino_int8, "has_nncf", lambda: quantizer == "nncf")
     spec = ExportSpec(to="openvino-int8", data=folders / "dev.tsv", calibrate=folders / "dev.tsv")
-    exported = export(folders / "model", folders / "openvino", spec)
+    out = folders / f"openvino-{quantizer}"
+    exported = export(folders / "model", out, spec)
     assert exported.details["activations"] == "calibrated ranges"
+    assert exported.details["quantizer"] == quantizer
+    assert exported.compared.relative_error < 0.25
     batch = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
     batch["token_type_ids"] = np.zeros_like(batch["input_ids"])
-    (logits,) = open_candidate(open_trained(folders / "openvino"), 1)(batch)
+    (logits,) = open_candidate(open_trained(out), 1)(batch)
     assert logits.shape == (3, 2)
+
+
+def test_torch_in_bf16_is_half_as_large_and_runs_in_bf16(folders: Path, tmp_path: Path) -> None:
+    exported = export(folders / "model", tmp_path / "bf16", ExportSpec(to="torch-bf16"))
+    opened = open_trained(tmp_path / "bf16")
+    assert (opened.runtime, opened.precision, opened.is_export) == ("torch", "bf16", True)
+    assert exported.num_bytes < 0.6 * exported.dense_bytes
+    assert 1e-6 < exported.compared.relative_error < 0.05
+    candidate = open_candidate(opened)
+    assert next(candidate.model.parameters()).dtype == torch.bfloat16
+    with pytest.raises(BermoError, match="is an export already"):
+        export(tmp_path / "bf16", tmp_path / "again", ExportSpec(to="onnx"))
 
 
 def test_a_bad_result_is_refused_and_nothing_is_written(

@@ -1,0 +1,74 @@
+"""An OpenVINO model in int8 with calibrated ranges of activations: by nncf where it is installed, else by our own graph.
+
+nncf quantises the OpenVINO model itself, also the products inside attention, and smooths outliers of activations
+first. It gives weights 7 bits here (`OverflowFix.ENABLE`), so that no product overflows on x86 without VNNI.
+Our own way converts the calibrated ONNX graph of quantize.py, whose weights are safe too.
+"""
+
+import contextlib
+import io
+import logging
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bermo.ship.export.compare import Reference
+from bermo.ship.export.onnx import quiet
+from bermo.ship.export.quantize import quantize_calibrated
+from bermo.ship.runtimes.candidate import OpenVinoCandidate
+from bermo.ship.runtimes.openvino import load_openvino, write_openvino
+
+MODEL_FILES = ("model.xml", "model.bin")
+
+
+def has_nncf() -> bool:
+    """Tell whether nncf is installed."""
+    return find_spec("nncf") is not None
+
+
+def write_openvino_int8(
+    graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]], reference: Reference
+) -> dict[str, Any]:
+    """Write the int8 model of an fp32 graph, and return what export.json records of it.
+
+    A model by nncf that answers otherwise than the original is given up for our own, which quantises less.
+    """
+    details: dict[str, Any] = {
+        "weights": "signed",
+        "activations": "calibrated ranges",
+        "is_safe_without_vnni": True,
+    }
+    if has_nncf():
+        _write_by_nncf(graph, folder, ranges)
+        compared = reference.compare(OpenVinoCandidate(folder / MODEL_FILES[0], None, True), "int8")
+        details["nncf_relative_error"] = compared.relative_error
+        if compared.relative_error <= compared.tolerance:
+            return details | {"quantizer": "nncf"}
+        for name in MODEL_FILES:
+            (folder / name).unlink()
+    quantized = graph.with_name("calibrated.onnx")
+    with quiet():
+        quantize_calibrated(graph, quantized, "signed", ranges)
+    write_openvino(quantized, folder)
+    return details | {"quantizer": "onnxruntime"}
+
+
+def _write_by_nncf(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]]) -> None:
+    # OpenVINO comes first: it is imported without telemetry, which nncf then lacks too.
+    openvino = load_openvino()
+    import nncf
+
+    nncf.set_log_level(logging.ERROR)
+    # nncf draws its own progress bars.
+    with quiet(), contextlib.redirect_stdout(io.StringIO()):
+        model = nncf.quantize(
+            openvino.convert_model(str(graph)),
+            nncf.Dataset(list(ranges)),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(ranges),
+            advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
+        )
+    openvino.save_model(model, folder / MODEL_FILES[0], compress_to_fp16=False)
