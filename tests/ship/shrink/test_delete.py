@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, BertConfig, BertModel
+from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification
 
 import bermo
 from bermo.cli import main
@@ -155,7 +155,7 @@ def test_fisher_needs_no_training_and_cuts_the_vocabulary_in_the_same_command(
         ("{runs}/none", "There is no folder"),
         ("{empty}", "there is neither config.json"),
         ("{bert}", "holds a bert model, not one that bermo trained"),
-        ("{strange}", "could not be read"),
+        ("{strange}", "Could not load the config"),
         ("{t5}", "is not an encoder that bermo can read"),
         ("{runs}/dense --fisher", "takes --density"),
         ("{runs}/dense --fisher --density 2", "at most 1"),
@@ -173,7 +173,7 @@ def test_a_mistake_gets_its_sentence_and_nothing_is_written(
     names = {"runs": runs, **{name: tmp_path / name for name in ("empty", "bert", "strange", "t5")}}
     (tmp_path / "empty").mkdir()
     if "{bert}" in arguments:
-        BertModel(
+        BertForSequenceClassification(
             BertConfig(
                 vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4
             )
