@@ -5,6 +5,7 @@
 Each runtime's thread pool is its own; the bench opens every candidate in a process of its own.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,7 +43,9 @@ class TorchCandidate:
         self.model = model.eval().to(device, DTYPES[precision])
 
     def __call__(self, batch: Batch) -> list[np.ndarray]:
-        with torch.inference_mode():
+        with torch.inference_mode(), warnings.catch_warnings():
+            # torch warns that a CPU without instructions for bf16 computes it in another way.
+            warnings.filterwarnings("ignore", message="mkldnn", category=UserWarning)
             inputs = {name: torch.from_numpy(v).to(self.device) for name, v in batch.items()}
             return [part.float().cpu().numpy() for part in logits_of(self.model(**inputs))]
 

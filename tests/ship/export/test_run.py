@@ -87,7 +87,7 @@ def test_torch_in_bf16_is_half_as_large_and_runs_in_bf16(folders: Path, tmp_path
     exported = export(folders / "model", tmp_path / "bf16", ExportSpec(to="torch-bf16"))
     opened = open_trained(tmp_path / "bf16")
     assert (opened.runtime, opened.precision, opened.is_export) == ("torch", "bf16", True)
-    assert exported.num_bytes < 0.6 * exported.dense_bytes
+    assert exported.num_bytes < 0.65 * open_trained(folders / "model").num_bytes
     assert 1e-6 < exported.compared.relative_error < 0.05
     candidate = open_candidate(opened)
     assert next(candidate.model.parameters()).dtype == torch.bfloat16
