@@ -75,7 +75,9 @@ def test_calibrated_int8_runs_in_openvino(
     out = folders / f"openvino-{quantizer}"
     exported = export(folders / "model", out, spec)
     assert exported.details["activations"] == "calibrated ranges"
-    assert exported.details["quantizer"] == quantizer
+    # Where nncf's model answers otherwise than the original, as on some processors, our own takes its place.
+    is_refused = exported.details.get("nncf_relative_error", 0.0) > 0.25
+    assert exported.details["quantizer"] == ("onnxruntime" if is_refused else quantizer)
     assert exported.compared.relative_error < 0.25
     batch = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
     batch["token_type_ids"] = np.zeros_like(batch["input_ids"])
