@@ -9,18 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig
 
-from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.machine import processor
 from bermo.progress import Display
-from bermo.runs.trained import AUTO_CLASSES
+from bermo.runs.trained import TrainedFolder, open_trained, read_export
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.compress.forms import FormsSpec, write_forms
-from bermo.ship.runtimes.folder import Source, find_source, read_export
 
 ROUNDS = 2
 MUCH_BETTER = 1.15
@@ -56,14 +53,14 @@ class Advice:
 
 def is_asked(folder: Path, always: bool) -> bool:
     """Tell whether an export's other forms are to be timed: always, or where another processor made it."""
-    record = read_export(find_source(folder).folder)
+    record = read_export(open_trained(folder).folder)
     is_known = "processor" in record and record.get("to") != "sparse"
     return is_known and (always or record["processor"] != processor().name)
 
 
 def advise(folder: Path, spec: BenchSpec, threads: int | None, display: Display) -> Advice:
     """Time every form of the export's shape on this machine beside its own form."""
-    source = find_source(folder)
+    source = open_trained(folder)
     record = read_export(source.folder)
     own = own_form(record)
     with tempfile.TemporaryDirectory() as aside:
@@ -106,12 +103,12 @@ def own_form(record: dict[str, object]) -> str:
     return f"onnx-int8-{details['weights']}" if is_either and isinstance(details, dict) else form
 
 
-def save_untrained(source: Source, folder: Path) -> Path:
+def save_untrained(source: TrainedFolder, folder: Path) -> Path:
     """Save a model of the same config with random weights, its tokenizer and its task."""
     torch.manual_seed(0)
-    model = AUTO_CLASSES[source.trained.task.kind].from_config(AutoConfig.from_pretrained(source.folder))
+    model = source.create_model()
     model.float().save_pretrained(folder)
-    load_tokenizer(source.folder).save_pretrained(folder)
+    source.load_tokenizer().save_pretrained(folder)
     task = source.folder / "task.json"
     (folder / "task.json").write_bytes(task.read_bytes())
     return folder

@@ -15,13 +15,14 @@ from bermo.files import whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.progress import Display
 from bermo.runs.folder import claim_options, locked
+from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, write_bench
 from bermo.ship.compress.card import bench_rows
 from bermo.ship.compress.forms import FormsSpec, WrittenForms, write_forms
 from bermo.ship.compress.spec import Aim, BestSpec
+from bermo.ship.export.run import check_not_exported
 from bermo.ship.export.spec import ExportSpec
-from bermo.ship.runtimes.folder import check_not_exported, find_source
 
 BASELINE = "torch fp32"
 SAME_SIZE = 1.02
@@ -40,7 +41,7 @@ class Best:
 
 def export_best(run: Path, out: Path, spec: BestSpec, asked: ExportSpec, display: Display) -> Best:
     """Write every form of a model that runs here, measure all, and keep the best in `out`/model."""
-    source = find_source(run)
+    source = open_trained(run)
     check_not_exported(source)
     with locked(out):
         claim_options(out, "best.json", {"run": str(run), **asdict(spec), **asdict(asked)})

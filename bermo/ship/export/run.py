@@ -52,10 +52,7 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another folder with --out.")
     opened = open_trained(run)
-    if opened.is_export:
-        raise BermoError(
-            f"{opened.folder} is an export already ({opened.runtime}). Give the model that it was made from."
-        )
+    check_not_exported(opened)
     form = find_form(spec.to)
     reason = why_not(form, has_texts=(spec.calibrate or spec.data) is not None)
     if reason is not None:
@@ -92,6 +89,14 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
         )
         write_json(folder / "export.json", _record(exported))
     return exported
+
+
+def check_not_exported(opened: TrainedFolder) -> None:
+    """Refuse an export where the model that it was made from is wanted."""
+    if opened.is_export:
+        raise BermoError(
+            f"{opened.folder} is an export already ({opened.runtime}). Give the model that it was made from."
+        )
 
 
 def _calibration(opened: TrainedFolder, form: Form, spec: ExportSpec) -> list[dict[str, np.ndarray]] | None:

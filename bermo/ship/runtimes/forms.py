@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, get_args
 
+from bermo.errors import BermoError, nearest
 from bermo.machine import Processor, processor
 
 if TYPE_CHECKING:
@@ -127,6 +128,14 @@ FORMS: Mapping[FormName, Form] = {
         ),
     )
 }
+
+
+def find_form(name: str) -> Form:
+    """Return the form of this name, or refuse with the nearest known one."""
+    for form in FORMS.values():
+        if form.name == name:
+            return form
+    raise BermoError(f'There is no form "{name}".{nearest(name, FORM_NAMES)}')
 
 
 def why_not(form: Form, *, has_texts: bool = True) -> str | None:

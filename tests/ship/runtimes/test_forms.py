@@ -2,9 +2,10 @@
 
 import pytest
 
+from bermo.errors import BermoError
 from bermo.machine import Processor
 from bermo.ship.runtimes import forms, openvino
-from bermo.ship.runtimes.forms import FORM_NAMES, FORMS, why_not, why_slow
+from bermo.ship.runtimes.forms import FORM_NAMES, FORMS, find_form, why_not, why_slow
 
 
 def processor(*instructions: str) -> Processor:
@@ -22,6 +23,11 @@ def test_every_name_has_its_form_and_every_int8_form_its_signs() -> None:
     for name, form in FORMS.items():
         assert form.name == name
         assert bool(form.signs) == (form.precision == "int8")
+
+
+def test_an_unknown_form_gets_the_nearest_name() -> None:
+    with pytest.raises(BermoError, match='Did you mean "onnx-int8-signed"'):
+        find_form("onnx-int8-sign")
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
