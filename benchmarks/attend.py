@@ -1,8 +1,10 @@
-"""Attention alone on a graphics card: our kernels against torch's, microseconds each way and errors against float32.
+"""Attention alone on a GPU: our kernels against torch's, microseconds each way and errors against
+float32.
 
     python benchmarks/attend.py [--out results/attend-cuda.json]
 
-Both are captured as CUDA graphs and replayed, so no launch from Python is in the time. Torch's is given the same padding mask.
+Both are captured as CUDA graphs and replayed, so no launch from Python is in the time. Torch's is given the
+same padding mask.
 """
 
 import argparse
@@ -29,7 +31,9 @@ SHAPES = [
     (32, 12, 64, 64),
     (32, 12, 128, 64),
 ]
-"""Texts, heads, tokens, units: ten stacked models of 384 units with 5,000 tokens, and BERT-base with 32 texts."""
+"""Texts, heads, tokens, units: ten stacked models of 384 units with 5,000 tokens, and BERT-base with 32
+texts.
+"""
 
 
 def make(shape: tuple[int, ...], seed: int = 0) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -76,17 +80,19 @@ def ways(parts: list[Tensor], mask: Tensor, p: float) -> dict[str, Callable[[], 
 
 
 def errors(parts: list[Tensor], mask: Tensor, grad: Tensor) -> dict[str, float]:
-    """The largest error of each way against float32, over the output and the gradients, as a share of the largest value."""
+    """The largest error of each way against float32, over the output and the gradients, as a share of the
+    largest value.
+    """
     wide = [part.detach().float().requires_grad_() for part in parts]
     exact = functional.scaled_dot_product_attention(*wide, mask)
     expected = [exact, *torch.autograd.grad(exact, wide, grad.float())]
-    found = {}
+    largest = {}
     for name, way in ways(parts, mask, 0.0).items():
         out = way()
         mine = [out, *torch.autograd.grad(out, parts, grad)]
         shares = [(a.float() - b).abs().max() / b.abs().max() for a, b in zip(mine, expected, strict=True)]
-        found[f"error, {name}"] = float(max(shares))
-    return found
+        largest[f"error, {name}"] = float(max(shares))
+    return largest
 
 
 def measure(shape: tuple[int, ...], p: float) -> dict[str, Any]:

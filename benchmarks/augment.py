@@ -1,11 +1,13 @@
-"""More texts for a teacher to answer: a copy of SST-2 whose training file holds many variants of its sentences.
+"""More texts for a teacher to answer: a copy of SST-2 whose training file holds many variants of its
+sentences.
 
     python benchmarks/augment.py --model MODEL --data SST2 --times 5 --out FOLDER
 
-A variant is drawn from one row (long rows more often: the phrases of train are shorter than the sentences of dev) and changed in one of
-three ways: some words become near neighbours among the encoder's own word vectors, two rows are joined, or a stretch of a row
-is taken alone. Nobody knows the variants' labels; they keep their row's, so train with --distill-hard 0.
-Data augmentation for distillation: Tang et al. 2019 (masking and n-grams); TinyBERT, Jiao et al. 2020 (neighbours).
+A variant is drawn from one row (long rows more often: the phrases of train are shorter than the sentences of
+dev) and changed in one of three ways: some words become near neighbours among the encoder's own word vectors,
+two rows are joined, or a stretch of a row is taken alone. Nobody knows the variants' labels; they keep their
+row's, so train with --distill-hard 0. Data augmentation for distillation: Tang et al. 2019 (masking and
+n-grams); TinyBERT, Jiao et al. 2020 (neighbours).
 """
 
 import argparse
@@ -47,7 +49,7 @@ def variants(
     words = [row[0].split() for row in rows]
     lengths = np.array([len(item) for item in words], dtype=float)
     sources = draw.choice(len(rows), size=int(times * len(rows)), p=lengths / lengths.sum())
-    found: dict[str, str] = {}
+    made: dict[str, str] = {}
     for source in sources:
         ways = draw.random()
         chosen = words[source]
@@ -63,20 +65,20 @@ def variants(
             near[word][draw.integers(len(near[word]))] if is_new and word in near else word
             for word, is_new in zip(chosen, is_replaced, strict=True)
         ]
-        found.setdefault(" ".join(text), rows[source][1])
-    return list(found.items())
+        made.setdefault(" ".join(text), rows[source][1])
+    return list(made.items())
 
 
 @torch.no_grad()
 def neighbours(model: str, rows: list[list[str]]) -> dict[str, list[str]]:
-    """For every word of the texts that is one piece of the vocabulary, the nearest others of these by cosine."""
+    """Return the nearest words by cosine for each word of the texts that is one piece of the vocabulary."""
     known = AutoTokenizer.from_pretrained(model).get_vocab()
     words = sorted({word for row in rows for word in row[0].split() if word.isalpha()})
     words = [word for word in words if word in known]
     table = AutoModel.from_pretrained(model).get_input_embeddings().weight.float()
     vectors = torch.nn.functional.normalize(table[[known[word] for word in words]], dim=-1)
     nearest = (vectors @ vectors.T).topk(NUM_NEIGHBOURS + 1).indices[:, 1:].tolist()
-    return {word: [words[place] for place in places] for word, places in zip(words, nearest, strict=True)}
+    return {word: [words[index] for index in indices] for word, indices in zip(words, nearest, strict=True)}
 
 
 if __name__ == "__main__":

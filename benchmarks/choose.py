@@ -1,11 +1,12 @@
-"""Milliseconds to choose the masks of BERT-base's 72 matrices (84.9 M scores) on a graphics card, in a captured graph.
+"""Milliseconds to choose the masks of BERT-base's 72 matrices (84.9 M scores) on a GPU, in a
+captured graph.
 
     python benchmarks/choose.py                    one model
     python benchmarks/choose.py --models 10 --width 384     ten models side by side, 213 M scores
 
-For each rank (score, size = |W|·σ(S), magnitude) and scope: the first call (kernels compiled before), the steady state with drifting scores
-(S += 1e-3·noise before each choice, not timed), all scores equal (the slow route), and sorting. Every choice is held against the
-sorted one, and must be the same. Prints JSON.
+For each rank (score, size = |W|·σ(S), magnitude) and scope: the first call (kernels compiled before), the
+steady state with drifting scores (S += 1e-3·noise before each choice, not timed), all scores equal (the slow
+route), and sorting. Every choice is held against the sorted one, and must be the same. Prints JSON.
 """
 
 import argparse
@@ -54,8 +55,8 @@ def ranked(scores: list[Tensor], weights: list[Tensor], rank: str) -> list[Tenso
 def same(masks: list[Tensor], items: list[Tensor], kept: Tensor, segments: list[int]) -> bool:
     """Tell whether the masks are those of sorting, segment by segment."""
     for segment in range(len(kept)):
-        own = [place for place, owner in enumerate(segments) if owner == segment]
-        slow = top_masks_at([items[place] for place in own], kept[segment : segment + 1], True)
+        own = [index for index, owner in enumerate(segments) if owner == segment]
+        slow = top_masks_at([items[index] for index in own], kept[segment : segment + 1], True)
         if not all(torch.equal(masks[p], other) for p, other in zip(own, slow, strict=True)):
             return False
     return True
@@ -69,7 +70,7 @@ def measure(options: argparse.Namespace, rank: str, is_global: bool) -> dict[str
     scores = [torch.randn(shape, device="cuda") for shape in shapes]
     weights = [0.05 * torch.randn(shape, device="cuda") for shape in shapes]
     masks = [torch.ones(shape, dtype=torch.bool, device="cuda") for shape in shapes]
-    segments = [place // 72 if is_global else place for place in range(len(shapes))]
+    segments = [index // 72 if is_global else index for index in range(len(shapes))]
     sizes = [0] * (segments[-1] + 1)
     for segment, score in zip(segments, scores, strict=True):
         sizes[segment] += score.numel()
@@ -80,8 +81,8 @@ def measure(options: argparse.Namespace, rank: str, is_global: bool) -> dict[str
         weights=None if rank == "score" else weights,
         segments=segments,
     )
-    found: dict[str, object] = {"rank": rank, "scope": "global" if is_global else "matrix"}
-    found["scores"] = sum(sizes)
+    row: dict[str, object] = {"rank": rank, "scope": "global" if is_global else "matrix"}
+    row["scores"] = sum(sizes)
 
     def choose() -> None:
         selector.select_(kept)
@@ -90,26 +91,27 @@ def measure(options: argparse.Namespace, rank: str, is_global: bool) -> dict[str
         for item in (*scores, *weights):
             item.add_(torch.randn_like(item), alpha=1e-3 * options.drift)
 
-    choose()  # compiles
-    found["first_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
-    found["steady_ms"] = milliseconds(choose, drift, options.repeats)
-    found["steady_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
-    found["candidates"] = round(int(selector.inside.sum()) / sum(sizes), 5)
-    found["fullest_slots"] = int(selector.fullest.max())
-    found["segments_by_slow_route"] = int((selector.routes == 2).sum())
-    found["segments_with_ties"] = int(selector.is_tied.sum())
+    # Compiles.
+    choose()
+    row["first_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
+    row["steady_ms"] = milliseconds(choose, drift, options.repeats)
+    row["steady_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
+    row["candidates"] = round(int(selector.inside.sum()) / sum(sizes), 5)
+    row["fullest_slots"] = int(selector.fullest.max())
+    row["segments_by_slow_route"] = int((selector.routes == 2).sum())
+    row["segments_with_ties"] = int(selector.is_tied.sum())
     if options.trace:
-        found["kernels_us"] = trace(choose)
+        row["kernels_us"] = trace(choose)
     items = ranked(scores, weights, rank)
     if not is_global:
-        found["sort_ms"] = milliseconds(
+        row["sort_ms"] = milliseconds(
             lambda: [item.flatten().sort(descending=True) for item in items], lambda: None, 5
         )
     for item in (*scores, *weights):
         item.fill_(1.0)
-    found["all_equal_ms"] = milliseconds(choose, lambda: None, 5)
-    found["all_equal_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
-    return found
+    row["all_equal_ms"] = milliseconds(choose, lambda: None, 5)
+    row["all_equal_same"] = same(masks, ranked(scores, weights, rank), kept, segments)
+    return row
 
 
 def trace(choose: Callable[[], None]) -> dict[str, float]:

@@ -1,9 +1,11 @@
-"""What does a pruned mix score with its deeper layers cut off? If the first layers alone score the same, the rest is dead.
+"""What does a pruned mix score with its deeper layers cut off? If the first layers alone score the same, the
+rest is dead.
 
     python benchmarks/depth.py RUN --data FOLDER [--out results/depth.json]
 
-For k = 1 … L the model of RUN is rebuilt from its first k layers; the mix keeps its logits of h_0 … h_k, so their shares grow to sum to 1.
-(With norm "across" the statistics are then over fewer layers too.) Nothing is trained.
+For k = 1 … L the model of RUN is rebuilt from its first k layers; the mix keeps its logits of h_0 … h_k, so
+their shares grow to sum to 1. (With norm "across" the statistics are then over fewer layers too.) Nothing is
+trained.
 """
 
 import argparse
@@ -50,9 +52,9 @@ def main() -> None:
     for depth in range(1, num_blocks + 1):
         torch.manual_seed(0)
         cut = student_from_teacher(model, tuple(range(1, depth + 1))).to(accelerator.device)
-        found = score(features, predict(cut, features, 64, accelerator))
-        rows[depth] = {"score": found.score, "encoder_kept": count(cut).encoder_kept}
-        print(f"first {depth:2d} layers: {found.main} {found.score:.2f}", flush=True)
+        scored = score(features, predict(cut, features, 64, accelerator))
+        rows[depth] = {"score": scored.score, "encoder_kept": count(cut).encoder_kept}
+        print(f"first {depth:2d} layers: {scored.main} {scored.score:.2f}", flush=True)
     weights = dict(zip(model.mix.layers, model.mix.weights.tolist(), strict=True))
     result = {"run": options.run.name, "scores_by_depth": rows, "mix_weights": weights}
     if options.out is not None:

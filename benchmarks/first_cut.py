@@ -1,11 +1,13 @@
-"""What does the first cut of a pruning order do? Train dense with movement scores beside, then zero a few percent, one shot.
+"""What does the first cut of a pruning order do? Train dense with movement scores beside, then zero a few
+percent, one shot.
 
-    python benchmarks/first_cut.py --model FOLDER --data SST2_FOLDER [--rows 8320] [--out results/first-cut.json]
+    python benchmarks/first_cut.py --model FOLDER --data SST2_FOLDER [--rows 8320] [--out FILE.json]
 
-The masks stay open while the model learns (density 1), so the scores see the whole training. Then, in each matrix and without any further
-training, a share of the weights is zeroed: those with the lowest scores (movement's first choice), the highest, the smallest
-weights (magnitude's first choice), the largest, or random ones. Reported: dev accuracy, the share of the majority answer, and the mean
-size of the zeroed weights beside that of all in their matrix.
+The masks stay open while the model learns (density 1), so the scores see the whole training. Then, in each
+matrix and without any further training, a share of the weights is zeroed: those with the lowest scores
+(movement's first choice), the highest, the smallest weights (magnitude's first choice), the largest, or
+random ones. Reported: dev accuracy, the share of the majority answer, and the mean size of the zeroed weights
+beside that of all in their matrix.
 """
 
 import argparse
@@ -90,17 +92,18 @@ def cut(spec: RunSpec) -> dict[str, object]:
     (hook,) = parts.hooks
     assert isinstance(hook, PruneHook)
 
-    def look(name: str, share: float, size: float = math.nan) -> dict[str, float]:
-        found = score(prepared.valid, predict(parts.model, prepared.valid, 64, accelerator))
-        majority = max(found.predicted.values()) / sum(found.predicted.values())
+    def evaluate(name: str, share: float, size: float = math.nan) -> dict[str, float]:
+        scored = score(prepared.valid, predict(parts.model, prepared.valid, 64, accelerator))
+        majority = max(scored.predicted.values()) / sum(scored.predicted.values())
         print(
-            f"{name:<17} {share:5.0%}  {found.main} {found.score:.2f}  one answer {majority:.0%}  size {size:.2f} ×",
+            f"{name:<17} {share:5.0%}  {scored.main} {scored.score:.2f}"
+            f"  one answer {majority:.0%}  size {size:.2f} ×",
             flush=True,
         )
-        return {"score": found.score, "majority": majority} | ({"size": size} if share else {})
+        return {"score": scored.score, "majority": majority} | ({"size": size} if share else {})
 
     torch.manual_seed(0)
-    results: dict[str, object] = {"dense": look("dense", 0.0)}
+    results: dict[str, object] = {"dense": evaluate("dense", 0.0)}
     for name, order in ORDERS.items():
         for share in CUTS:
             sizes = []
@@ -111,7 +114,7 @@ def cut(spec: RunSpec) -> dict[str, object]:
                 known = site.original.detach().abs()
                 sizes.append((known[~mask.mask].mean() / known.mean()).item())
             size = statistics.fmean(sizes)
-            results[f"{name}, {share:.0%}"] = look(name, share, size)
+            results[f"{name}, {share:.0%}"] = evaluate(name, share, size)
     return results
 
 

@@ -1,8 +1,10 @@
 """Put the results of many run folders into one JSON file: scores, seconds and curves of every seed.
 
-python benchmarks/gather.py OUT.json RUNS… [--beside EARLIER.json]        every folder under RUNS that holds a spec.json is a run; its name is its path
+python benchmarks/gather.py OUT.json RUNS… [--beside EARLIER.json]        every folder under RUNS that holds a
+spec.json is a run; its name is its path
 
---beside keeps an earlier file's runs where this one has none of that name, or an unfinished one beside a finished one.
+--beside keeps an earlier file's runs where this one has none of that name, or an unfinished one beside a
+finished one.
 """
 
 import argparse
@@ -61,9 +63,9 @@ def run(folder: Path) -> dict[str, Any]:
     return {"spec": spec.get("spec", spec), "over_seeds": over, "seeds": seeds}
 
 
-def is_finished(found: dict[str, Any]) -> bool:
+def is_finished(run: dict[str, Any]) -> bool:
     """Tell whether all seeds of a run came to their end."""
-    return bool(found["seeds"]) and all("score" in seed for seed in found["seeds"])
+    return bool(run["seeds"]) and all("score" in seed for seed in run["seeds"])
 
 
 def main() -> None:
@@ -72,17 +74,17 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--beside", type=Path, help="an earlier file, whose other runs are kept")
     options = parser.parse_args()
-    found = {
+    gathered = {
         str(spec.parent.relative_to(root)): run(spec.parent)
         for root in options.runs
         for spec in sorted(root.rglob("spec.json"))
     }
     earlier = json.loads(options.beside.read_text(encoding="utf-8")) if options.beside else {}
     for name, known in earlier.items():
-        if name not in found or (is_finished(known) and not is_finished(found[name])):
-            found[name] = known
-    options.out.write_text(json.dumps(found, separators=(",", ":")), encoding="utf-8")
-    print(f"{len(found)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
+        if name not in gathered or (is_finished(known) and not is_finished(gathered[name])):
+            gathered[name] = known
+    options.out.write_text(json.dumps(gathered, separators=(",", ":")), encoding="utf-8")
+    print(f"{len(gathered)} runs, {options.out.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

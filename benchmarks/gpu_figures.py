@@ -51,7 +51,7 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
 
 
 def _stability(arms: Sequence[Arm]) -> Iterable[Figure]:
-    """Yield the valid score of each look, then the training loss beside the density, then the gradient norm."""
+    """Yield the score of each evaluation, the training loss beside the density, and the gradient norm."""
     if not any(seed.curve for arm in arms for seed in arm.seeds):
         return
     kinds = (
@@ -65,17 +65,17 @@ def _stability(arms: Sequence[Arm]) -> Iterable[Figure]:
 
 def _seeds(arms: Sequence[Arm], column: int, label: str, is_log: bool) -> Lines:
     """Return a curve for each seed, in one colour an arm, over one axis of steps."""
-    found: dict[str, dict[float, float]] = {}
+    curves: dict[str, dict[float, float]] = {}
     groups: dict[str, str] = {}
     for arm in arms:
         kind = f"{'mix' if arm.is_mix else 'plain'}, {len(arm.seeds)} seeds"
         for seed in arm.seeds:
             name = f"{'mix' if arm.is_mix else 'plain'} {seed.seed}"
-            found[name], groups[name] = _column(seed.curve, column), kind
+            curves[name], groups[name] = _column(seed.curve, column), kind
     if column == LOSS:
-        found["share of weights kept"] = _column(arms[-1].seeds[0].curve, DENSITY)
-    steps = sorted({0.0} | {step for points in found.values() for step in points})
-    series = {name: tuple(map(points.get, steps)) for name, points in found.items()}
+        curves["share of weights kept"] = _column(arms[-1].seeds[0].curve, DENSITY)
+    steps = sorted({0.0} | {step for points in curves.values() for step in points})
+    series = {name: tuple(map(points.get, steps)) for name, points in curves.items()}
     return Lines(
         title="",
         x_label="step",
@@ -160,7 +160,7 @@ def _epochs(arms: Sequence[Arm]) -> Lines | None:
     }
     if len(lengths) < 2:
         return None
-    series = {kind: tuple(map(_mean, found)) for kind, found in spreads.items()}
+    series = {kind: tuple(map(_mean, of_kind)) for kind, of_kind in spreads.items()}
     whole = find(arms, "dense", False)
     if whole is not None:
         series["dense, plain"] = (_mean(whole.spread(FIVE)),) * len(lengths)
@@ -170,7 +170,7 @@ def _epochs(arms: Sequence[Arm]) -> Lines | None:
         y_label="accuracy on the dev set, %",
         x=tuple(lengths),
         series=series,
-        bands={kind: tuple(map(_ends, found)) for kind, found in spreads.items()},
+        bands={kind: tuple(map(_ends, of_kind)) for kind, of_kind in spreads.items()},
         is_joined=True,
         note=f"Bands: {CONFIDENCE}",
     )

@@ -1,7 +1,8 @@
-"""The gathered JSON of benchmarks/gpu_queue.sh as arms: what each run is (by its spec, not its name), its seeds, their statistics.
+"""The gathered JSON of benchmarks/gpu_queue.sh as arms: each run's spec, its seeds and their statistics.
 
-A seed's score is that of its last look, where all have their final density: dense and pruned runs are read alike, and no epoch
-is chosen on the set that is reported. Means and intervals (Student) are over the seeds that survived.
+A seed's score is that of its last evaluation, where all have their final density: dense and pruned runs are
+read alike, and no epoch is chosen on the set that is reported. Means and intervals (Student) are over the
+seeds that survived.
 """
 
 import json
@@ -41,7 +42,7 @@ class Seed:
     seed: int
     score: float
     best: float
-    """The best look at the final density, which is what the run itself reports."""
+    """The best evaluation at the final density, which is what the run itself reports."""
     is_diverged: bool
     density: float
     kept: int | None
@@ -98,8 +99,8 @@ class Arm:
 
     def density(self, wanted: Sequence[int] | None = None) -> float:
         """Return the mean share of the encoder's weights that was kept."""
-        found = [one.density for one in self.at(wanted)]
-        return sum(found) / len(found)
+        densities = [one.density for one in self.at(wanted)]
+        return sum(densities) / len(densities)
 
 
 def read(path: Path) -> list[Arm]:
@@ -125,8 +126,10 @@ def find(
     is_taught: bool = False,
     layers: int | None = None,
 ) -> Arm | None:
-    """Return the finished arm of this kind: the one with most seeds, then most epochs; None where there is none."""
-    found = [
+    """Return the finished arm of this kind: the one with most seeds, then most epochs; None where there is
+    none.
+    """
+    matching = [
         arm
         for arm in arms
         if arm.kind[:5] == (task, method, is_mix, is_taught, layers)
@@ -134,15 +137,17 @@ def find(
         and arm.seeds
         and not arm.differs
     ]
-    return max(found, key=lambda arm: (len(arm.seeds), arm.epochs), default=None)
+    return max(matching, key=lambda arm: (len(arm.seeds), arm.epochs), default=None)
 
 
 def longest(arms: Sequence[Arm], method: str) -> list[Arm | None]:
-    """Return a method's plain and mixed arm on SST-2 of the same length: that of the arm with most seeds, then most epochs."""
-    found = [arm for is_mix in (False, True) if (arm := find(arms, method, is_mix)) is not None]
-    if not found:
+    """Return a method's plain and mixed arm on SST-2 of the same length: that of the arm with most seeds,
+    then most epochs.
+    """
+    known = [arm for is_mix in (False, True) if (arm := find(arms, method, is_mix)) is not None]
+    if not known:
         return [None, None]
-    epochs = max(found, key=lambda arm: (len(arm.seeds), arm.epochs)).epochs
+    epochs = max(known, key=lambda arm: (len(arm.seeds), arm.epochs)).epochs
     return [find(arms, method, is_mix, epochs=epochs) for is_mix in (False, True)]
 
 
@@ -156,7 +161,9 @@ def difference(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> Pai
 
 
 def missing(arms: Sequence[Arm]) -> list[Arm]:
-    """Return the arms of the recipes gpu/* that no finished run is of: all on SST-2, methods and dense on the small tasks."""
+    """Return the arms of the recipes gpu/* that no finished run is of: all on SST-2, methods and dense on the
+    small tasks.
+    """
     experiments = (
         gpu.stability,
         gpu.distillation,
@@ -223,15 +230,15 @@ def _differences(spec: Mapping[str, Any]) -> str:
         del parts["prune"]
     if spec["distill"]["teacher"] is None:
         del parts["distill"]
-    told = [
+    differences = [
         f"{part}.{name}={spec[part][name]}"
         for part, values in parts.items()
         for name, value in values.items()
         if spec[part][name] != value
     ]
     if spec["model"]["mix"]["kind"] not in ("none", "across"):
-        told.append(f"mix {spec['model']['mix']['kind']}")
-    return ", ".join(told)
+        differences.append(f"mix {spec['model']['mix']['kind']}")
+    return ", ".join(differences)
 
 
 def _seed(task: str, one: Mapping[str, Any]) -> Seed:

@@ -2,7 +2,8 @@
 
     python benchmarks/gpu_tables.py results/gpu.json [--out results]
 
-Writes gpu.md and gpu-*.svg. Every verdict is computed from the numbers beside it; what is missing or unfinished is named and left out.
+Writes gpu.md and gpu-*.svg. Every verdict is computed from the numbers beside it; what is missing or
+unfinished is named and left out.
 """
 
 import argparse
@@ -27,12 +28,12 @@ from gpu_runs import (
 from gpu_words import (
     TASKS,
     WORDS,
+    bullets,
     cells,
     compared,
     length,
     mean_and_interval,
     name_of,
-    said,
     seed_score,
     summary,
     table,
@@ -88,9 +89,12 @@ def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
     text = (
         "# The paper's pruning experiments, as measured\n\n"
         f"gte-small unless said, from `{source}` (benchmarks/gpu_queue.sh, benchmarks/gather.py) by\n"
-        "`python benchmarks/gpu_tables.py`. A score is that of a seed's last evaluation on the dev set, at its final\n"
-        "density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge; † marks one that did:\n"
-        "one answer for everything, or at most a point over the most common answer. Differences are paired by seed.\n"
+        "`python benchmarks/gpu_tables.py`."
+        " A score is that of a seed's last evaluation on the dev set, at its final\n"
+        "density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge;"
+        " † marks one that did:\n"
+        "one answer for everything, or at most a point over the most common answer."
+        " Differences are paired by seed.\n"
     )
     for title, (section, names) in sections.items():
         shown = "".join(f"\n![{name}]({name})\n" for name in names if name in figures)
@@ -111,12 +115,12 @@ def stability(arms: Sequence[Arm]) -> str:
         if plain is not None and mix is not None:
             gap = compared(mix, plain, PAPER_SEEDS)
             verdicts.append(f"{WORDS[method]}, mix − plain: {gap}.")
-    for name, told in PAPER.items():
-        alive = [score for score in told if score is not None]
-        shown = ["†" if score is None else f"{score:.2f}" for score in told]
+    for name, scores in PAPER.items():
+        alive = [score for score in scores if score is not None]
+        shown = ["†" if score is None else f"{score:.2f}" for score in scores]
         rows.append([name, *shown, f"{len(alive)} of 10", *mean_and_interval(paired(alive)), ""])
     heads = ["seed", *map(str, PAPER_SEEDS), "survive", "mean", "95 %", "mean of the best evaluations"]
-    return table(heads, rows) + said(verdicts)
+    return table(heads, rows) + bullets(verdicts)
 
 
 def _stability_row(arm: Arm) -> list[str]:
@@ -153,7 +157,7 @@ def methods(arms: Sequence[Arm]) -> str:
             text += table(METHOD_HEADS, rows)
             name = max(means, key=lambda one: means[one], default="")
             best.append(f"{task}: {name} ({means[name]:.2f})" if means else f"{task}: none")
-    return (text or table([], [])) + said(_method_verdicts(gaps, best))
+    return (text or table([], [])) + bullets(_method_verdicts(gaps, best))
 
 
 def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[str]:
@@ -161,9 +165,11 @@ def _method_verdicts(gaps: Mapping[str, Paired], best: Sequence[str]) -> list[st
     better = [name for name, (low, _) in known.items() if low > 0]
     worse = [name for name, (_, high) in known.items() if high < 0]
     return [
-        f"Highest mean of an arm whose seeds all survive, whatever density was reached: {'; '.join(best) or 'no pruned arm is finished'}.",
-        f"Of {len(known)} comparisons with pairs the mix is better in {len(better)} ({', '.join(better) or 'none'}) and worse in {len(worse)} "
-        f"({', '.join(worse) or 'none'}); if there were no difference, {0.05 * len(known):.1f} would be expected at 95 %.",
+        "Highest mean of an arm whose seeds all survive, whatever density was reached:"
+        f" {'; '.join(best) or 'no pruned arm is finished'}.",
+        f"Of {len(known)} comparisons with pairs the mix is better in {len(better)}"
+        f" ({', '.join(better) or 'none'}) and worse in {len(worse)} ({', '.join(worse) or 'none'});"
+        f" if there were no difference, {0.05 * len(known):.1f} would be expected at 95 %.",
     ]
 
 
@@ -187,7 +193,7 @@ def baselines(arms: Sequence[Arm]) -> str:
         if pruned is not None and cut is not None
     ]
     heads = ["", "encoder weights kept", "share of the encoder", "mean", "95 %"]
-    return table(heads, rows) + said(verdicts or ["No pair of a pruned and a cut arm is finished."])
+    return table(heads, rows) + bullets(verdicts or ["No pair of a pruned and a cut arm is finished."])
 
 
 def teacher(arms: Sequence[Arm]) -> str:
@@ -204,7 +210,7 @@ def teacher(arms: Sequence[Arm]) -> str:
         )
     whole = find(arms, "dense", False)
     rows += [[name_of(whole), *summary(whole)]] if whole else []
-    return table(["", "survive", "mean", "95 %"], rows) + said(
+    return table(["", "survive", "mean", "95 %"], rows) + bullets(
         verdicts or ["No arm with a teacher is finished."]
     )
 
@@ -228,7 +234,7 @@ def convergence(arms: Sequence[Arm]) -> str:
     heads = ["epochs", "plain: mean", "95 %", "mix: mean", "95 %", "mix − plain"]
     is_shown = any(low > 0 or high < 0 for low, high in intervals)
     doubt = "" if is_shown else " No length of training shows a difference, so neither does this ratio."
-    return table(heads, rows) + said([_needed(curves) + doubt])
+    return table(heads, rows) + bullets([_needed(curves) + doubt])
 
 
 def dense(arms: Sequence[Arm]) -> str:
@@ -250,11 +256,15 @@ def dense(arms: Sequence[Arm]) -> str:
         "95 %",
         "ms a step and seed (evaluations included, other runs beside)",
     ]
-    return table(heads, rows) + said(verdicts or ["No task has both arms finished, so nothing can be said."])
+    return table(heads, rows) + bullets(
+        verdicts or ["No task has both arms finished, so nothing can be said."]
+    )
 
 
 def _rest(arms: Sequence[Arm]) -> str:
-    """Name what is unfinished or was never begun, and what is no arm of the tables because its spec is another."""
+    """Name what is unfinished or was never begun, and what is no arm of the tables because its spec is
+    another.
+    """
     open_ = [f"- {a.name}: {', '.join(a.unfinished)}" for a in arms if a.unfinished]
     other = [
         [a.name, a.differs or f"task {a.task}", *summary(a)]
@@ -270,7 +280,9 @@ def _rest(arms: Sequence[Arm]) -> str:
 
 
 def _given_up(arm: Arm) -> list[str]:
-    """Say where collapsed seeds were stopped, if the run was asked to: their density is not the one asked for."""
+    """Say where collapsed seeds were stopped, if the run was asked to: their density is not the one asked
+    for.
+    """
     dead = [seed for seed in arm.seeds if seed.is_diverged]
     if arm.give_up is None or not dead:
         return []
@@ -279,19 +291,23 @@ def _given_up(arm: Arm) -> list[str]:
         max(seed.steps for seed in dead),
     )
     return [
-        f"{name_of(arm)}: {len(dead)} seeds were given up after {arm.give_up} evaluations in a row at one answer to everything: "
+        f"{name_of(arm)}: {len(dead)} seeds were given up after {arm.give_up} evaluations in a row"
+        " at one answer to everything: "
         f"{density:.1%} kept, step {steps:,}.".replace("%", " %")
     ]
 
 
 def _needed(curves: dict[bool, dict[float, float]]) -> str:
-    """Say after how many epochs each model first has the score that both reach, by straight lines between means."""
+    """Say after how many epochs each model first has the score that both reach, by straight lines between
+    means.
+    """
     if not all(len(curve) > 1 for curve in curves.values()):
         return "Too few lengths of training are finished to say how many epochs a score needs."
     goal = min(max(curve.values()) for curve in curves.values())
     plain, mix = (_first_reach(curves[is_mix], goal) for is_mix in (False, True))
     return (
-        f"To {goal:.2f}, the best mean that both reach, plain needs {plain:.2f} epochs and the mix {mix:.2f}: {plain / mix:.2f} × "
+        f"To {goal:.2f}, the best mean that both reach, plain needs {plain:.2f} epochs and the mix"
+        f" {mix:.2f}: {plain / mix:.2f} × "
         "(the paper: 1.67 × on MNLI, 1.15 × on QQP)."
     )
 

@@ -73,8 +73,8 @@ def compared(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> str:
     if gap.interval is None:
         return f"{gap.mean:+.2f} (one pair, no interval)"
     low, high = gap.interval
-    found = "more" if low > 0 else "less" if high < 0 else "no difference shown"
-    return f"{gap.mean:+.2f} ({low:+.2f} … {high:+.2f}, {gap.count} pairs, p = {gap.p:.3f}): {found}"
+    verdict = "more" if low > 0 else "less" if high < 0 else "no difference shown"
+    return f"{gap.mean:+.2f} ({low:+.2f} … {high:+.2f}, {gap.count} pairs, p = {gap.p:.3f}): {verdict}"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -84,7 +84,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def said(sentences: Sequence[str]) -> str:
+def bullets(sentences: Sequence[str]) -> str:
     return "\n" + "".join(f"{broken(f'- {sentence}')}\n" for sentence in sentences)
 
 

@@ -1,10 +1,12 @@
-"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/fast/cpu.py): attention with dropout, gelu, and whole steps.
+"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/fast/cpu.py): attention
+with dropout, gelu, and whole steps.
 
     python benchmarks/host.py [--threads 2] [--out results/host-cpu.json]
 
-Milliseconds, the median of many calls: a batch of products whose second factor is transposed, as it lies and after a copy; attention and gelu, forward and
-backward; a step of the box with AdamW. 32 texts, heads of 32 units, feed-forward units 4 × width. Ours are used where
-`are_slow_in_torch` says so; a ratio well over 1 on another kind of CPU is a reason to add it there.
+Milliseconds, the median of many calls: a batch of products whose second factor is transposed, as it lies and
+after a copy; attention and gelu, forward and backward; a step of the box with AdamW. 32 texts, heads of 32
+units, feed-forward units 4 × width. Ours are used where `are_slow_in_torch` says so; a ratio well over 1 on
+another kind of CPU is a reason to add it there.
 """
 
 import argparse
@@ -94,17 +96,20 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rows = []
     for tokens in (8, 16, 24, 32, 48):
-        found = {
+        measured_pairs = {
             f"{name}, {heads} heads": pair
             for heads in (7, 12)
             for name, pair in measured(heads, tokens).items()
         }
-        for name, (theirs, ours) in (found | {"a step of the box": steps_of_the_box(tokens)}).items():
+        for name, (theirs, ours) in (
+            measured_pairs | {"a step of the box": steps_of_the_box(tokens)}
+        ).items():
             rows.append(
                 {"what": name, "tokens": tokens, "torch_ms": round(theirs, 2), "ours_ms": round(ours, 2)}
             )
             print(
-                f"{tokens:>3} tokens  {name:<20} torch {theirs:8.2f}   ours {ours:8.2f}   {theirs / ours:5.2f} ×",
+                f"{tokens:>3} tokens  {name:<20} torch {theirs:8.2f}   ours {ours:8.2f}"
+                f"   {theirs / ours:5.2f} ×",
                 flush=True,
             )
     if options.out is not None:

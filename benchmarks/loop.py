@@ -1,17 +1,19 @@
-"""Our loop against transformers.Trainer, and our fine-pruning step against our plain one, on this machine: two ratios.
+"""Our loop against transformers.Trainer, and our fine-pruning step against our plain one, on this machine:
+two ratios.
 
     python benchmarks/loop.py [--rows 2048] [--rounds 3] [--batch-size 32] [--layers 4] [--width 256]
 
-All train one BERT-shaped model in fp32 with AdamW, clip 1 and linear decay on random rows as long as SST-2's (`LENGTHS`); no
-evaluation and no checkpoint inside the timed part. Each way is as its user gets it:
+All train one BERT-shaped model in fp32 with AdamW, clip 1 and linear decay on random rows as long as SST-2's
+(`LENGTHS`); no evaluation and no checkpoint inside the timed part. Each way is as its user gets it:
 
     ours       defaults: like lengths together, copies of weights where they help
     Trainer    defaults: random order, each batch padded to its longest
-    pruning    ours with movement to 10 %, timed in the middle of its schedule, so that the masks change at every step
+    pruning    ours with movement to 10 %, timed in the middle of its schedule: masks change at every step
     frozen     ours without pruning, its embeddings frozen as those of `pruning` are
 
-Ways alternate within a round, so that a slow minute of the machine hits all of them, and each starts from the same weights; medians over
-rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 × a plain one, `ours` or `frozen`. Writes results/loop-<device>.json.
+Ways alternate within a round, so that a slow minute of the machine hits all of them, and each starts from the
+same weights; medians over rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 ×
+a plain one, `ours` or `frozen`. Writes results/loop-<device>.json.
 """
 
 import argparse
@@ -50,7 +52,8 @@ from bermo.training.job import Job
 from bermo.training.loop import fit
 from bermo.training.schedule import parameter_groups
 
-# Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles; mean 13.2.
+# Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles;
+# mean 13.2.
 LENGTHS = (3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13, 15, 18, 21, 25, 31, 63)
 
 
@@ -98,7 +101,9 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 class MiddleHook:
-    """A pruner's hook that stays in the middle of its schedule: each step keeps fewer weights than the one before."""
+    """A pruner's hook that stays in the middle of its schedule: each step keeps fewer weights than the one
+    before.
+    """
 
     def __init__(self, pruner: WeightPruner) -> None:
         self.hook, self.middle = PruneHook(pruner), pruner.schedule.total_steps // 2
@@ -126,7 +131,8 @@ def time_ours(
     if way == "pruning":
         schedule = CubicSchedule(total_steps=100 * len(plan), warmup_steps=len(plan))
         pruner = prune_(model, Movement(density=0.1), schedule)
-        for scores in pruner.score_parameters():  # all equal at first, which is not how they stay
+        # All equal at first, which is not how they stay.
+        for scores in pruner.score_parameters():
             nn.init.normal_(scores, std=1e-3)
         objective, hooks = PrunedLoss(objective, pruner.penalty), (MiddleHook(pruner),)
         fast, masked = [(pruner.score_parameters(), 1e-2)], pruner.simple_masks()
@@ -220,7 +226,8 @@ def main() -> None:
         model = copy.deepcopy(start)
         with tempfile.TemporaryDirectory() as folder:
             taken = way(model, Path(folder))
-        if round_index:  # the first round warms caches and threads up
+        # The first round warms caches and threads up.
+        if round_index:
             seconds[name].append(taken)
     plan = BatchPlan(features.lengths, settings.batch_size, seed=1, grouped=settings.group_lengths)
     _report(seconds, len(plan), plan.padding_share(), options)

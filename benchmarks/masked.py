@@ -2,8 +2,9 @@
 
     python benchmarks/masked.py wiki.valid.tokens [--model box] [--seed 0] [--rows N] [--out masked.json]
 
-The text's rows of 128 tokens run on over lines; 15 % are masked once, from the seed, as in pretraining. WikiText's own marks are undone
-first (" @-@ " is "-"), and its <unk> is left out: a guess of it would say nothing. Prints one JSON line.
+The text's rows of 128 tokens run on over lines; 15 % are masked once, from the seed, as in pretraining.
+WikiText's own marks are undone first (" @-@ " is "-"), and its <unk> is left out: a guess of it would say
+nothing. Prints one JSON line.
 """
 
 import argparse
@@ -34,8 +35,8 @@ def read_tokens(path: Path, model: str) -> tuple[Tokens, Pieces]:
     text = re.sub(r" @([-,.])@ ", r"\1", path.read_text(encoding="utf-8")).replace(" <unk>", "")
     lines = [line.strip() for line in text.split("\n")]
     body = [line for line in lines if line and not line.startswith("=")]
-    found = tokenizer(body, add_special_tokens=False, verbose=False)["input_ids"]
-    ids = np.array([token for line in found for token in line], dtype=np.int64)
+    ids_of_lines = tokenizer(body, add_special_tokens=False, verbose=False)["input_ids"]
+    ids = np.array([token for line in ids_of_lines for token in line], dtype=np.int64)
     return Tokens(ids, np.array([0, len(ids)])), read_pieces(tokenizer)
 
 
@@ -48,7 +49,7 @@ def score(
 
 
 def commonest(held: PackedBatches, rows: np.ndarray) -> float:
-    """Return the share in percent of the masked places at which the commonest word of the text stands."""
+    """Return the share in percent of the masked positions at which the commonest word of the text stands."""
     batch = held.collate(rows)
     word = np.bincount(held.source.tokens.ids).argmax()
     is_right = (batch["targets"] == int(word)).float() * batch["weights"]
@@ -71,7 +72,7 @@ def main() -> None:
     trained = load_masked(options.model)
     torch.manual_seed(1)
     untrained = BermoForMaskedLM(trained.config)  # type: ignore[arg-type]
-    found = {
+    report = {
         "text": options.text.name,
         "model": options.model,
         "tokens": len(tokens.ids),
@@ -81,9 +82,9 @@ def main() -> None:
         "commonest_word": commonest(held, rows),
         "device": str(accelerator.device),
     }
-    print(json.dumps(found))
+    print(json.dumps(report))
     if options.out is not None:
-        write_json(options.out, found)
+        write_json(options.out, report)
 
 
 if __name__ == "__main__":

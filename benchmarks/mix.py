@@ -99,8 +99,8 @@ def memory_in_own_process(way: str, options: argparse.Namespace) -> dict[str, fl
     for name in ("layers", "batch", "length"):
         command += [f"--{name}", str(getattr(options, name))]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, float] = json.loads(answer.splitlines()[-1])
-    return found
+    report: dict[str, float] = json.loads(answer.splitlines()[-1])
+    return report
 
 
 def measure_times(options: argparse.Namespace) -> dict[str, list[float]]:
@@ -113,7 +113,8 @@ def measure_times(options: argparse.Namespace) -> dict[str, list[float]]:
             run()
             if options.device == "cuda":
                 torch.cuda.synchronize()
-            if index > 0:  # the first round warms up
+            # The first round warms up.
+            if index > 0:
                 seconds[way].append(time.perf_counter() - started)
     return seconds
 

@@ -2,9 +2,9 @@
 
     python benchmarks/probe_tables.py OUT --xprobe XPROBE [--to results]
 
-OUT is the folder of the stages, or that of their unpacked probe-gpu.tar.xz; stages that have not ended are left out. XPROBE tells which labels
-contradict each other. Writes TO/probing.md (the tables), TO/probing-gpu.json (every seed's score, every mix, every layer), TO/probing-*.svg and
-OUT/probing.html.
+OUT is the folder of the stages, or that of their unpacked probe-gpu.tar.xz; stages that have not ended are
+left out. XPROBE tells which labels contradict each other. Writes TO/probing.md (the tables),
+TO/probing-gpu.json (every seed's score, every mix, every layer), TO/probing-*.svg and OUT/probing.html.
 """
 
 import argparse
@@ -41,15 +41,15 @@ CASES = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kep
 
 def tuned(folder: Path, arms: str = "*") -> dict[str, RunResult]:
     """Return the runs in a folder that have ended."""
-    found = sorted(path.parent for path in folder.glob(f"{arms}/spec.json"))
-    runs = collect(found).runs if found else ()
+    folders = sorted(path.parent for path in folder.glob(f"{arms}/spec.json"))
+    runs = collect(folders).runs if folders else ()
     return {run.name: run.result for run in runs if run.result is not None}
 
 
 def frozen(folder: Path) -> list[Probed]:
     """Return the tasks that were probed in a folder."""
-    found = [read_probed(folder / f"{task}.json") for task in TASKS]
-    return [item for item in found if item is not None]
+    probed = [read_probed(folder / f"{task}.json") for task in TASKS]
+    return [item for item in probed if item is not None]
 
 
 def markdown(table: Table) -> str:
@@ -67,9 +67,9 @@ def markdown(table: Table) -> str:
 def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> Table:
     """The semantic mean of each encoder and case, and how far the case changes it."""
     rows: list[tuple[Any, ...]] = []
-    for name, found in compared.items():
+    for name, comparison in compared.items():
         encoder, case = name.split("-")
-        pair = found.groups.get("semantic")
+        pair = comparison.groups.get("semantic")
         if pair is None:
             continue
         unknown = max(s.unknown_share for run in results[name].values() for s in run.seeds)
@@ -81,10 +81,10 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
                 round(pair.plain, 2),
                 round(pair.mix, 2),
                 *_paired(pair.difference),
-                round(found.claim, 2),
+                round(comparison.claim, 2),
             )
         )
-    for encoder, said in ENCODERS.items():
+    for encoder, encoder_name in ENCODERS.items():
         both = [f"{encoder}-{case}" for case in CASES]
         pairs = [compared[name].groups.get("semantic") for name in both if name in compared]
         if len(pairs) == 2 and pairs[0] and pairs[1]:
@@ -93,7 +93,7 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
             seeds = sorted(right.keys() & wrong.keys())
             if tasks and seeds:
                 more = paired([wrong[seed] - right[seed] for seed in seeds])
-                rows.append((said, "wrong less right", None, None, None, *_paired(more), None))
+                rows.append((encoder_name, "wrong less right", None, None, None, *_paired(more), None))
     columns = (
         "encoder",
         "case",
@@ -107,18 +107,23 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
         "seeds",
         "paper's gain",
     )
-    note = "Mean test accuracy over the semantic tasks that count; intervals of 95 % over seeds; wrong less right: how much of a gain lives on unknown words."
+    note = (
+        "Mean test accuracy over the semantic tasks that count; intervals of 95 % over seeds;"
+        " wrong less right: how much of a gain lives on unknown words."
+    )
     return Table(title="The mix on the semantic tasks", columns=columns, rows=tuple(rows), note=note)
 
 
-def _paired(found: Any) -> tuple[Any, ...]:
-    low, high = found.interval or (None, None)
+def _paired(pair: Any) -> tuple[Any, ...]:
+    low, high = pair.interval or (None, None)
     ends = [None if end is None else round(end, 2) for end in (low, high)]
-    return round(found.mean, 2), *ends, round(found.p, 3), found.count
+    return round(pair.mean, 2), *ends, round(pair.p, 3), pair.count
 
 
 def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> str:
-    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours; return how Markdown shows them."""
+    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours; return
+    how Markdown shows them.
+    """
     heats = {
         item.facts["model"]: figure
         for item in items
@@ -146,19 +151,19 @@ def box_table(out: Path) -> Table:
     for part in ("valid", "test"):
         path = out / f"masked-{part}.json"
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            shares = json.loads(path.read_text(encoding="utf-8"))
             for kind in ("trained", "untrained"):
-                rows.append((f"WikiText-103 {part}", kind, "accuracy", f"{found[kind]['accuracy']:.2f}", 0))
+                rows.append((f"WikiText-103 {part}", kind, "accuracy", f"{shares[kind]['accuracy']:.2f}", 0))
             rows.append(
                 (
                     f"WikiText-103 {part}",
                     "the commonest word",
                     "accuracy",
-                    f"{found['commonest_word']:.2f}",
+                    f"{shares['commonest_word']:.2f}",
                     0,
                 )
             )
-    note = "The best look of each seed, on dev; masked words: 15 % of all."
+    note = "The best evaluation of each seed, on dev; masked words: 15 % of all."
     columns = ("task", "encoder", "metric", "score", "diverged")
     return Table(title="The box on real data", columns=columns, rows=tuple(rows), note=note)
 
@@ -198,16 +203,19 @@ def main() -> None:
             data = read_probe(task, options.xprobe)
             known[task] = Known(largest_class=data.largest_class, doubt=data.doubt)
     results = {f"{e}-{c}": tuned(out / f"{e}-{c}") for e in ENCODERS for c in CASES}
-    results = {name: found for name, found in results.items() if found}
-    compared = {name: compare(found, known) for name, found in results.items()}
-    probed = {e: found for e in ENCODERS if (found := frozen(out / f"frozen-{e}"))}
+    results = {name: runs for name, runs in results.items() if runs}
+    compared = {name: compare(runs, known) for name, runs in results.items()}
+    probed = {e: items for e in ENCODERS if (items := frozen(out / f"frozen-{e}"))}
     if not known:
         parser.error(f"{options.xprobe} holds no probing task. Give the folder of X-Probe.")
     if not results and not probed:
         parser.error(f"{out} holds nothing that a stage of probe_gpu.sh has ended.")
     pages: dict[str, Findings] = {}
     table, box = overview(compared, results), box_table(out)
-    text = "# Probing\n\nX-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
+    text = (
+        "# Probing\n\n"
+        "X-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
+    )
     text += markdown(table) + markdown(box)
     pages["overview"] = Findings(
         title="Does the mix know more?",
@@ -217,13 +225,13 @@ def main() -> None:
             Section(title="The box", text="", figures=(box,)),
         ),
     )
-    for name, found in compared.items():
+    for name, comparison in compared.items():
         encoder, case = name.split("-")
         facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
-        page = finetune_findings(found, results[name], PAPER, facts)
+        page = finetune_findings(comparison, results[name], PAPER, facts)
         pages[name] = replace(page, title=f"Fine-tuned: {ENCODERS[encoder]}, case {case}")
-        text += f"\n## Fine-tuned: {ENCODERS[encoder]}, {CASES[case]}\n{found.verdict}\n"
-        text += markdown(finetune_table(found, PAPER)) + markdown(groups_table(found))
+        text += f"\n## Fine-tuned: {ENCODERS[encoder]}, {CASES[case]}\n{comparison.verdict}\n"
+        text += markdown(finetune_table(comparison, PAPER)) + markdown(groups_table(comparison))
     for encoder, items in probed.items():
         facts = {"model": ENCODERS[encoder], "data": "X-Probe"}
         page = frozen_findings(items, facts)
@@ -244,8 +252,8 @@ def main() -> None:
         to / "probing-gpu.json",
         {
             "box": [dict(zip(box.columns, row, strict=True)) for row in box.rows],
-            "finetuned": {name: values(found) for name, found in results.items()},
-            "verdicts": {name: found.verdict for name, found in compared.items()},
+            "finetuned": {name: values(runs) for name, runs in results.items()},
+            "verdicts": {name: comparison.verdict for name, comparison in compared.items()},
             "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
         },
     )

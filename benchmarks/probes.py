@@ -1,10 +1,12 @@
 """Seconds of training probes on cached vectors: how long ten tasks × 13 layers × 100,000 sentences take.
 
-    python benchmarks/probes.py [--rows 100000] [--layers 13] [--units 384] [--classes 2,6,5,20,1000] [--threads 2] [--out probes.json]
+    python benchmarks/probes.py [--rows 100000] [--layers 13] [--units 384] [--classes 2,6,5,20,1000]
+                                [--threads 2] [--out probes.json]
 
-Vectors are drawn as what a layer's look like to a probe: each class has a centre, with noise around it, so that accuracy rises
-over epochs and no probe stops for want of a signal. One task for each number of classes: the layers, the learned mix, and the control
-task each train once, as `bermo probe` does. SentEval's ten tasks are six of two classes and one each of 5, 6, 20 and 1,000.
+Vectors are drawn like those of a layer: each class has a centre, with noise around it, so
+that accuracy rises over epochs and no probe stops for want of a signal. One task for each number of classes:
+the layers, the learned mix, and the control task each train once, as `bermo probe` does. SentEval's ten tasks
+are six of two classes and one each of 5, 6, 20 and 1,000.
 """
 
 import argparse
@@ -30,7 +32,7 @@ def draw(
     """Vectors (L, N, D) in half precision and labels, for train, dev and test; upper layers know more."""
     generator = torch.Generator().manual_seed(0)
     centres_LCD = torch.randn(layers, classes, units, generator=generator) * distance / units**0.5
-    found, labels = [], []
+    vectors, labels = [], []
     for count in (rows, rows // 10, rows // 10):
         labels.append(torch.randint(classes, (count,), generator=generator))
         x_LND = torch.empty(layers, count, units, dtype=torch.half)
@@ -38,8 +40,8 @@ def draw(
             share = 0.5 + 0.5 * layer / max(layers - 1, 1)
             noise = torch.randn(count, units, generator=generator)
             x_LND[layer] = share * centres_LCD[layer][labels[-1]] + noise
-        found.append(x_LND)
-    return found, labels
+        vectors.append(x_LND)
+    return vectors, labels
 
 
 def main() -> None:
@@ -53,7 +55,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    found, total = {}, 0.0
+    seconds_of, total = {}, 0.0
     for classes in map(int, options.classes.split(",")):
         shape = (options.layers, options.rows, options.units, classes, options.distance)
         vectors, labels = draw(*shape)
@@ -76,12 +78,12 @@ def main() -> None:
                 "looks": made.evaluations,
                 "test": [round(100 * float(value), 1) for value in made.test_L],
             }
-        found[classes] = seconds
+        seconds_of[classes] = seconds
         alone = sum(item["seconds"] for item in seconds.values())  # type: ignore[misc]
         total += TASKS.get(classes, 1) * alone
         print(json.dumps({"classes": classes, **seconds}), flush=True)
     settings = {name: value for name, value in vars(options).items() if name != "out"}
-    result = {**settings, "found": found, "seconds_of_ten_tasks": round(total, 1)}
+    result = {**settings, "found": seconds_of, "seconds_of_ten_tasks": round(total, 1)}
     print(f"ten tasks: {total / 60:.1f} min without the untrained encoder, which costs as much as the layers")
     if options.out is not None:
         write_json(options.out, result)

@@ -15,7 +15,7 @@ mkdir -p "$out/small"
 cut -f 1 "$data/sst2/train.tsv" | tail -n +2 > "$words"
 
 now() { echo $(($(date +%s) - START)); }
-attempt() {  # log, folder, options…: a run that is told to stop, and saves, when the time for students is over
+attempt() {  # log, folder, options…: a run that is asked to stop, and saves, when the time for students is over
   local log=$1 folder=$2 left=$((students_end - $(now))); shift 2
   [ $left -gt 5 ] || return 124
   timeout -k 20 -s TERM $left "$python" -m bermo train --task sst2 --mix none --precision "$PRECISION" \
@@ -60,7 +60,7 @@ if [ ! -f "$teacher/result.json" ]; then
 fi
 echo "teacher after $(now) s"
 wait $telling
-# Many rows, many steps: batches of 128 fill the card, and the rate goes up with them (3e-5 · √4, and shallow students bear 1e-4).
+# Many rows, many steps: batches of 128 fill the GPU, and the rate goes up with them (3e-5 · √4, and shallow students bear 1e-4).
 # The variants' labels are unknown, so the teacher's answers are all there is to learn. Pruning ends early, to leave time for repair.
 # A student starts from the teacher's own fine-tuned layers, embeddings and head; of several seeds the teacher is the best.
 taught="$plain --teacher $teacher"

@@ -1,13 +1,17 @@
-"""What ship_gpu.sh trained, in few and small files, and back: results of all runs, the teacher, and the weights of the best students.
+"""What ship_gpu.sh trained, in few and small files, and back: results of all runs, the teacher, and the
+weights of the best students.
 
-    python benchmarks/ship_pack.py --runs OUT --teacher RUN --model MODEL --out PACKED      -> PACKED-1, PACKED-2
-    python benchmarks/ship_pack.py --packed PACKED-1 PACKED-2 --model MODEL --out STUDENTS  -> a model's folder for each
+    python benchmarks/ship_pack.py --runs OUT --teacher RUN --model MODEL --out PACKED
+        -> PACKED-1, PACKED-2
+    python benchmarks/ship_pack.py --packed PACKED-1 PACKED-2 --model MODEL --out STUDENTS
+        -> a model's folder for each
 
-Tensors that are the pretrained encoder's own (frozen embeddings) do not travel. A matrix of the same shape as the pretrained one travels as
-a difference, one byte a weight and a scale a row: W ≈ W₀ + s · q, if that is right to 0.3 %, a third of what int8 of the weight itself loses. The others
-travel in half precision.
-The first load has the truncations, then the students that none beats with fewer weights in its layers, the best score first; then the teacher and the
-others, as long as there is room. Finished runs come before stopped ones. A load has at most five files of 15 MiB.
+Tensors that are the pretrained encoder's own (frozen embeddings) do not travel. A matrix of the same shape as
+the pretrained one travels as a difference, one byte a weight and a scale a row: W ≈ W₀ + s · q, if that is
+right to 0.3 %, a third of what int8 of the weight itself loses. The others travel in half precision. The
+first load has the truncations, then the students that none beats with fewer weights in its layers, the best
+score first; then the teacher and the others, as long as there is room. Finished runs come before stopped
+ones. A load has at most five files of 15 MiB.
 """
 
 import argparse
@@ -74,8 +78,8 @@ def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
     for folder in sorted(options.runs.iterdir()):
         if (folder / "spec.json").exists():
             runs[folder.name] = read_run(folder)
-            found = find_student(folder, runs[folder.name])
-            students += [] if found is None or found.name in FOREIGN else [found]
+            one = find_student(folder, runs[folder.name])
+            students += [] if one is None or one.name in FOREIGN else [one]
     chosen = {s.name: s.folder for s in ranked(students)}
     if options.teacher and (options.teacher / "model").is_dir():
         chosen = with_teacher(chosen, options.teacher / "model")
@@ -85,11 +89,11 @@ def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
         out = options.out.with_name(f"{options.out.name}-{number}")
         out.mkdir(parents=True)
         write_parts(out, archive(chosen, load_))
-    told = {name for load_ in loads for name in load_}
-    say(runs, students, told)
+    names = {name for load_ in loads for name in load_}
+    say(runs, students, names)
     facts = {
         "runs": runs,
-        "packed": sorted(told),
+        "packed": sorted(names),
         "bench": _json(options.runs / "bench" / "bench.json"),
     }
     facts["logs"] = {p.name: _end(p) for p in sorted(options.runs.glob("*.log"))}
@@ -98,7 +102,7 @@ def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Spec, looks and result of a run; a run that was stopped has its looks."""
+    """Spec, evaluations and result of a run; a stopped run has its evaluations."""
     run: dict[str, Any] = {"spec": _json(folder / "spec.json")["spec"]}
     for metrics in folder.glob("seed-*/metrics.jsonl"):
         rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
@@ -112,13 +116,13 @@ def read_run(folder: Path) -> dict[str, Any]:
 def find_student(folder: Path, run: dict[str, Any]) -> Student | None:
     """Return the model that a run left, shrunk where that was done, or None."""
     small = folder.parent / "small" / folder.name
-    place = small if small.is_dir() else next(iter(folder.glob("seed-*/model")), folder / "nothing")
-    if not (place / "model.safetensors").exists():
+    home = small if small.is_dir() else next(iter(folder.glob("seed-*/model")), folder / "nothing")
+    if not (home / "model.safetensors").exists():
         return None
-    tensors = load_file(place / "model.safetensors")
+    tensors = load_file(home / "model.safetensors")
     return Student(
         name=folder.name,
-        folder=place,
+        folder=home,
         score=run["result"]["score"] if "result" in run else _score_so_far(run),
         layer_weights=sum(v.numel() for k, v in tensors.items() if ".layer." in k and v.ndim == 2),
         is_finished="result" in run,
@@ -126,14 +130,16 @@ def find_student(folder: Path, run: dict[str, Any]) -> Student | None:
 
 
 def _score_so_far(run: dict[str, Any]) -> float:
-    """The best look of a stopped run; of a pruned one, since its last density was reached."""
+    """The best evaluation of a stopped run; of a pruned one, since its last density was reached."""
     last = run["losses"][-1][2] if run.get("losses") else 1
     since = next((step for step, _, density in run.get("losses", []) if density <= last), 0)
     return max((row["valid/accuracy"] for row in run.get("looks", []) if row["step"] >= since), default=0.0)
 
 
 def ranked(students: list[Student]) -> list[Student]:
-    """Truncations, for they are what is to be beaten; then the front of layer weights and score; then the rest."""
+    """Truncations, for they are what is to be beaten; then the front of layer weights and score; then the
+    rest.
+    """
 
     def is_beaten(one: Student) -> bool:
         return any(o.layer_weights < one.layer_weights and o.score >= one.score for o in students)
@@ -166,7 +172,9 @@ def fill(
 
 
 def shortened(state: dict[str, Tensor], known: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors that are not the pretrained encoder's: as differences where these are small, else in half precision."""
+    """The tensors that are not the pretrained encoder's: as differences where these are small, else in half
+    precision.
+    """
     kept: dict[str, Tensor] = {}
     for name, value in state.items():
         value, base = value.float(), known.get(name)
@@ -204,7 +212,7 @@ def whole(short: dict[str, Tensor], wanted: dict[str, Tensor], known: dict[str, 
 
 
 def archive(chosen: dict[str, Path], packed: dict[str, bytes]) -> bytes:
-    """One archive of models with their papers; tokenizers only where words were cut."""
+    """One archive of models with their configs and tasks; tokenizers only where words were cut."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in packed.items():

@@ -2,7 +2,8 @@
 
     python benchmarks/stability_figure.py [--data results/stability-gpu.json] [--out results/stability.svg]
 
-Top: the training loss, the share of weights kept, and the loss of guessing. Below: the gradient norm of layers 1, 4, 8 and 12.
+Top: the training loss, the share of weights kept, and the loss of guessing. Below: the gradient norm of
+layers 1, 4, 8 and 12.
 """
 
 import argparse
@@ -21,8 +22,10 @@ PANELS = {
     "magnitude-plain-9": "magnitude, plain: survives",
 }
 LAYERS = (1, 4, 8, 12)
-GUESSING = 0.693  # ln 2: the loss of who knows nothing about two classes
-SMALLEST = 1e-11  # a gradient of zero has no logarithm
+# Ln 2: the loss of who knows nothing about two classes.
+GUESSING = 0.693
+# A gradient of zero has no logarithm.
+SMALLEST = 1e-11
 
 
 def main() -> None:

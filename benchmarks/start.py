@@ -1,10 +1,11 @@
-"""Where the seconds of one command go that are not training steps: imports, data, model, captures, the last look, the end.
+"""Where the seconds of one command go that are not training steps: imports, data, model, captures, the last
+look, the end.
 
     python benchmarks/start.py train --model M --task sst2 --data SST2 --prune movement --density 0.1 …
 
-Runs the command in this process, as `bermo` would, and prints the seconds of each part: on the clock, and of the processor (all threads).
-A part that is called often is added up; parts that lie inside another are indented. The parts are wrapped from outside, so a name that
-is no longer there is told and left out.
+Runs the command in this process, as `bermo` would, and prints the seconds of each part: on the clock, and of
+the processor (all threads). A part that is called often is added up; parts that lie inside another are
+indented. The parts are wrapped from outside, so a name that is no longer there is reported and left out.
 """
 
 import functools

@@ -1,12 +1,16 @@
-"""How long a step of training takes on this machine's graphics card, beside Hugging Face's and beside the floor.
+"""How long a step of training takes on this machine's GPU, beside Hugging Face's and beside the
+floor.
 
-    python benchmarks/step.py --out results/step-cuda.json            BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
+    python benchmarks/step.py --out results/step-cuda.json
+        BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
-    python benchmarks/step.py --without residual linear attention mix adam     nothing fused; --each: without each part in turn
+    python benchmarks/step.py --without residual linear attention mix adam
+        nothing fused; --each: without each part in turn
 
-Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model; ours plain; with the mix; with
-the mix and each pruning method. "auto" replays whole steps as CUDA graphs with fused kernels, "exact" without these, "off" is the plain step. Weights are
-random, so only the time means something; the parity check at the end compares losses and masks of the fast and the plain step.
+Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model;
+ours plain; with the mix; with the mix and each pruning method. "auto" replays whole steps as CUDA graphs with
+fused kernels, "exact" without these, "off" is the plain step. Weights are random, so only the time means
+something; the parity check at the end compares losses and masks of the fast and the plain step.
 """
 
 import argparse
@@ -30,13 +34,16 @@ from torch import Tensor
 from bermo.nn.masks import top_masks_at
 from bermo.training.fuse import Fused
 
-MATRIX_RATE, MEMORY_RATE = 790e12, 4.3e12  # measured on one H200: bf16 products, copies
-MIDDLE = 5000  # a step in the middle of the pruning schedule
+# Measured on one H200: bf16 products, copies.
+MATRIX_RATE, MEMORY_RATE = 790e12, 4.3e12
+# A step in the middle of the pruning schedule.
+MIDDLE = 5000
 
 
 def measure(make: Callable[[], Any], options: argparse.Namespace, length: int) -> dict[str, float]:
     """Median milliseconds of a step, its first-use seconds and its peak memory."""
-    gc.collect()  # graphs of the way before, which hold memory
+    # Graphs of the way before, which hold memory.
+    gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
@@ -66,12 +73,16 @@ def measure(make: Callable[[], Any], options: argparse.Namespace, length: int) -
 
 
 def floor(options: argparse.Namespace, length: int, kind: str) -> dict[str, float]:
-    """The fewest operations and bytes: products three times; each weight, moment and gradient once; scores likewise."""
+    """The fewest operations and bytes: products three times; each weight, moment and gradient once; scores
+    likewise.
+    """
     width, tokens = options.width, options.batch * length
     weights = 12 * 12 * width * width
-    embeddings = 31000 * width if kind == "dense" else 0  # frozen where something is pruned
+    # Frozen where something is pruned.
+    embeddings = 31000 * width if kind == "dense" else 0
     operations = 6 * weights * tokens + 12 * 3 * 4 * tokens * length * width
-    # An update reads weight, gradient and two moments and writes all but the gradient; the products read bf16 copies.
+    # An update reads weight, gradient and two moments and writes all but the gradient; the products read bf16
+    # copies.
     bytes_moved = 28 * (weights * (2 if kind == "scored" else 1) + embeddings) + 3 * 2 * weights
     seconds = operations / MATRIX_RATE + bytes_moved / MEMORY_RATE
     return {"tflop": operations / 1e12, "gigabytes": bytes_moved / 1e9, "floor_ms": round(1000 * seconds, 3)}
@@ -97,10 +108,10 @@ def thresholds(options: argparse.Namespace) -> dict[str, float]:
         "topk": lambda: [s.flatten().topk(k) for s, k in zip(scores, counts, strict=True)],
         "one_pass": lambda: [score.sum() for score in scores],
     }
-    found = {"scores": float(sum(score.numel() for score in scores))}
+    measured = {"scores": float(sum(score.numel() for score in scores))}
     for name, way in ways.items():
-        found[f"{name}_ms"] = _graph_ms(way)
-    return found
+        measured[f"{name}_ms"] = _graph_ms(way)
+    return measured
 
 
 def _graph_ms(way: Callable[[], object], repeats: int = 20) -> float:
@@ -125,7 +136,8 @@ def parity(
 ) -> dict[str, float | list[float]]:
     """Losses and masks of a fast and the plain step over a run through the pruning schedule, dropout off.
 
-    Two runs whose sums are rounded differently part for good once a mask differs, so the gap is also given for the first steps.
+    Two runs whose sums are rounded differently part for good once a mask differs, so the gap is also given
+    for the first steps.
     """
     small = argparse.Namespace(**vars(options) | {"width": 384})
     batches = [make_batch(options.batch, (24, 32)[seed % 2], seed) for seed in range(8)]
@@ -222,24 +234,27 @@ def main() -> None:
         "rows": [],
     }
     print(
-        f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}{'TB/s':>7}{'x floor':>9}{'ready s':>9}{'MiB':>8}"
+        f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}"
+        f"{'TB/s':>7}{'x floor':>9}{'ready s':>9}{'MiB':>8}"
     )
     for length in options.lengths:
         for name, (make, kind) in rows.items():
             if options.only and not any(word in name for word in options.only):
                 continue
             try:
-                found = measure(make, options, length)
+                measured = measure(make, options, length)
             except (RuntimeError, torch.OutOfMemoryError) as error:
                 print(f"{name:34}{length:7}  failed: {str(error)[:400]}", flush=True)
                 continue
             least = floor(options, length, kind)
-            rate = least["tflop"] / found["median_ms"] * 1000
-            row = {"name": name, "length": length} | found | least | {"tflop_s": round(rate, 1)}
+            rate = least["tflop"] / measured["median_ms"] * 1000
+            row = {"name": name, "length": length} | measured | least | {"tflop_s": round(rate, 1)}
             report["rows"].append(row)
             print(
-                f"{name:34}{length:7}{found['median_ms']:9.2f}{found['wall_ms']:9.2f}{rate:9.0f}"
-                f"{least['gigabytes'] / found['median_ms']:7.2f}{found['median_ms'] / least['floor_ms']:9.2f}{found['ready_s']:9.1f}{found['peak_mib']:8.0f}",
+                f"{name:34}{length:7}{measured['median_ms']:9.2f}{measured['wall_ms']:9.2f}{rate:9.0f}"
+                f"{least['gigabytes'] / measured['median_ms']:7.2f}"
+                f"{measured['median_ms'] / least['floor_ms']:9.2f}"
+                f"{measured['ready_s']:9.1f}{measured['peak_mib']:8.0f}",
                 flush=True,
             )
     report["thresholds"] = thresholds(options)
@@ -247,13 +262,13 @@ def main() -> None:
     if options.parity:
         report["parity"] = {}
         for precision, way in (("fp32", "auto"), ("bf16", "exact"), ("bf16", "auto")):
-            found = parity(options, precision, options.parity, way)
-            report["parity"][f"{precision} {way}"] = found
-            print(f"parity {precision} {way}:", found, flush=True)
+            measured = parity(options, precision, options.parity, way)
+            report["parity"][f"{precision} {way}"] = measured
+            print(f"parity {precision} {way}:", measured, flush=True)
         for method in ("soft movement", "l0"):
-            found = parity(options, "fp32", options.parity, "auto", method)
-            report["parity"][f"fp32 auto {method}"] = found
-            print(f"parity fp32 auto {method}:", found, flush=True)
+            measured = parity(options, "fp32", options.parity, "auto", method)
+            report["parity"][f"fp32 auto {method}"] = measured
+            print(f"parity fp32 auto {method}:", measured, flush=True)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,4 +1,6 @@
-"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm on Hugging Face's model."""
+"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm on
+Hugging Face's model.
+"""
 
 import argparse
 from pathlib import Path
@@ -123,7 +125,7 @@ class Ours:
         self.step([WeightedBatch(batch, 1.0, True)], prepare)
 
     def loss(self) -> float:
-        """The mean loss since the last call is asked for one step at a time here."""
+        """Return the mean loss since the last call; this loop asks after every step."""
         value = self.plain.loss_sum.item()
         self.plain.loss_sum.zero_()
         return value
@@ -148,7 +150,7 @@ class TopK(torch.autograd.Function):
 
 
 class MaskedLinear(nn.Module):
-    """A linear layer as the reference has it: its mask is found anew in every forward pass."""
+    """A linear layer as the reference has it: its mask is computed anew in every forward pass."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()

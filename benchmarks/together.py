@@ -1,8 +1,10 @@
 """How long a step takes when several seeds are trained together, on this machine.
 
-    python benchmarks/together.py MODEL SST2 --seeds 10 [--mix none] [--rank score]      one JSON line; 350 steps of movement pruning
+    python benchmarks/together.py MODEL SST2 --seeds 10 [--mix none] [--rank score]
+        one JSON line; 350 steps of movement pruning
 
-Steps 150 to 350 are timed: before, kernels are built and shapes captured. MODEL is an encoder, SST2 the task's folder.
+Steps 150 to 350 are timed: before, kernels are built and shapes captured. MODEL is an encoder, SST2 the
+task's folder.
 """
 
 import argparse
@@ -24,7 +26,7 @@ STEPS_AN_EPOCH = 2105
 
 
 class Clock(Quiet):
-    """A display that notes when two steps were done, and passes on what is told."""
+    """A display that notes when two steps were done, and passes messages on."""
 
     def __init__(self) -> None:
         self.times: dict[int, float] = {}
@@ -65,8 +67,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         finetune(spec, Path(folder) / "run", clock)
     step = 1000 * (clock.times[LAST] - clock.times[FIRST]) / (LAST - FIRST)
-    found = {"step_ms": round(step, 2), "step_ms_a_seed": round(step / options.seeds, 3)}
-    print(json.dumps(vars(options) | found))
+    measured = {"step_ms": round(step, 2), "step_ms_a_seed": round(step / options.seeds, 3)}
+    print(json.dumps(vars(options) | measured))
 
 
 if __name__ == "__main__":

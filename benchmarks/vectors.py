@@ -2,8 +2,8 @@
 
     python benchmarks/vectors.py MODEL [--count 100000] [--batch-size 256] [--precision bf16]
 
-Sentences come from the package's grammar. Both passes tokenise and batch alike; the plain one keeps nothing but the last layer's first
-token. The cache is a temporary folder, so nothing is reused. Prints one JSON line.
+Sentences come from the package's grammar. Both passes tokenise and batch alike; the plain one keeps nothing
+but the last layer's first token. The cache is a temporary folder, so nothing is reused. Prints one JSON line.
 """
 
 import argparse
@@ -46,7 +46,8 @@ def main() -> None:
     options = parser.parse_args()
     encoder = load_encoder(options.model)
     texts = [item.text for item in generate("tense", options.count, seed=0)]
-    plain(encoder, texts[:2048], options.batch_size, options.precision)  # warms up
+    # Warms up.
+    plain(encoder, texts[:2048], options.batch_size, options.precision)
     seconds = {
         name: [measure(encoder, texts, options.batch_size, options.precision) for _ in range(3)]
         for name, measure in (("plain", plain), ("all_layers", pooled))

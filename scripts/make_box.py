@@ -1,12 +1,13 @@
 """Make the encoder in the box, `bermo/box/`, from a pretraining, or untrained.
 
     python scripts/make_box.py words words.txt
-    bermo pretrain --text part0.txt.xz part1.txt.xz --words words.txt --config box --half --minutes 6 --precision bf16 --out runs/box
+    bermo pretrain --text part0.txt.xz part1.txt.xz --words words.txt --config box --half
+                   --minutes 6 --precision bf16 --out runs/box
     python scripts/make_box.py pack runs/box
 
-`words` lists what the vocabulary must hold whole: every word of the generated sentences, less its regular endings. `pack`
-checks the size and copies model, tokenizer and card. `untrained` makes the box without weights: its vocabulary is counted,
-with frequent English words and the commonest pieces of both.
+`words` lists what the vocabulary must hold whole: every word of the generated sentences, less its regular
+endings. `pack` checks the size and copies model, tokenizer and card. `untrained` makes the box without
+weights: its vocabulary is counted, with frequent English words and the commonest pieces of both.
 """
 
 import shutil
@@ -70,15 +71,15 @@ def whole_forms(*forms: str) -> set[str]:
 
 def known_words() -> set[str]:
     """Collect the words of the generator, less their regular endings, and the frequent words."""
-    found = set(FREQUENT.split())
+    known = set(FREQUENT.split())
     for nouns in lexicon.NOUNS.values():
         for noun in nouns:
-            found |= whole_forms(*noun)
+            known |= whole_forms(*noun)
     for frame in lexicon.TRANSITIVE + lexicon.INTRANSITIVE + lexicon.CLAUSAL:
-        found |= whole_forms(*frame.verb)
+        known |= whole_forms(*frame.verb)
     for group in (*lexicon.ADJECTIVES.values(), *lexicon.OTHERS.values(), lexicon.SUBORDINATORS):
-        found.update(word.lower() for word in group)
-    return found
+        known.update(word.lower() for word in group)
+    return known
 
 
 def common_pieces(words: set[str]) -> list[str]:
@@ -109,7 +110,8 @@ def make_config(vocabulary: int) -> BertConfig:
         num_hidden_layers=6,
         num_attention_heads=4,
         intermediate_size=256,
-        hidden_act="relu",  # the gradient of gelu takes a seventh of a step on some processors
+        # The gradient of gelu takes a seventh of a step on some processors.
+        hidden_act="relu",
         # From a random start a few hundred steps underfit, and dropout only slows them.
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,

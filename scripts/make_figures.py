@@ -2,8 +2,8 @@
 
     python scripts/make_figures.py [--out FOLDER]
 
-Every number comes from results/ or, for the schedule, from the code itself. The drawing is bermo's own SVG: it follows light and
-dark, has a text for screen readers and needs no library.
+Every number comes from results/ or, for the schedule, from the code itself. The drawing is bermo's own SVG:
+it follows light and dark, has a text for screen readers and needs no library.
 """
 
 import argparse

@@ -71,7 +71,8 @@ def index() -> str:
     return (
         f"{MADE}\n\n# Reference\n\n| verb | what it does |\n| --- | --- |\n{rows}\n\n"
         "[Every public name of Python](python.md), [every recipe](recipes.md), [the words](../glossary.md).\n"
-        "\nA verb ends with code 0; with 2 and one sentence where something was wrong with the command; with 3 where\n"
+        "\nA verb ends with code 0; with 2 and one sentence where something was wrong with the command;"
+        " with 3 where\n"
         "`bermo compress` met no goal; with 128 + the signal's number where it was stopped.\n"
     )
 
@@ -128,7 +129,8 @@ def python_page() -> str:
 
 def _name(name: str) -> str:
     thing = getattr(bermo, name)
-    text = f"\n### bermo.{name}\n```text\n{_wrapped(_signature(name, thing))}\n```\n{_prose(inspect.getdoc(thing) or '')}\n"
+    text = f"\n### bermo.{name}\n```text\n{_wrapped(_signature(name, thing))}\n```\n"
+    text += f"{_prose(inspect.getdoc(thing) or '')}\n"
     if _has_fields(thing):
         text += _fields(thing)
     for method, function in _methods(thing):
@@ -138,7 +140,9 @@ def _name(name: str) -> str:
 
 
 def _methods(thing: Any) -> list[tuple[str, Any]]:
-    """The public methods of a class that stand in bermo and say what they do, without those that a framework calls."""
+    """The public methods of a class that stand in bermo and say what they do, without those that a framework
+    calls.
+    """
     if not isinstance(thing, type):
         return []
     own = [base for base in thing.__mro__ if base.__module__.startswith("bermo.")]
@@ -187,7 +191,9 @@ def _signature(name: str, thing: Any) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a docstring as Markdown: indented lines are formulas and stay as they are, others are broken anew."""
+    """Return a docstring as Markdown: indented lines are formulas and stay as they are, others are broken
+    anew.
+    """
     parts = []
     for part in re.split(r"\n\s*\n", text.strip()):
         lines = part.splitlines()

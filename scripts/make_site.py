@@ -2,8 +2,9 @@
 
     python scripts/make_site.py
 
-README.md becomes the start page; docs/, results/ and the logs keep their folders, so that every link between them holds as it does
-in the repository. Needs the docs extra (zensical). Nothing is fetched: the pages load no font and no script from elsewhere.
+README.md becomes the start page; docs/, results/ and the logs keep their folders, so that every link between
+them holds as it does in the repository. Needs the docs extra (zensical). Nothing is fetched: the pages load
+no font and no script from elsewhere.
 """
 
 import re
@@ -33,7 +34,9 @@ def stage() -> None:
 
 
 def for_site(path: Path) -> str:
-    """Return a document with links to the README led to the start page, and lists apart from the text before them."""
+    """Return a document with links to the README led to the start page, and lists apart from the text before
+    them.
+    """
     text = path.read_text(encoding="utf-8")
     up = "../" * (len(path.relative_to(SOURCE).parts) - 1)
     text = text.replace(f"]({up}README.md", f"]({up}{START}") if path.name != START else text
@@ -41,7 +44,7 @@ def for_site(path: Path) -> str:
 
 
 def apart(text: str) -> str:
-    """Put an empty line before every list and table that follows text at once, which Python's Markdown needs."""
+    """Put an empty line before every list and table that follows text: Python's Markdown needs it."""
     lines: list[str] = []
     is_code = False
     for line in text.splitlines():

@@ -54,8 +54,8 @@ def documents() -> Iterator[Path]:
 def filled(text: str) -> str:
     """Return a document with every block made anew."""
 
-    def block(found: re.Match[str]) -> str:
-        return f"<!-- table: {found['name']} -->\n{BLOCKS[found['name']]()}\n<!-- end -->"
+    def block(mark: re.Match[str]) -> str:
+        return f"<!-- table: {mark['name']} -->\n{BLOCKS[mark['name']]()}\n<!-- end -->"
 
     return MARKED.sub(block, text)
 

@@ -1,11 +1,11 @@
-"""Where heads look (Clark et al. 2019, "What does BERT look at?"; Kovaleva et al. 2019 for the classes).
+"""What heads attend to (Clark et al. 2019, "What does BERT look at?"; Kovaleva et al. 2019 for the classes).
 
-    share on S      mean over tokens i of Σ_{j ∈ S} p_ij            S: first token, separators, punctuation, itself
+    share on S      mean over tokens i of Σ_{j ∈ S} p_ij      S: first token, separators, punctuation, itself
     distance(a, b)  mean over tokens i of JS(p_i^a ‖ p_i^b)         in bits: 0 the same, 1 nothing in common
     map of heads    classical scaling of the distances to two dimensions
 
-Attention is read layer by layer while the encoder runs and reduced at once: no map outlives its batch. Axes: B texts,
-H heads, T tokens.
+Attention is read layer by layer while the encoder runs and reduced at once: no map outlives its batch. Axes:
+B texts, H heads, T tokens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class AttentionFacts:
     shares: Mapping[str, Grid]
     """For each target, the share of a head's attention that goes there."""
     token_shares: Mapping[str, float]
-    """For each target, its share of all places that could be looked at: what an even head would give it."""
+    """For each target, its share of all positions that can be attended to, which a uniform head gives it."""
     entropy: Grid
     """Mean entropy of a token's attention, in bits."""
     classes: tuple[tuple[str, ...], ...]
@@ -46,29 +46,29 @@ class AttentionFacts:
 
 
 def target_shares(probabilities: Tensor, tokens: Tokens) -> dict[str, Tensor]:
-    """Return for each target the attention it gets, (B, H), as a mean over the real tokens that look."""
+    """Return for each target the attention it gets, (B, H), as a mean over the real tokens that attend."""
     length = probabilities.shape[-1]
-    place = torch.arange(length, device=probabilities.device)
-    distance = (place[:, None] - place).abs()
-    looks = tokens.is_token.to(probabilities.dtype)
+    position = torch.arange(length, device=probabilities.device)
+    distance = (position[:, None] - position).abs()
+    query_mask = tokens.is_token.to(probabilities.dtype)
     columns = {
         "first token": tokens.is_first,
         "separators": tokens.is_separator,
         "punctuation": tokens.is_punctuation,
     }
-    found = {
-        name: torch.einsum("bhij,bi,bj->bh", probabilities, looks, mask.to(probabilities.dtype))
+    totals = {
+        name: torch.einsum("bhij,bi,bj->bh", probabilities, query_mask, mask.to(probabilities.dtype))
         for name, mask in columns.items()
     }
     for name, near in (("itself", distance == 0), ("neighbours", distance == 1)):
         kept = probabilities * near.to(probabilities.dtype)
-        found[name] = torch.einsum("bhij,bi->bh", kept, looks)
-    counts = looks.sum(1, keepdim=True)
-    return {name: total / counts for name, total in found.items()}
+        totals[name] = torch.einsum("bhij,bi->bh", kept, query_mask)
+    counts = query_mask.sum(1, keepdim=True)
+    return {name: total / counts for name, total in totals.items()}
 
 
 def even_shares(tokens: Tokens) -> dict[str, Tensor]:
-    """Return for each text (B) what each target would get from a head that looks everywhere alike."""
+    """Return for each text (B) what each target would get from a head that attends to all tokens alike."""
     mask = tokens.is_token.float()
     even = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) / mask.sum(1)[:, None, None, None]
     return {name: value[:, 0] for name, value in target_shares(even, tokens).items()}
@@ -77,14 +77,14 @@ def even_shares(tokens: Tokens) -> dict[str, Tensor]:
 def entropy(probabilities: Tensor, is_token: Tensor) -> Tensor:
     """Return the mean entropy of the real tokens' attention, (B, H), in bits."""
     bits = torch.special.entr(probabilities).sum(-1) / torch.log(torch.tensor(2.0))
-    looks = is_token.to(bits.dtype)
-    return (bits * looks[:, None]).sum(-1) / looks.sum(1, keepdim=True)
+    query_mask = is_token.to(bits.dtype)
+    return (bits * query_mask[:, None]).sum(-1) / query_mask.sum(1, keepdim=True)
 
 
 def crop(probabilities: Tensor, is_token: Tensor) -> Tensor:
     """Return one text's maps (H, T, T) without its padding."""
-    places = is_token.nonzero(as_tuple=True)[0]
-    return probabilities[:, places][:, :, places]
+    positions = is_token.nonzero(as_tuple=True)[0]
+    return probabilities[:, positions][:, :, positions]
 
 
 def head_distances(maps: Tensor) -> Tensor:
@@ -100,7 +100,9 @@ def head_distances(maps: Tensor) -> Tensor:
 
 
 def plane(distances: Tensor) -> Tensor:
-    """Lay points out in two dimensions so that their distances stay, as far as they can: classical scaling (N, 2)."""
+    """Lay points out in two dimensions so that their distances stay, as far as they can: classical scaling
+    (N, 2).
+    """
     count = len(distances)
     centre = torch.eye(count, dtype=torch.double) - 1 / count
     values, vectors = torch.linalg.eigh(-0.5 * centre @ distances.double() ** 2 @ centre)
@@ -152,7 +154,7 @@ class _Sums:
         return see
 
     def _quota(self, limit: int, size: int) -> int:
-        """How many texts of a batch of `size` are looked at closely, so that `limit` are over all lengths."""
+        """How many texts of a batch of `size` are examined closely, so that `limit` are over all lengths."""
         before, after = (limit * n // self.total for n in (self.num_texts, self.num_texts + size))
         return min(size, after - before)
 
@@ -166,7 +168,9 @@ class _Sums:
 
 
 def _short(maps: Tensor) -> Tensor:
-    """Keep the first tokens of a text, and let their attention sum to 1 again: comparing all heads is quadratic."""
+    """Keep the first tokens of a text, and let their attention sum to 1 again: comparing all heads is
+    quadratic.
+    """
     cut = maps[:, :DISTANCE_TOKENS, :DISTANCE_TOKENS]
     return cut / cut.sum(-1, keepdim=True).clamp(min=1e-9)
 
@@ -250,7 +254,7 @@ def _heat(title: str, grid: Grid, unit: str) -> Heat:
 def _class_heat(name: str, facts: AttentionFacts) -> Heat:
     grid = tuple(tuple(float(CLASSES.index(kind)) for kind in row) for row in facts.classes)
     heat = _heat(f"{name}: the class of each head", grid, "class")
-    legend = ", ".join(f"{place} {kind}" for place, kind in enumerate(CLASSES))
+    legend = ", ".join(f"{position} {kind}" for position, kind in enumerate(CLASSES))
     note = f"{legend}; the most frequent class of a head's maps."
     return Heat(**{**heat.__dict__, "digits": 0, "note": note})
 

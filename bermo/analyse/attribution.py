@@ -2,10 +2,10 @@
 
     c_ij^l = ‖∂h_j^l / ∂x_i‖_F / Σ_k ‖∂h_j^l / ∂x_k‖_F       x_i the input embedding of token i;  Σ_i c_ij = 1
 
-The Jacobian is pushed forward: a tangent u at token i alone gives J_ij u for all tokens j and all layers in one pass, and
-E ‖J u‖² = ‖J‖_F² for u with independent unit entries (Hutchinson). The tangents of all i share a batch, token i in copy i.
-Given the D unit vectors in place of random u, the norms are exact.
-Axes: U tangents, T tokens, D units, L + 1 layers.
+The Jacobian is pushed forward: a tangent u at token i alone gives J_ij u for all tokens j and all layers in
+one pass, and E ‖J u‖² = ‖J‖_F² for u with independent unit entries (Hutchinson). The tangents of all i share
+a batch, token i in copy i. Given the D unit vectors instead of random u, the norms are exact. Axes: U
+tangents, T tokens, D units, L + 1 layers.
 """
 
 import warnings
@@ -44,7 +44,7 @@ class Attribution:
 
 
 def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Tensor:
-    """Return ‖∂h_j^l / ∂x_i‖ as (L + 1, T, T), rows i and columns j, for one text's input embeddings (T, D)."""
+    """Return ‖∂h_j^l / ∂x_i‖ as (L + 1, T, T), rows i and columns j, for a text's input embeddings (T, D)."""
     length = len(embeddings)
     mask = torch.ones(length, length, dtype=torch.long, device=embeddings.device)
     total: Tensor | float = 0.0
@@ -97,10 +97,10 @@ def measure_attribution(
             tangents = torch.randn(shape, generator=generator).to(embeddings.device)
             shares = contributions(jacobian_norms(encoder, embeddings, tangents)).double().cpu()
         length = shares.shape[-1]
-        place = torch.arange(length)
+        position = torch.arange(length)
         own += shares.diagonal(dim1=1, dim2=2).sum(-1)
-        missed += (shares.argmax(1) != place).sum(-1)
-        distance = (place[:, None] - place).abs().clamp(max=DISTANCES).flatten()
+        missed += (shares.argmax(1) != position).sum(-1)
+        distance = (position[:, None] - position).abs().clamp(max=DISTANCES).flatten()
         near.index_add_(1, distance, shares.flatten(1))
         counts += torch.bincount(distance, minlength=DISTANCES + 1)
         total += length

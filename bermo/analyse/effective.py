@@ -1,10 +1,11 @@
 """Effective attention (Brunner et al. 2020, "On identifiability in Transformers").
 
-    a head's output is p V, V (T, D) its values. Where T > D, V has a left null space: parts of p that change nothing.
+    a head's output is p V, V (T, D) its values. Where T > D, V has a left null space: parts of p that
+    change nothing.
     p_eff = p U Uᵀ,   U the left singular vectors of V with σ > 0        so that   p_eff V = p V
 
-U Uᵀ projects onto what V can see, so p_eff is the part of p that matters. The longer the text, the larger the null space, and
-the less p says; the correlation of p with p_eff shows by how much.
+U Uᵀ projects onto what V can see, so p_eff is the part of p that matters. The longer the text, the larger the
+null space, and the less p says; the correlation of p with p_eff shows by how much.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

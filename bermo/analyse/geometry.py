@@ -1,4 +1,5 @@
-"""The geometry of contextual vectors (Ethayarajh 2019, "How contextual are contextualized word representations?").
+"""The geometry of contextual vectors (Ethayarajh 2019, "How contextual are contextualized word
+representations?").
 
     anisotropy A_l        mean cosine of two words from different texts: 0 if directions are uniform
     self-similarity(w)    mean cosine of w with itself in other texts                          − A_l
@@ -6,8 +7,8 @@
     max. explained(w)     σ₁² / Σ σ_i² of the vectors of w, uncentred: 1 if one static vector would do
                           − the same of as many random words
 
-All sums run over unit vectors û: the mean cosine of N vectors is (‖Σ û‖² − N) / (N (N − 1)), so that no pair is
-formed. Kept in memory: the uses of at most `MAX_WORDS` words and a sample of random words.
+All sums run over unit vectors û: the mean cosine of N vectors is (‖Σ û‖² − N) / (N (N − 1)), so that no pair
+is formed. Kept in memory: the uses of at most `MAX_WORDS` words and a sample of random words.
 """
 
 import math
@@ -67,7 +68,9 @@ def explained_variance(vectors: Tensor) -> float:
 
 
 def sentence_similarity(words: Words, layer: int) -> tuple[float, int]:
-    """Return the sum over a batch's texts of the mean cosine to the text's mean vector, and the number of texts."""
+    """Return the sum over a batch's texts of the mean cosine to the text's mean vector, and the number of
+    texts.
+    """
     vectors = words.vectors[layer].double()
     texts, text = torch.unique(torch.tensor(words.rows), return_inverse=True)
     text = text.to(vectors.device)
@@ -100,7 +103,8 @@ class _Sums:
             similarity, count = sentence_similarity(words, layer)
             self.similarity[layer] += similarity
         self.num_texts += count
-        stacked = torch.stack(words.vectors, dim=1).cpu()  # (W, layers, D)
+        # (W, layers, D).
+        stacked = torch.stack(words.vectors, dim=1).cpu()
         for index, (row, key) in enumerate(zip(words.rows, words.keys, strict=True)):
             self._keep_use(key, row, stacked[index])
             self._keep_sample(stacked[index])
@@ -117,9 +121,9 @@ class _Sums:
         if len(self.sample) < SAMPLE:
             self.sample.append(vectors.clone())
             return
-        place = int(torch.randint(self.num_words, (), generator=self.generator))
-        if place < SAMPLE:
-            self.sample[place] = vectors.clone()
+        slot = int(torch.randint(self.num_words, (), generator=self.generator))
+        if slot < SAMPLE:
+            self.sample[slot] = vectors.clone()
 
 
 def measure_geometry(
@@ -132,21 +136,27 @@ def measure_geometry(
     anisotropy = [
         None if total is None else mean_cosine_of_sum(total, sums.num_words) for total in sums.directions
     ]
-    uses = {key: torch.stack(found) for key, found in sums.uses.items() if len(found) >= MIN_USES}
+    uses = {
+        key: torch.stack(word_vectors)
+        for key, word_vectors in sums.uses.items()
+        if len(word_vectors) >= MIN_USES
+    }
     words = [
-        WordUse(word=chosen[key], uses=len(found), self_similarity=_similarity(found, anisotropy))
-        for key, found in uses.items()
+        WordUse(
+            word=chosen[key], uses=len(word_vectors), self_similarity=_similarity(word_vectors, anisotropy)
+        )
+        for key, word_vectors in uses.items()
     ]
-    places = range(len(layers))
+    indices = range(len(layers))
     return Geometry(
         layers=tuple(layers),
         anisotropy=tuple(anisotropy),
-        self_similarity=tuple(_mean([word.self_similarity[k] for word in words]) for k in places),
+        self_similarity=tuple(_mean([word.self_similarity[k] for word in words]) for k in indices),
         intra_sentence=tuple(
             None if base is None else sums.similarity[k] / sums.num_texts - base
             for k, base in enumerate(anisotropy)
         ),
-        explained=tuple(_explained(list(uses.values()), sums.sample, k) for k in places),
+        explained=tuple(_explained(list(uses.values()), sums.sample, k) for k in indices),
         words=tuple(words),
         num_words=sums.num_words,
     )
@@ -165,9 +175,9 @@ def _explained(uses: Sequence[Tensor], sample: Sequence[Tensor], layer: int) -> 
     generator = torch.Generator().manual_seed(layer)
     vectors = torch.stack([item[layer] for item in sample])
     own, random = [], []
-    for found in uses:
-        own.append(explained_variance(found[:, layer]))
-        group = torch.randperm(len(vectors), generator=generator)[: len(found)]
+    for own_vectors in uses:
+        own.append(explained_variance(own_vectors[:, layer]))
+        group = torch.randperm(len(vectors), generator=generator)[: len(own_vectors)]
         random.append(explained_variance(vectors[group]))
     return math.fsum(own) / len(own) - math.fsum(random) / len(random)
 

@@ -40,7 +40,8 @@ def effects_section(models: Mapping[str, Effects]) -> Section:
     for name, item in models.items():
         flat = sorted(value for row in item.effects for value in row)
         lines.append(
-            f"{name}: the median head moves the output by {flat[len(flat) // 2]:.1%}, the strongest by {flat[-1]:.1%}."
+            f"{name}: the median head moves the output by {flat[len(flat) // 2]:.1%},"
+            f" the strongest by {flat[-1]:.1%}."
         )
     return Section(title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures))
 
@@ -120,13 +121,14 @@ def pruning_section(models: Mapping[str, Pruning]) -> Section:
         full = item.by_importance[0]
         fine = [k for k, s in zip(item.kept, item.by_importance, strict=True) if s >= full - 1]
         lines.append(
-            f"{name}: within one point of {full:.2f} with {min(fine):.0%} of the heads, nothing trained again."
+            f"{name}: within one point of {full:.2f} with {min(fine):.0%} of the heads,"
+            " nothing trained again."
         )
     return Section(title="Heads: pruning", text=" ".join(lines), figures=figures)
 
 
 def fixed_section(models: Mapping[str, Scan]) -> Section:
-    """Draw the change of score when a fixed pattern takes a head's place."""
+    """Draw the change of score when a fixed pattern replaces a head."""
     figures: list[Figure] = []
     lines = []
     for name, item in models.items():

@@ -1,14 +1,15 @@
 """What heads are worth (Michel et al. 2019, "Are sixteen heads really better than one?"; Voita et al. 2019).
 
-    importance   I_h = E_x |∂L(x) / ∂ξ_h| at ξ = 1, ξ_h the gate of head h; for an order over layers, each layer's
-                 I is divided by its length
+    importance   I_h = E_x |∂L(x) / ∂ξ_h| at ξ = 1, ξ_h the gate of head h; for an order over layers,
+                 each layer's I is divided by its length
     one off      the score with ξ_h = 0
     one left     the score with all other heads of the layer off
     pruning      the score as heads go by importance, a tenth at a time, importance measured anew each time
     fixed        the score with the head's attention replaced by the position pattern nearest to it
                  (Raganato et al. 2020, "Fixed encoder self-attention patterns")
 
-Without labels: the effect ‖o − o′‖ / ‖o‖ of turning a head off on the output vectors. Axes: L layers, B texts, H heads.
+Without labels: the effect ‖o − o′‖ / ‖o‖ of turning a head off on the output vectors. Axes: L layers, B
+texts, H heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,9 +98,9 @@ def head_importance(labelled: Labelled, gates: Tensor | None = None) -> Tensor:
     gates = all_on(labelled) if gates is None else gates
     total, rows = torch.zeros(gates.shape, dtype=torch.double), 0
     for batch in labelled.batches(batch_size=16):
-        found = gate_gradients(labelled, gates, batch)
-        total += found.sum(1).double().cpu()
-        rows += found.shape[1]
+        gradients = gate_gradients(labelled, gates, batch)
+        total += gradients.sum(1).double().cpu()
+        rows += gradients.shape[1]
     return total / rows
 
 
@@ -113,9 +114,9 @@ def measure_one_off(labelled: Labelled, advance: Advance = lambda done: None) ->
     """Score the model with each head off alone."""
 
     def gates(layer: int, head: int) -> Tensor:
-        found = all_on(labelled)
-        found[layer, head] = 0
-        return found
+        switches = all_on(labelled)
+        switches[layer, head] = 0
+        return switches
 
     return _scan(labelled, gates, advance)
 
@@ -124,10 +125,10 @@ def measure_one_left(labelled: Labelled, advance: Advance = lambda done: None) -
     """Score the model with each head as the only one of its layer."""
 
     def gates(layer: int, head: int) -> Tensor:
-        found = all_on(labelled)
-        found[layer] = 0
-        found[layer, head] = 1
-        return found
+        switches = all_on(labelled)
+        switches[layer] = 0
+        switches[layer, head] = 1
+        return switches
 
     return _scan(labelled, gates, advance)
 
@@ -147,7 +148,7 @@ def _scan(labelled: Labelled, gates: Callable[[int, int], Tensor], advance: Adva
 def prune_order(importance: Tensor) -> list[int]:
     """Return all heads, least important first; importance is made comparable between layers."""
     scaled = importance / importance.norm(dim=1, keepdim=True).clamp(min=1e-20)
-    return [int(place) for place in scaled.flatten().argsort(stable=True)]
+    return [int(index) for index in scaled.flatten().argsort(stable=True)]
 
 
 def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) -> Pruning:
@@ -155,44 +156,47 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
     total = all_on(labelled).numel()
     counts = sorted({round(total * step / STEPS) for step in range(STEPS + 1)})
     random = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
-    found: dict[bool, list[float]] = {True: [], False: []}
+    scores: dict[bool, list[float]] = {True: [], False: []}
     for is_random in (False, True):
         gates = all_on(labelled)
         for count in counts:
             if is_random:
                 gates.view(-1)[random[:count]] = 0
             elif count:
-                off = [place for place in range(total) if gates.view(-1)[place] == 0]
+                off = [index for index in range(total) if gates.view(-1)[index] == 0]
                 order = [p for p in prune_order(head_importance(labelled, gates)) if p not in off]
                 gates.view(-1)[order[: count - len(off)]] = 0
-            found[is_random].append(score_with(labelled, gates))
+            scores[is_random].append(score_with(labelled, gates))
             advance(1)
     return Pruning(
         metric=labelled.metric,
         kept=tuple(1 - count / total for count in counts),
-        by_importance=tuple(found[False]),
-        at_random=tuple(found[True]),
+        by_importance=tuple(scores[False]),
+        at_random=tuple(scores[True]),
     )
 
 
 def pattern_map(name: str, probabilities: Tensor) -> Tensor:
-    """Return a fixed pattern (B, 1, T, T) as wide as the attention; where a row may look nowhere there, its own stays.
+    """Return a fixed pattern (B, 1, T, T) as wide as the attention.
 
-    What may be looked at is read from the attention itself: where a mask hides a token, its probability is exactly 0.
+    A row that could attend to nothing under the pattern keeps its own attention.
+
+    What can be attended to is read from the attention itself: where a mask hides a token, its probability is
+    exactly 0.
     """
     allowed = (probabilities > 0).any(1, keepdim=True)
-    place = torch.arange(probabilities.shape[-1], device=probabilities.device)
-    looks, seen = place[:, None], place
+    position = torch.arange(probabilities.shape[-1], device=probabilities.device)
+    query, seen = position[:, None], position
     first = allowed.any(-2).float().argmax(-1)[..., None, None]
-    last = place[-1] - allowed.any(-2).flip(-1).float().argmax(-1)[..., None, None]
+    last = position[-1] - allowed.any(-2).flip(-1).float().argmax(-1)[..., None, None]
     wanted = {
-        "itself": seen == looks,
-        "previous": seen == looks - 1,
-        "next": seen == looks + 1,
+        "itself": seen == query,
+        "previous": seen == query - 1,
+        "next": seen == query + 1,
         "first": seen == first,
         "last": seen == last,
-        "all before": seen < looks,
-        "all after": seen > looks,
+        "all before": seen < query,
+        "all after": seen > query,
         "all": seen == seen,
     }[name]
     kept = (wanted & allowed).to(probabilities.dtype)
@@ -202,16 +206,16 @@ def pattern_map(name: str, probabilities: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def nearest_patterns(labelled: Labelled) -> list[list[str]]:
-    """Return for each head the pattern that shares most with its attention: the mean of Σ_j min(p_ij, f_ij)."""
+    """Return for each head the pattern nearest to its attention by the mean of Σ_j min(p_ij, f_ij)."""
     overlap = torch.zeros(*all_on(labelled).shape, len(PATTERNS), dtype=torch.double)
     is_token: Tensor
 
     def see(call: AttentionCall) -> None:
         p = call.probabilities
-        for place, name in enumerate(PATTERNS):
+        for index, name in enumerate(PATTERNS):
             shared = torch.minimum(p, pattern_map(name, p)).sum(-1)
             mean = (shared * is_token[:, None]).sum((0, -1)).double().cpu()
-            overlap[call.layer - 1, :, place] += mean
+            overlap[call.layer - 1, :, index] += mean
 
     for number, batch in enumerate(labelled.batches(batch_size=16)):
         mask = batch["attention_mask"]
@@ -219,7 +223,8 @@ def nearest_patterns(labelled: Labelled) -> list[list[str]]:
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "token_type_ids")}
         with attending(encoder_of(labelled.model), see):
             labelled.model(**inputs)
-        if number == 1:  # two batches are enough to see a head's habit
+        # Two batches are enough to see a head's habit.
+        if number == 1:
             break
     return [[PATTERNS[k] for k in row] for row in overlap.argmax(-1).tolist()]
 
@@ -282,7 +287,7 @@ def measure_effects(
 def _outputs(encoder: Encoder, texts: Sequence[str], max_length: int) -> Tensor:
     """Return the output vectors of all tokens (N, D): the mix where there is one, else the last layer."""
     if encoder.mix is None:
-        found = [
+        outputs = [
             run_encoder(encoder, tokens.batch)[tokens.is_token]
             for tokens in token_batches(encoder, texts, max_length)
         ]
@@ -290,8 +295,8 @@ def _outputs(encoder: Encoder, texts: Sequence[str], max_length: int) -> Tensor:
         stream = stream_vectors(
             encoder, texts, layers=(), with_mix=True, max_length=max_length, batch_size=16
         )
-        found = [batch.vectors[-1][batch.is_token] for batch in stream]
-    return torch.cat(found).float()
+        outputs = [batch.vectors[-1][batch.is_token] for batch in stream]
+    return torch.cat(outputs).float()
 
 
 def _grid(values: Tensor) -> Grid:

@@ -19,7 +19,9 @@ from bermo.figures.data import Lines, Section
 from bermo.vectors import Encoder, TokenVectors, stream_vectors
 
 RIDGE = 1e-2
-"""Weight of the penalty, as a share of the mean variance of a unit: small beside any direction that carries something."""
+"""Weight of the penalty, as a share of the mean variance of a unit: small beside any direction that carries
+something.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,8 @@ def found_again(hidden: Tensor, inputs: Tensor, is_token: Tensor) -> tuple[int, 
     """Count the tokens (B, T, D) whose own input vector is the nearest in their text, and all tokens."""
     cosines = normalize(hidden.float(), dim=-1) @ normalize(inputs.float(), dim=-1).transpose(1, 2)
     cosines = cosines.masked_fill(~is_token[:, None, :], -2.0)
-    place = torch.arange(hidden.shape[1], device=hidden.device)
-    hits = (cosines.argmax(-1) == place) & is_token
+    position = torch.arange(hidden.shape[1], device=hidden.device)
+    hits = (cosines.argmax(-1) == position) & is_token
     return int(hits.sum()), int(is_token.sum())
 
 
@@ -76,7 +78,9 @@ class LinearMap:
 def measure_identity(
     encoder: Encoder, texts: Sequence[str], max_length: int, advance: Advance = lambda done: None
 ) -> Identity:
-    """Look for each token's input among its text's: the maps learn on every other text, and all counts are of the rest."""
+    """Look for each token's input among its text's: the maps learn on every other text, and all counts are of
+    the rest.
+    """
     learn, test = texts[1::2], texts[::2]
     maps = [LinearMap(encoder.hidden_size) for _ in range(encoder.num_layers)]
     for batch in stream_vectors(encoder, learn, max_length=max_length):
@@ -89,7 +93,8 @@ def measure_identity(
     total, guesses = 0, 0
     for batch in stream_vectors(encoder, test, max_length=max_length):
         total += int(batch.is_token.sum())
-        guesses += len(batch.rows)  # one token a text is found by guessing
+        # One token a text is found by guessing.
+        guesses += len(batch.rows)
         for layer in range(encoder.num_layers):
             counts[:, layer] += _hits(batch, layer, solved)
         advance(len(batch.rows))
@@ -130,7 +135,8 @@ def identity_section(models: Mapping[str, Identity]) -> Section:
         note=f"Among the tokens of the same text; guessing finds: {chance}.",
     )
     lines = [
-        f"{name}: at the last layer {item.nearest[-1]:.1%} of {item.num_tokens} tokens are nearest to their own"
+        f"{name}: at the last layer {item.nearest[-1]:.1%} of {item.num_tokens} tokens"
+        " are nearest to their own"
         " input" + (f", {item.linear[-1]:.1%} after a linear map." if item.linear[-1] is not None else ".")
         for name, item in models.items()
     ]

@@ -1,4 +1,5 @@
-"""What a masked language model knows of grammar: minimal pairs by pseudo-likelihood (Salazar et al. 2020; BLiMP).
+"""What a masked language model knows of grammar: minimal pairs by pseudo-likelihood (Salazar et al. 2020;
+BLiMP).
 
     PLL(s) = Σ_t log P(s_t | s with token t masked)        a pair is right if PLL(good) > PLL(bad)
 
@@ -69,7 +70,7 @@ def pseudo_likelihoods(
         verbose=False,
     )
     for row, (ids, special) in enumerate(zip(batch["input_ids"], batch["special_tokens_mask"], strict=True)):
-        copies += [(row, ids, place) for place, is_special in enumerate(special) if not is_special]
+        copies += [(row, ids, position) for position, is_special in enumerate(special) if not is_special]
     copies.sort(key=lambda copy: len(copy[1]))
     totals: list[list[float]] = [[] for _ in texts]
     for start in range(0, len(copies), BATCH):
@@ -89,15 +90,15 @@ def _log_chances(
     is_left = tokenizer.padding_side == "left"
     input_ids = torch.full((len(copies), width), int(tokenizer.pad_token_id))
     mask = torch.zeros(len(copies), width, dtype=torch.long)
-    places = torch.zeros(len(copies), 1, dtype=torch.long)
-    for k, (_, ids, place) in enumerate(copies):
+    positions = torch.zeros(len(copies), 1, dtype=torch.long)
+    for k, (_, ids, position) in enumerate(copies):
         shift = width - len(ids) if is_left else 0
         input_ids[k, shift : shift + len(ids)] = torch.tensor(ids)
         mask[k, shift : shift + len(ids)] = 1
-        places[k, 0] = shift + place
-    truth = input_ids.gather(1, places)
-    input_ids.scatter_(1, places, int(tokenizer.mask_token_id))
-    outputs = model.bermo(input_ids.to(device), mask.to(device), rows=places.to(device))
+        positions[k, 0] = shift + position
+    truth = input_ids.gather(1, positions)
+    input_ids.scatter_(1, positions, int(tokenizer.mask_token_id))
+    outputs = model.bermo(input_ids.to(device), mask.to(device), rows=positions.to(device))
     logits: Tensor = model.head(outputs.last_hidden_state)[:, 0]
     chances = torch.log_softmax(logits.float(), dim=-1).gather(1, truth.to(device))
     return [float(value) for value in chances[:, 0].cpu()]
@@ -121,10 +122,10 @@ def measure_knowledge(
     margins: list[float] = []
     for start in range(0, len(pairs), BATCH):
         part = pairs[start : start + BATCH]
-        found = pseudo_likelihoods(
+        likelihoods = pseudo_likelihoods(
             model, encoder.tokenizer, [text for pair in part for text in (pair.good, pair.bad)]
         )
-        margins += [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+        margins += [good - bad for good, bad in zip(likelihoods[::2], likelihoods[1::2], strict=True)]
         advance(len(part))
     kinds = tuple(dict.fromkeys(pair.kind for pair in pairs))
     hits = {kind: [] for kind in kinds}  # type: dict[str, list[bool]]

@@ -1,4 +1,6 @@
-"""A trained model with rows that have answers: its score, with whatever is done to it meanwhile, and its loss."""
+"""A trained model with rows that have answers: its score, with whatever is done to it meanwhile, and its
+loss.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,8 +41,8 @@ class Labelled:
     def score(self, model: BermoPreTrainedModel | None = None) -> float:
         """Return the task's own score in percent, of this model or of another that stands in for it."""
         chosen = self.model if model is None else model
-        found = predict(chosen, self.features, BATCH_SIZE, self.accelerator)
-        return score(self.features, found).score
+        predictions = predict(chosen, self.features, BATCH_SIZE, self.accelerator)
+        return score(self.features, predictions).score
 
     def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[dict[str, Tensor]]:
         """Yield the rows with their answers, on the model's device."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bermo.analyse.head_figures import head_grid
-from bermo.analyse.layers import Between, Cut, Kept, LayerFacts
+from bermo.analyse.layers import Between, CutScores, Kept, LayerFacts
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
 
 TOLERANCE = 0.5
@@ -74,7 +74,8 @@ def _sentences(models: Mapping[str, LayerFacts]) -> str:
     for name, item in models.items():
         strongest = max(range(len(item.change)), key=lambda k: item.change[k])
         text = (
-            f"{name}: layer {strongest + 1} changes vectors most ({item.change[strongest]:.1%} of their length),"
+            f"{name}: layer {strongest + 1} changes vectors most"
+            f" ({item.change[strongest]:.1%} of their length),"
             f" the last by {item.change[-1]:.1%}."
         )
         if "mix" in item.names and item.centre is not None:
@@ -154,7 +155,7 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
     return Section(title="Where pruned weights went", text=text, figures=tuple(figures))
 
 
-def cut_section(models: Mapping[str, Cut]) -> Section:
+def cut_section(models: Mapping[str, CutScores]) -> Section:
     """Draw the score of the cut models."""
     depth = max(len(item.scores) for item in models.values())
     metric = next(iter(models.values())).metric
@@ -167,7 +168,8 @@ def cut_section(models: Mapping[str, Cut]) -> Section:
         note="Nothing is trained again.",
     )
     text = " ".join(
-        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f} with its first {_layers(enough(item))}."
+        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f}"
+        f" with its first {_layers(enough(item))}."
         for name, item in models.items()
     )
     return Section(title="Layers: cut", text=text, figures=(figure,))
@@ -177,17 +179,20 @@ def _layers(number: int) -> str:
     return f"{number} layer{'' if number == 1 else 's'}"
 
 
-def enough(item: Cut) -> int:
-    """Return the fewest first layers that score as the whole, but for the tolerance; a cut further up may score less again."""
+def enough(item: CutScores) -> int:
+    """Return the fewest first layers that score as the whole, but for the tolerance; a cut further up may
+    score less again.
+    """
     least = item.scores[-1] - TOLERANCE
     fine = (k for k, score in enumerate(item.scores, start=1) if score >= least)
-    return next(fine, len(item.scores))  # none where the score is not a number
+    # None where the score is not a number.
+    return next(fine, len(item.scores))
 
 
 def alive_section(
     layers: Mapping[str, LayerFacts],
     kept: Mapping[str, Kept],
-    cut: Mapping[str, Cut],
+    cut: Mapping[str, CutScores],
     between: Mapping[str, Between],
 ) -> Section:
     """Put all that is known of each layer into one table a model: which layers are alive?"""
@@ -199,7 +204,7 @@ def alive_section(
 
 
 def _alive_table(
-    name: str, item: LayerFacts, kept: Kept | None, cut: Cut | None, between: Between | None
+    name: str, item: LayerFacts, kept: Kept | None, cut: CutScores | None, between: Between | None
 ) -> Table:
     columns = ["layer", "share in the output", "change", "cosine if cut here"]
     columns += [f"{cut.metric} if cut here"] if cut else []
@@ -221,7 +226,7 @@ def _alive_table(
     return Table(title=f"{name}: its layers one by one", columns=tuple(columns), rows=tuple(rows))
 
 
-def _verdict(name: str, item: LayerFacts, cut: Cut | None) -> str:
+def _verdict(name: str, item: LayerFacts, cut: CutScores | None) -> str:
     depth = len(item.change)
     if cut is not None:
         k = enough(cut)
@@ -233,7 +238,10 @@ def _verdict(name: str, item: LayerFacts, cut: Cut | None) -> str:
     if not almost:
         return f"{name}: no cut leaves the output as it is."
     if almost[0] == depth:
-        return f"{name}: every layer moves the output (no cut keeps a cosine of {ALMOST}); give --data for scores."
+        return (
+            f"{name}: every layer moves the output (no cut keeps a cosine of {ALMOST});"
+            " give --data for scores."
+        )
     return (
         f"{name}: cut after layer {almost[0]}, the output keeps a cosine of {ALMOST}; give --data for scores."
     )

@@ -5,8 +5,8 @@
     centre of gravity of a mix = Σ_k k w_k                                       (Tenney et al. 2019)
     cut after k = the output made of h_0 … h_k alone: the mix with its shares renormalised, or h_k
 
-HSIC is Song et al.'s unbiased estimator: the usual one calls any two layers alike when there are fewer words than units.
-Memory: the vectors of at most `SAMPLE` words at all layers.
+HSIC is Song et al.'s unbiased estimator: the usual one calls any two layers alike when there are fewer words
+than units. Memory: the vectors of at most `SAMPLE` words at all layers.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,9 @@ LEAST = 4
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFacts:
-    """Alikeness of all layers, the change of each, the mix, and the likeness of a cut model's output to the whole's."""
+    """Alikeness of all layers, the change of each, the mix, and the likeness of a cut model's output to the
+    whole's.
+    """
 
     names: tuple[str, ...]
     alike: tuple[tuple[float | None, ...], ...]
@@ -57,7 +59,9 @@ class Between:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Share of weights that are not zero: layers × matrices, and layers × heads where heads can be told apart."""
+    """Share of weights that are not zero: layers × matrices, and layers × heads where heads can be
+    separated.
+    """
 
     matrices: tuple[str, ...]
     shares: tuple[tuple[float | None, ...], ...]
@@ -67,7 +71,7 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class CutScores:
     """The score of the model cut after layer 1 … L; nothing is trained again."""
 
     metric: str
@@ -91,7 +95,7 @@ def unbiased_hsic(one: Tensor, other: Tensor) -> float:
 
 
 def alikeness(one: Tensor, other: Tensor) -> float | None:
-    """Return the unbiased linear CKA of two layers' vectors (N, D) of the same words; None below four words."""
+    """Return the unbiased linear CKA of two layers' vectors (N, D) of the same words; None under four."""
     if len(one) < LEAST:
         return None
     return _normalised(_kernel(one), _kernel(other))
@@ -127,7 +131,7 @@ def grid_of_alikeness(one: Tensor, other: Tensor) -> tuple[tuple[float | None, .
 
 
 def cut_mix(mix: Mix | None, layers: Sequence[Tensor], depth: int) -> Tensor | None:
-    """Return the output made of h_0 … h_depth (each (B, T, D)) alone, or None for a mix that cannot be cut."""
+    """Return the output made of h_0 … h_depth (each (B, T, D)), or None for a mix that cannot be cut."""
     if mix is None:
         return layers[depth]
     if not isinstance(mix, LayerMix):
@@ -151,8 +155,8 @@ def take_sample(encoder: Encoder, texts: Sequence[str], max_length: int) -> Samp
     stream = stream_vectors(encoder, chosen, with_mix=has_mix(encoder), max_length=max_length)
     for batch in stream:
         words = pool_words(batch)
-        kept = [k for k, place in enumerate(words.places) if place < a_text]
-        keys += [(words.rows[k], words.places[k], words.keys[k]) for k in kept]
+        kept = [k for k, position in enumerate(words.positions) if position < a_text]
+        keys += [(words.rows[k], words.positions[k], words.keys[k]) for k in kept]
         parts.append(torch.stack(words.vectors)[:, kept].cpu())
     order = sorted(range(len(keys)), key=lambda k: keys[k])[:SAMPLE]
     return Sample(tuple(keys[k] for k in order), torch.cat(parts, dim=1)[:, order])
@@ -222,7 +226,7 @@ def measure_between(first: Encoder, other: Encoder, texts: Sequence[str], max_le
     return Between(first=first.name, alike=grid_of_alikeness(two.vectors, one.vectors))
 
 
-def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> Cut:
+def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> CutScores:
     """Score the model cut after each layer."""
     depth = labelled.model.config.num_hidden_layers
     scores = []
@@ -231,7 +235,7 @@ def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> Cut
             short = student_from_teacher(labelled.model, tuple(range(1, k + 1)))
         scores.append(labelled.score(short.to(labelled.accelerator.device)))
         advance(1)
-    return Cut(metric=labelled.metric, scores=tuple(scores))
+    return CutScores(metric=labelled.metric, scores=tuple(scores))
 
 
 def measure_kept(encoder: Encoder) -> Kept:
@@ -259,7 +263,9 @@ def _ratio(pairs: Sequence[tuple[int, int]]) -> float:
 
 
 def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
-    """Return the kept share of each head's rows in query, key and value; nothing where they are not matrices apart."""
+    """Return the kept share of each head's rows in query, key and value; nothing where they are not matrices
+    apart.
+    """
     config = encoder_of(encoder.backbone).config
     projections = family_of(config).projections
     if projections is None:

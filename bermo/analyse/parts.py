@@ -1,4 +1,4 @@
-"""The parts of an analysis: what each needs, how it is measured, what it draws. Groups are what a user names."""
+"""The measurements of an analysis: what each needs, how it is made, what it draws; users name groups."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,8 @@ class Subject:
     def encoder(self) -> Encoder:
         """The encoder, its mix and its tokenizer."""
         level = logging.get_verbosity()
-        logging.set_verbosity_error()  # the head of a trained model is left aside on purpose
+        # The head of a trained model is left aside on purpose.
+        logging.set_verbosity_error()
         try:
             return load_encoder(self.source, device=self.request.device)
         finally:
@@ -72,7 +73,7 @@ class Subject:
 
     @property
     def longest(self) -> int:
-        """The most tokens that a text may have: what was asked for, and what the model has places for."""
+        """The most tokens that a text may have: what was asked for, and how many positions the model has."""
         return min(self.request.max_length, num_places(self.encoder))
 
     def let_go(self) -> None:
@@ -84,12 +85,12 @@ class Subject:
 def num_places(encoder: Encoder) -> int:
     """Return how many tokens the encoder has positions for."""
     config = encoder.backbone.config
-    places = int(getattr(config, "max_position_embeddings", 0) or 0) or 10**6
-    return min(places - first_position(config), encoder.tokenizer.model_max_length)
+    positions = int(getattr(config, "max_position_embeddings", 0) or 0) or 10**6
+    return min(positions - first_position(config), encoder.tokenizer.model_max_length)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Measurement:
     """One measure: its group, the facts it gives, what it needs, how long it is, and how it is drawn."""
 
     group: Measure
@@ -115,9 +116,9 @@ def _geometry(subject: Subject, advance: Advance) -> Geometry:
 
 def _senses(subject: Subject, advance: Advance) -> Senses:
     request = subject.request
-    found = find_senses(Path(str(request.senses)))
-    test = read_test(choose_test(found, request.test))
-    memory = list(read_semcor(found.memory))
+    files = find_senses(Path(str(request.senses)))
+    test = read_test(choose_test(files, request.test))
+    memory = list(read_semcor(files.memory))
     return measure_senses(subject.encoder, memory, test, request.test, subject.longest, advance)
 
 
@@ -161,16 +162,16 @@ def _depth(subject: Subject) -> int:
     return subject.encoder.num_layers - 1
 
 
-_labelled_heads = partial(Part, group="heads", needs=("labels", "attention"))
-PARTS: Mapping[str, Part] = {
-    "geometry": Part(
+_labelled_heads = partial(Measurement, group="heads", needs=("labels", "attention"))
+PARTS: Mapping[str, Measurement] = {
+    "geometry": Measurement(
         group="geometry",
         kind=Geometry,
         measure=_geometry,
         draw=geometry_section,
         total=_num_texts,
     ),
-    "senses": Part(
+    "senses": Measurement(
         group="senses",
         kind=Senses,
         measure=_senses,
@@ -180,21 +181,21 @@ PARTS: Mapping[str, Part] = {
             1 for _ in read_semcor(find_senses(Path(str(subject.request.senses))).memory)
         ),
     ),
-    "identity": Part(
+    "identity": Measurement(
         group="identity",
         kind=Identity,
         measure=_on_texts(measure_identity),
         draw=identity_section,
         total=_num_texts,
     ),
-    "attribution": Part(
+    "attribution": Measurement(
         group="identity",
         kind=Attribution,
         draw=attribution_section,
         measure=lambda subject, advance: measure_attribution(subject.encoder, subject.request.texts, advance),
         total=lambda subject: min(TEXTS, len(subject.request.texts)),
     ),
-    "attention": Part(
+    "attention": Measurement(
         group="attention",
         kind=AttentionFacts,
         measure=_on_texts(measure_attention),
@@ -202,7 +203,7 @@ PARTS: Mapping[str, Part] = {
         total=_num_texts,
         needs=("texts", "attention"),
     ),
-    "effective": Part(
+    "effective": Measurement(
         group="attention",
         kind=EffectiveFacts,
         draw=effective_section,
@@ -212,7 +213,7 @@ PARTS: Mapping[str, Part] = {
         ),
         total=lambda subject: sum(size <= min(256, num_places(subject.encoder)) for size in LENGTHS),
     ),
-    "effects": Part(
+    "effects": Measurement(
         group="heads",
         kind=heads.Effects,
         measure=_on_texts(heads.measure_effects),
@@ -249,35 +250,35 @@ PARTS: Mapping[str, Part] = {
         draw=head_figures.fixed_section,
         total=_all_heads,
     ),
-    "layers": Part(
+    "layers": Measurement(
         group="layers",
         kind=layers.LayerFacts,
         measure=_on_texts(layers.measure_layers),
         draw=layer_figures.layers_section,
     ),
-    "between": Part(
+    "between": Measurement(
         group="layers",
         kind=layers.Between,
         measure=_between,
         draw=layer_figures.between_section,
         needs=("texts", "two"),
     ),
-    "kept": Part(
+    "kept": Measurement(
         group="layers",
         kind=layers.Kept,
         draw=layer_figures.kept_section,
         needs=(),
         measure=lambda subject, advance: layers.measure_kept(subject.encoder),
     ),
-    "cut": Part(
+    "cut": Measurement(
         group="layers",
-        kind=layers.Cut,
+        kind=layers.CutScores,
         measure=_on_labels(layers.measure_cut),
         draw=layer_figures.cut_section,
         total=_depth,
         needs=("labels",),
     ),
-    "knowledge": Part(
+    "knowledge": Measurement(
         group="knowledge",
         kind=Knowledge,
         measure=_knowledge,

@@ -1,14 +1,15 @@
-"""What a head's attention looks like: five classes (Kovaleva et al. 2019, "Revealing the dark secrets of BERT").
+"""What a head's attention looks like: five classes (Kovaleva et al. 2019, "Revealing the dark secrets of
+BERT").
 
-    vertical       most of it goes to a few tokens, whoever looks
+    vertical       most of it goes to a few tokens, whichever token attends
     diagonal       most of it goes to the token itself or a neighbour
     both           vertical and diagonal together
-    block          it stays inside the sentence of the token that looks
+    block          it stays inside the sentence of the token that attends
     heterogeneous  none of these
 
-The classifier is a small network on nine numbers of a map. It learns from maps drawn to a class, of all lengths and
-with noise, and its accuracy is that on other maps drawn the same way: it says how well the classes can be told apart,
-not how well they fit what a person would say of a real head.
+The classifier is a small network on nine numbers of a map. It learns from maps drawn to a class, of all
+lengths and with noise, and its accuracy is that on other maps drawn the same way: it says how well the
+classes can be separated, not how well they fit what a person would say of a real head.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ TRAIN_MAPS, TEST_MAPS, STEPS = 1000, 500, 200
 
 
 def map_features(maps: Tensor, block: Tensor) -> Tensor:
-    """Return nine numbers of each attention map (H, T, T) of a text whose tokens stand in sentences `block` (T)."""
+    """Return nine numbers of each attention map (H, T, T) of a text whose tokens stand in sentences `block`
+    (T).
+    """
     length = maps.shape[-1]
     columns = maps.mean(-2)
     top = columns.topk(min(3, length), dim=-1).values
@@ -33,8 +36,8 @@ def map_features(maps: Tensor, block: Tensor) -> Tensor:
         if abs(offset) < length
     ]
     near = torch.stack(offsets)
-    place = torch.arange(length, device=maps.device)
-    band = maps[..., (place[:, None] - place).abs() <= 1].sum(-1) / length
+    position = torch.arange(length, device=maps.device)
+    band = maps[..., (position[:, None] - position).abs() <= 1].sum(-1) / length
     entropy = -(maps.clamp(min=1e-12).log() * maps).sum(-1).mean(-1)
     same = (block[:, None] == block).to(maps.dtype)
     inside, expected = (maps * same).sum((-1, -2)) / length, same.mean()
@@ -65,7 +68,7 @@ class PatternClassifier:
     accuracy: float
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Return the class of each map, as its place in `CLASSES`."""
+        """Return the class of each map, as its index in `CLASSES`."""
         with torch.inference_mode():
             scaled = (features.float().cpu() - self.mean) / self.deviation
             return self.network(scaled).argmax(-1)
@@ -74,7 +77,8 @@ class PatternClassifier:
 @cache
 def pattern_classifier() -> PatternClassifier:
     """Train the classifier on drawn maps; it is always the same, and takes about a second."""
-    with torch.inference_mode(False), torch.enable_grad():  # whoever asks may be in inference mode
+    # Whoever asks may be in inference mode.
+    with torch.inference_mode(False), torch.enable_grad():
         return _train_classifier()
 
 
@@ -140,9 +144,9 @@ def _columns(length: int, generator: torch.Generator) -> Tensor:
         + 0.5
         + 3 * torch.rand(len(chosen), generator=generator)
     )
-    found = torch.zeros(length, length)
-    found[:, chosen] = weights / weights.sum(-1, keepdim=True)
-    return found
+    attention = torch.zeros(length, length)
+    attention[:, chosen] = weights / weights.sum(-1, keepdim=True)
+    return attention
 
 
 def _diagonal(length: int, generator: torch.Generator) -> Tensor:

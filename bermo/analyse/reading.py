@@ -1,4 +1,6 @@
-"""The texts of an analysis: lines of a .txt file or the text columns of a table, no text twice, an even choice of many."""
+"""The texts of an analysis: lines of a .txt file or the text columns of a table, no text twice, an even
+choice of many.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,10 +30,10 @@ def read_texts(path: Path) -> list[str]:
 
 def distinct(lines: Sequence[str], path: Path | str) -> list[str]:
     """Return each text once, in order: a text that comes twice is no second context."""
-    found = list(dict.fromkeys(line for line in lines if line.strip()))
-    if not found:
+    texts = list(dict.fromkeys(line for line in lines if line.strip()))
+    if not texts:
         raise BermoError(f"{path} holds no text. Give a file with one text a line.")
-    return found
+    return texts
 
 
 def choose(texts: Sequence[str], count: int) -> tuple[str, ...]:

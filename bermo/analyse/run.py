@@ -1,9 +1,9 @@
 """An analysis: the chosen parts over one or several models, each kept as soon as it is done.
 
-    look/ = analyse.json (what was asked), parts/MODEL.PART.json, figures.json (all sections, for `bermo report`)
+    look/ = analyse.json (what was asked), parts/MODEL.PART.json, figures.json (for `bermo report`)
 
-A stopped analysis goes on with the first part that is not there. A part's file is named by what decides its numbers: model,
-texts and options; another model under the same name is measured anew.
+A stopped analysis goes on with the first part that is not there. A part's file is named by what decides its
+numbers: model, texts and options; another model under the same name is measured anew.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.analyse import layer_figures
-from bermo.analyse.parts import PARTS, Part, Request, Subject
+from bermo.analyse.parts import PARTS, Measurement, Request, Subject
 from bermo.analyse.reading import check_texts
 from bermo.data.pairs import read_pairs
 from bermo.data.senses import choose_test, find_senses
@@ -37,7 +37,7 @@ FREE = ("measures", "device")
 
 
 def analyse(request: Request, out: Path, display: Display) -> Findings:
-    """Measure all that was asked, write figures.json, and return what was found."""
+    """Measure all that was asked, write figures.json, and return the measured facts."""
     _check_free(out, request)
     started = time.monotonic()
     subjects = _subjects(request)
@@ -72,7 +72,7 @@ def unique_names(models: Sequence[str]) -> list[str]:
 
 
 def _check_subject(subject: Subject) -> None:
-    """Load what the model needs once, so that a mistake is told before any work."""
+    """Load what the model needs once, so that a mistake is reported before any work."""
     request = subject.request
     if request.texts:
         check_texts(subject.encoder, request.texts, subject.longest, request.max_unknown)
@@ -107,7 +107,7 @@ def _measure_all(
     return facts, list(reasons)
 
 
-def _is_wanted(part: Part, subject: Subject) -> bool:
+def _is_wanted(part: Measurement, subject: Subject) -> bool:
     request = subject.request
     given = {
         "texts": bool(request.texts),
@@ -119,7 +119,7 @@ def _is_wanted(part: Part, subject: Subject) -> bool:
     return all(given[need] for need in part.needs)
 
 
-def _cannot(part: Part, subject: Subject) -> str | None:
+def _cannot(part: Measurement, subject: Subject) -> str | None:
     if "attention" not in part.needs:
         return None
     try:
@@ -129,7 +129,7 @@ def _cannot(part: Part, subject: Subject) -> str | None:
     return None
 
 
-def _measure(name: str, part: Part, subject: Subject, out: Path, display: Display) -> Any:
+def _measure(name: str, part: Measurement, subject: Subject, out: Path, display: Display) -> Any:
     """Return a part's facts, from its file if it is there and of the same content."""
     path = out / "parts" / f"{subject.name.replace('/', '-')}.{name}.json"
     key = _key(name, subject)
@@ -145,11 +145,11 @@ def _measure(name: str, part: Part, subject: Subject, out: Path, display: Displa
         display.step(done, None)
 
     try:
-        found = part.measure(subject, advance)
+        facts = part.measure(subject, advance)
     finally:
         display.close()
-    write_json(path, {"key": key, "facts": asdict(found)})
-    return found
+    write_json(path, {"key": key, "facts": asdict(facts)})
+    return facts
 
 
 def _key(name: str, subject: Subject) -> str:
@@ -178,7 +178,8 @@ def _check_free(out: Path, request: Request) -> None:
         old = json.loads((out / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise BermoError(
-            f"{out} is not empty and holds no analysis; nothing there is overwritten. Give another folder with --out."
+            f"{out} is not empty and holds no analysis; nothing there is overwritten."
+            " Give another folder with --out."
         ) from None
     new = json.loads(json.dumps(_identity(request)))
     changed = [name for name in new if old.get(name) != new[name]]
@@ -194,7 +195,8 @@ def _read_part(path: Path, key: str, kind: type) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
         return restore(kind, content["facts"]) if content["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # not there, or not whole: it is measured again
+        # Not there, or not whole: it is measured again.
+        return None
 
 
 def restore(hint: Any, value: Any) -> Any:
@@ -223,7 +225,7 @@ def _findings(
     reasons: Sequence[str],
     seconds: float,
 ) -> Findings:
-    sections = [PARTS[name].draw(found) for name, found in facts.items()]
+    sections = [PARTS[name].draw(item) for name, item in facts.items()]
     if "layers" in facts:
         known = (facts.get(name, {}) for name in ("layers", "kept", "cut", "between"))
         sections.append(layer_figures.alive_section(*known))

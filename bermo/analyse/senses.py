@@ -1,10 +1,11 @@
 """Do vectors tell a word's senses apart (Wiedemann et al. 2019, "Does BERT make any sense?")?
 
-    the sense of a word = that of the nearest use (cosine) among SemCor's uses of the same lemma and part of speech
-    F1 = 2 P R / (P + R),  P over the words that were answered,  R over all;  baseline: the most frequent sense in SemCor
+    sense of a word = that of the nearest use (cosine) among SemCor's uses of its lemma and part of speech
+    F1 = 2 P R / (P + R),  P over the words that were answered,  R over all
+    baseline: the most frequent sense in SemCor
 
-Words that SemCor does not hold are not answered. No memory of vectors is kept: the test words' vectors are, and SemCor
-streams past them, each use compared at once with the test words it may answer.
+Words that SemCor does not hold are not answered. No memory of vectors is kept: the test words' vectors are,
+and SemCor streams past them, each use compared at once with the test words it may answer.
 """
 
 from collections import Counter, defaultdict
@@ -50,9 +51,11 @@ class Senses:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Tagged words of a batch: sentence and number in it, and their vectors (kinds, U, D), the mix last if there is one."""
+    """Tagged words of a batch: sentence and number in it, and their vectors (kinds, U, D), the mix last if
+    there is one.
+    """
 
-    places: tuple[tuple[int, int], ...]
+    positions: tuple[tuple[int, int], ...]
     tagged: tuple[Tagged, ...]
     vectors: Tensor
 
@@ -66,7 +69,9 @@ def f1(right: int, answered: int, total: int) -> float:
 
 
 def read_uses(encoder: Encoder, sentences: Sequence[SenseSentence], max_length: int) -> Iterator[Uses]:
-    """Yield the tagged words of the sentences, a batch at a time; a word of several is their mean, a cut one is left out."""
+    """Yield the tagged words of the sentences, a batch at a time; a word of several is their mean, a cut one
+    is left out.
+    """
     stream = stream_vectors(
         encoder,
         [list(item.words) for item in sentences],
@@ -75,21 +80,21 @@ def read_uses(encoder: Encoder, sentences: Sequence[SenseSentence], max_length: 
     )
     for batch in stream:
         words = pool_words(batch)
-        spots = zip(words.rows, words.places, strict=True)
+        spots = zip(words.rows, words.positions, strict=True)
         known = {spot: k for k, spot in enumerate(spots)}
-        places: list[tuple[int, int]] = []
+        positions: list[tuple[int, int]] = []
         tagged: list[Tagged] = []
         pieces: list[int | None] = []
         owners: list[int] = []
         for row in dict.fromkeys(words.rows):
             for number, item in enumerate(sentences[row].tagged):
-                span = [known.get((row, place)) for place in range(item.start, item.end)]
+                span = [known.get((row, position)) for position in range(item.start, item.end)]
                 if None not in span:
                     pieces += span
-                    owners += [len(places)] * len(span)
-                    places.append((row, number))
+                    owners += [len(positions)] * len(span)
+                    positions.append((row, number))
                     tagged.append(item)
-        yield Uses(tuple(places), tuple(tagged), _means(words.vectors, pieces, owners, len(places)))
+        yield Uses(tuple(positions), tuple(tagged), _means(words.vectors, pieces, owners, len(positions)))
 
 
 def _means(
@@ -109,7 +114,9 @@ def names_of(encoder: Encoder) -> tuple[str, ...]:
 
 
 def cosines(one: Tensor, other: Tensor, num_layers: int) -> Tensor:
-    """Return cosines (kinds + 1, M, U) of vectors (kinds, M, D) and (kinds, U, D); the last is of four layers side by side."""
+    """Return cosines (kinds + 1, M, U) of vectors (kinds, M, D) and (kinds, U, D); the last is of four layers
+    side by side.
+    """
     products = one @ other.transpose(1, 2)
     squares = one.pow(2).sum(-1)[:, :, None], other.pow(2).sum(-1)[:, None, :]
     four = slice(max(0, num_layers - 4), num_layers)
@@ -119,15 +126,15 @@ def cosines(one: Tensor, other: Tensor, num_layers: int) -> Tensor:
 
 
 class NearestSense:
-    """Test words grouped by lemma and part of speech, and for each kind of vector the best use seen so far."""
+    """Test words by lemma and part of speech, and for each kind of vector the best use seen so far."""
 
     def __init__(self, tests: Sequence[Tagged], vectors: Tensor, num_layers: int) -> None:
         self.num_layers, self.tests = num_layers, tests
         groups: dict[Word, list[int]] = defaultdict(list)
-        for place, tagged in enumerate(tests):
-            groups[tagged.word].append(place)
-        self.groups = {word: torch.tensor(places) for word, places in groups.items()}
-        self.vectors = {word: vectors[:, places] for word, places in self.groups.items()}
+        for index, tagged in enumerate(tests):
+            groups[tagged.word].append(index)
+        self.groups = {word: torch.tensor(indices) for word, indices in groups.items()}
+        self.vectors = {word: vectors[:, indices] for word, indices in self.groups.items()}
         self.best = torch.full((len(vectors) + 1, len(tests)), -2.0)
         self.answer = torch.full((len(vectors) + 1, len(tests)), -1)
         self.keys: list[tuple[str, ...]] = []
@@ -135,28 +142,28 @@ class NearestSense:
     def add(self, uses: Uses) -> None:
         """Compare uses of the memory with the test words they may answer."""
         groups: dict[Word, list[int]] = defaultdict(list)
-        for place, tagged in enumerate(uses.tagged):
+        for index, tagged in enumerate(uses.tagged):
             if tagged.word in self.groups:
-                groups[tagged.word].append(place)
-        for word, found in groups.items():
-            places = self.groups[word]
-            top, which = cosines(self.vectors[word], uses.vectors[:, found], self.num_layers).cpu().max(-1)
-            is_nearer = top > self.best[:, places]
+                groups[tagged.word].append(index)
+        for word, of_word in groups.items():
+            indices = self.groups[word]
+            top, which = cosines(self.vectors[word], uses.vectors[:, of_word], self.num_layers).cpu().max(-1)
+            is_nearer = top > self.best[:, indices]
             numbers = len(self.keys) + which
-            self.best[:, places] = torch.where(is_nearer, top, self.best[:, places])
-            self.answer[:, places] = torch.where(is_nearer, numbers, self.answer[:, places])
-            self.keys += [uses.tagged[place].keys for place in found]
+            self.best[:, indices] = torch.where(is_nearer, top, self.best[:, indices])
+            self.answer[:, indices] = torch.where(is_nearer, numbers, self.answer[:, indices])
+            self.keys += [uses.tagged[index].keys for index in of_word]
 
     def scores(self, total: int) -> tuple[float, ...]:
         """Return F1 by kind of vector, over `total` words that were asked."""
-        found = []
+        results = []
         for answers in self.answer.tolist():
             right = sum(
                 answer >= 0 and bool(set(tagged.keys) & set(self.keys[answer]))
                 for answer, tagged in zip(answers, self.tests, strict=True)
             )
-            found.append(f1(right, sum(answer >= 0 for answer in answers), total))
-        return tuple(found)
+            results.append(f1(right, sum(answer >= 0 for answer in answers), total))
+        return tuple(results)
 
 
 def most_frequent(memory: Iterable[SenseSentence]) -> dict[Word, str]:
@@ -165,7 +172,7 @@ def most_frequent(memory: Iterable[SenseSentence]) -> dict[Word, str]:
     for sentence in memory:
         for tagged in sentence.tagged:
             counts[tagged.word][tagged.keys[0]] += 1
-    return {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    return {word: senses.most_common(1)[0][0] for word, senses in counts.items()}
 
 
 def choose_word(memory: Iterable[SenseSentence]) -> Word | None:
@@ -176,9 +183,9 @@ def choose_word(memory: Iterable[SenseSentence]) -> Word | None:
             if tagged.part == "noun":
                 counts[tagged.word][tagged.keys[0]] += 1
     ranked = {
-        word: sum(sorted(found.values(), reverse=True)[1:3])
-        for word, found in counts.items()
-        if len(found) > 1
+        word: sum(sorted(senses.values(), reverse=True)[1:3])
+        for word, senses in counts.items()
+        if len(senses) > 1
     }
     return max(ranked, key=lambda word: (ranked[word], word)) if ranked else None
 
@@ -205,7 +212,7 @@ def measure_senses(
         own = [k for k, tagged in enumerate(uses.tagged) if tagged.word == mapped]
         kept += uses.vectors[: encoder.num_layers, own].cpu().unbind(1)
         senses += [uses.tagged[k].keys[0] for k in own]
-        advance(len({row for row, _ in uses.places}))
+        advance(len({row for row, _ in uses.positions}))
     num_words = sum(len(sentence.tagged) for sentence in test)
     scores, names = nearest.scores(num_words), names_of(encoder)
     best = max(range(encoder.num_layers), key=lambda k: scores[k])
@@ -261,7 +268,8 @@ def senses_section(models: Mapping[str, Senses]) -> Section:
             y_label="F1 (%)",
             x=tuple(map(float, range(depth))),
             series=series,
-            note="Lemma and part of speech are known. Wiedemann et al. 2019 on Senseval-2: BERT 76.1, ELMo 67.6.",
+            note="Lemma and part of speech are known."
+            " Wiedemann et al. 2019 on Senseval-2: BERT 76.1, ELMo 67.6.",
         ),
         Table(
             title=f"F1 on {test} by what is compared",
@@ -281,7 +289,8 @@ def senses_section(models: Mapping[str, Senses]) -> Section:
     for name, item in models.items():
         best = max(range(len(item.f1)), key=lambda k: item.f1[k])
         lines.append(
-            f"{name}: {item.test} F1 {item.f1[best]:.1f} with {_called(item.names[best])}, most frequent sense"
+            f"{name}: {item.test} F1 {item.f1[best]:.1f} with {_called(item.names[best])},"
+            " most frequent sense"
             f" {item.baseline:.1f}; SemCor holds {item.answered} of {item.num_words} words."
         )
     return Section(title="Word senses", text=" ".join(lines), figures=tuple(figures))

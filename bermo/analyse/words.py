@@ -19,16 +19,18 @@ CHUNK = 256
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """The words of a batch: text, place in it, pieces, and their vectors (W, D) at each layer."""
+    """The words of a batch: text, position in it, pieces, and their vectors (W, D) at each layer."""
 
     rows: tuple[int, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     keys: tuple[Key, ...]
     vectors: tuple[Tensor, ...]
 
 
 def has_mix(encoder: Encoder) -> bool:
-    """Tell whether there is a mix as wide as a layer, to stand beside the layers; layers side by side are no such."""
+    """Tell whether there is a mix as wide as a layer, to stand beside the layers; layers side by side are no
+    such.
+    """
     size = encoder.hidden_size
     return encoder.mix is not None and encoder.mix.output_size(size) == size
 
@@ -42,24 +44,24 @@ def layer_names(encoder: Encoder) -> tuple[str, ...]:
 def pool_words(batch: TokenVectors) -> Words:
     """Average the pieces of each word of a batch; special tokens and padding are no words."""
     is_piece = batch.is_token & ~batch.is_special & (batch.word_of >= 0)
-    text, place = is_piece.nonzero(as_tuple=True)
-    word = batch.word_of[text, place]
+    text, position = is_piece.nonzero(as_tuple=True)
+    word = batch.word_of[text, position]
     width = int(word.max()) + 1 if len(word) else 1
     groups, group = torch.unique(text * width + word, return_inverse=True)
     counts = torch.bincount(group, minlength=len(groups))[:, None]
     pooled = []
     for hidden in batch.vectors:
         sums = torch.zeros(len(groups), hidden.shape[-1], device=hidden.device)
-        sums.index_add_(0, group.to(hidden.device), hidden[text, place].float())
+        sums.index_add_(0, group.to(hidden.device), hidden[text, position].float())
         pooled.append(sums / counts.to(hidden.device))
     keys: list[list[int]] = [[] for _ in groups]
-    pieces = batch.input_ids[text, place].tolist()
+    pieces = batch.input_ids[text, position].tolist()
     for index, piece in zip(group.tolist(), pieces, strict=True):
         keys[index].append(piece)
     rows = torch.as_tensor(batch.rows)[(groups // width).cpu()].tolist()
     return Words(
         rows=tuple(rows),
-        places=tuple((groups % width).tolist()),
+        positions=tuple((groups % width).tolist()),
         keys=tuple(map(tuple, keys)),
         vectors=tuple(pooled),
     )
@@ -72,11 +74,11 @@ def word_keys(
     for start in range(0, len(texts), CHUNK):
         batch = tokenizer(list(texts[start : start + CHUNK]), truncation=True, max_length=max_length)
         for index, ids in enumerate(batch["input_ids"]):
-            found: dict[int, list[int]] = {}
+            pieces_of: dict[int, list[int]] = {}
             for piece, word in zip(ids, batch.word_ids(index), strict=True):
                 if word is not None:
-                    found.setdefault(word, []).append(piece)
-            yield [tuple(pieces) for pieces in found.values()]
+                    pieces_of.setdefault(word, []).append(piece)
+            yield [tuple(pieces) for pieces in pieces_of.values()]
 
 
 def frequent_words(
@@ -85,7 +87,7 @@ def frequent_words(
     min_texts: int,
     max_words: int,
 ) -> Mapping[Key, str]:
-    """Return words of letters that stand in at least `min_texts` texts: all, or an even choice by frequency."""
+    """Return words of letters in at least `min_texts` texts: all, or an even choice by frequency."""
     counts = Counter(key for words in texts for key in set(words))
     known = sorted(
         (key for key, count in counts.items() if count >= min_texts),

@@ -1,7 +1,7 @@
 """Axes: which range is shown, where the ticks stand, how numbers are written.
 
-A linear axis has ticks at multiples of 1, 2 or 5 times a power of ten; a logarithmic one at powers of ten, and at 2 and 5
-times them where it spans few.
+A linear axis has ticks at multiples of 1, 2 or 5 times a power of ten; a logarithmic one at powers of ten,
+and at 2 and 5 times them where it spans few.
 """
 
 import math
@@ -62,7 +62,9 @@ def linear_axis(
 
 
 def log_axis(values: Iterable[Number]) -> Axis:
-    """Cover the positive values from power of ten to power of ten, or from 1, 2 or 5 times one where they lie close."""
+    """Cover the positive values from power of ten to power of ten, or from 1, 2 or 5 times one where they lie
+    close.
+    """
     positive = [value for value in finite(values) if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
@@ -70,7 +72,8 @@ def log_axis(values: Iterable[Number]) -> Axis:
     every = math.ceil((last - first) / MAX_POWERS)
     factors = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [f * 10.0**p for p in range(first, last + 1, every) for f in factors]
-    if len(factors) > 1:  # cut the ends that no value reaches
+    # Cut the ends that no value reaches.
+    if len(factors) > 1:
         ticks = [t for t in ticks if t <= 10.0**last * 1.001]
         start = max(i for i, t in enumerate(ticks) if t <= low * 1.000001)
         end = min(i for i, t in enumerate(ticks) if t >= high * 0.999999)

@@ -1,7 +1,8 @@
 """Bars for each name, side by side, with whiskers for intervals.
 
-A bar's length is its value, so bars stand on zero. Where intervals are given and zero lies far below all of them, bars would
-hide the differences: then dots with whiskers are drawn, on an axis that need not start at zero.
+A bar's length is its value, so bars stand on zero. Where intervals are given and zero lies far below all of
+them, bars would hide the differences: then dots with whiskers are drawn, on an axis that need not start at
+zero.
 """
 
 from bermo.figures.axes import Axis, finite, linear_axis, number
@@ -28,7 +29,8 @@ from bermo.figures.svg import SMALL, Drawing, element, short, text, width_of
 
 MAX_BAR = 46.0
 MIN_BAR = 7.0
-FAR = 0.6  # all interval ends above this share of the highest one: zero is far
+# All interval ends above this share of the highest one: zero is far.
+FAR = 0.6
 
 
 def draw_bars(figure: Bars) -> Drawing:
@@ -84,13 +86,15 @@ def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame
     ends = _ends(figure, name, index)
     mark = (_dot if is_dots else _block)(frame, value, middle, thick, colour)
     whisker = _whisker(middle, [frame.up(end) for end in ends], min(5.0, thick / 3)) if ends else ""
-    drawn = whisker + mark if is_dots else mark + whisker  # a dot is thinner than a whisker's rim
+    # A dot is thinner than a whisker's rim.
+    drawn = whisker + mark if is_dots else mark + whisker
     written = number(value, 4)
     room = slot / len(figure.series) - 4
     if is_dots and width_of(written, SMALL) + 8 < room / 2:
         return drawn + text(written, middle + 8, frame.up(value) + 4, class_="tick")
     if is_dots or ends or width_of(written, SMALL) >= max(thick, room):
-        return drawn  # above a whisker, a number would read as its end
+        # Above a whisker, a number would read as its end.
+        return drawn
     y = frame.up(value) + (13 if value < 0 else -4)
     return mark + text(written, middle, y, class_="tick mid")
 

@@ -1,8 +1,9 @@
-"""Colours that eight series can be told apart by, on light and on dark, with and without colour vision.
+"""Colours that eight series can be distinguished by, on light and on dark, with and without colour vision.
 
-The eight follow Okabe and Ito (Color Universal Design, 2008), darkened for white and lightened for black; beyond eight the
-line's dashes differ. Series that are a sequence (layer 1, 2, …) go from blue to orange, which every kind of sight orders.
-A grid's cell is one ink over the paper, the thicker the more: the same figure is right on white and on black.
+The eight follow Okabe and Ito (Color Universal Design, 2008), darkened for white and lightened for black;
+beyond eight the line's dashes differ. Series that are a sequence (layer 1, 2, …) go from blue to orange,
+which every kind of sight orders. A grid's cell is one ink over the paper, the thicker the more: the same
+figure is right on white and on black.
 """
 
 import re
@@ -58,19 +59,19 @@ def dashes_of(names: Sequence[str]) -> list[str | None]:
 def _is_sequence(names: Iterable[str]) -> bool:
     """Tell whether names count up behind the same words: layer 1, layer 2, …"""
     parts = [re.fullmatch(r"(\D*)(\d+)(\D*)", name) for name in names]
-    found = [part.groups() for part in parts if part]
-    counts = [int(count) for _, count, _ in found]
+    matches = [part.groups() for part in parts if part]
+    counts = [int(count) for _, count, _ in matches]
     return (
-        len(found) == len(parts)
-        and len({(before, after) for before, _, after in found}) == 1
+        len(matches) == len(parts)
+        and len({(before, after) for before, _, after in matches}) == 1
         and counts == sorted(counts)
     )
 
 
 def _between(share: float) -> str:
-    place = share * (len(RAMP) - 1)
-    index = min(int(place), len(RAMP) - 2)
-    low, high, rest = RAMP[index], RAMP[index + 1], place - index
+    position = share * (len(RAMP) - 1)
+    index = min(int(position), len(RAMP) - 2)
+    low, high, rest = RAMP[index], RAMP[index + 1], position - index
     mixed = (round(a + (b - a) * rest) for a, b in zip(low, high, strict=True))
     return "#" + "".join(f"{value:02x}" for value in mixed)
 

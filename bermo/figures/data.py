@@ -1,6 +1,7 @@
 """Figures as data: what was measured, before anybody draws it.
 
-A measure returns figures; `report/` draws them, tabulates them and puts them on a page. A file of them is a `Findings`:
+A measure returns figures; `report/` draws them, tabulates them and puts them on a page. A file of them is a
+`Findings`:
 
     Findings = title + facts (name -> text) + sections, each a heading, a few sentences and its figures
 """
@@ -105,7 +106,7 @@ KINDS: Mapping[str, type[Figure]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, what was found in sentences, and the figures that show it."""
+    """A heading, results in sentences, and the figures that show it."""
 
     title: str
     text: str
@@ -114,7 +115,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a verb found: `figures.json` in its folder."""
+    """The results of a verb: `figures.json` in its folder."""
 
     title: str
     facts: Mapping[str, str]
@@ -152,7 +153,8 @@ def check(figure: Figure) -> None:
             unknown = figure.groups.keys() - figure.series.keys()
             if unknown:
                 raise BermoError(
-                    f'The figure "{figure.title}" groups {", ".join(sorted(unknown))}, which it does not have. Its series are {", ".join(figure.series)}.'
+                    f'The figure "{figure.title}" groups {", ".join(sorted(unknown))}, which it does not'
+                    f" have. Its series are {', '.join(figure.series)}."
                 )
             curves = (*figure.series.items(), *figure.bands.items())
             lengths = [(f'series "{name}"', len(values), len(figure.x)) for name, values in curves]

@@ -1,11 +1,14 @@
-"""A figure in words, for who cannot see it: what is drawn over what, and where each series begins, ends and peaks."""
+"""A figure in words, for who cannot see it: what is drawn over what, and where each series begins, ends and
+peaks.
+"""
 
 from collections.abc import Sequence
 
 from bermo.figures.axes import finite, number
 from bermo.figures.data import Bars, Figure, Heat, Lines, Number, Points, Table
 
-MAX_TOLD = 8  # series told one by one; the table has the others
+# Series that are described one by one; the table has the others.
+MAX_DESCRIBED = 8
 DIGITS = 4
 
 
@@ -26,18 +29,18 @@ def describe(figure: Figure) -> str:
 
 def _lines(figure: Lines) -> str:
     ends = _range(figure.x)
-    told = [
+    sentences = [
         f"{name}: {_course(figure.x, values)}"
         for name, values in figure.series.items()
         if name not in figure.groups
     ]
     for group in dict.fromkeys(figure.groups.values()):
         curves = [figure.series[name] for name, kind in figure.groups.items() if kind == group]
-        last = [found[-1] for found in map(finite, curves) if found]
-        told.append(f"{group}, {len(curves)} curves: the last values are {_range(last)}")
+        last = [known[-1] for known in map(finite, curves) if known]
+        sentences.append(f"{group}, {len(curves)} curves: the last values are {_range(last)}")
     bands = " Bands show intervals." if figure.bands else ""
     scale = " The upright axis is logarithmic." if figure.is_log else ""
-    return f"Curves of {figure.y_label} over {figure.x_label} {ends}. {_few(told)}{bands}{scale}"
+    return f"Curves of {figure.y_label} over {figure.x_label} {ends}. {_few(sentences)}{bands}{scale}"
 
 
 def _course(x: Sequence[float], values: Sequence[Number]) -> str:
@@ -61,7 +64,10 @@ def _heat(figure: Heat) -> str:
         for column, value in zip(figure.columns, numbers, strict=True)
         if value is not None and finite([value])
     ]
-    size = f"Grid of {len(figure.rows)} rows ({figure.y_label}) and {len(figure.columns)} columns ({figure.x_label})"
+    size = (
+        f"Grid of {len(figure.rows)} rows ({figure.y_label})"
+        f" and {len(figure.columns)} columns ({figure.x_label})"
+    )
     if not cells:
         return f"{size}, without numbers."
     ends = [
@@ -73,13 +79,13 @@ def _heat(figure: Heat) -> str:
 
 
 def _bars(figure: Bars) -> str:
-    told = []
+    sentences = []
     for series, values in figure.series.items():
         pairs = zip(figure.names, values, strict=True)
         words = ", ".join(f"{name} {number(value, DIGITS) or 'none'}" for name, value in pairs)
-        told.append(f"{series}: {words}")
+        sentences.append(f"{series}: {words}")
     whiskers = " Whiskers show intervals." if figure.errors else ""
-    return f"Bars of {figure.y_label} for each {figure.x_label}. {_few(told)}{whiskers}"
+    return f"Bars of {figure.y_label} for each {figure.x_label}. {_few(sentences)}{whiskers}"
 
 
 def _points(figure: Points) -> str:
@@ -98,6 +104,6 @@ def _range(values: Sequence[float]) -> str:
     return f"from {number(min(numbers), DIGITS)} to {number(max(numbers), DIGITS)}"
 
 
-def _few(told: list[str]) -> str:
-    rest = f"; and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
-    return "; ".join(told[:MAX_TOLD]) + rest + "."
+def _few(sentences: list[str]) -> str:
+    rest = f"; and {len(sentences) - MAX_DESCRIBED} more" if len(sentences) > MAX_DESCRIBED else ""
+    return "; ".join(sentences[:MAX_DESCRIBED]) + rest + "."

@@ -25,7 +25,7 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def to_svg(figure: Figure) -> str:
-    """Draw a figure as an <svg> element; its title is not drawn but told."""
+    """Draw a figure as an <svg> element; its title is not drawn, but given as a description."""
     drawing = draw(figure)
     return _svg(drawing, figure.title, describe(figure))
 
@@ -52,8 +52,8 @@ def write_panels(path: Path, title: str, rows: Sequence[Sequence[Figure]], note:
             x, height = x + panel.width + 2 * MARGIN, max(height, panel.height)
         width, y = max(width, x - 2 * MARGIN), y + height + MARGIN
     whole = _titled(Drawing(width=width, height=y, body="".join(parts)), title, note)
-    told = " ".join(f"{figure.title}: {describe(figure)}" for row in rows for figure in row)
-    write_text(path, _file(whole, title, told))
+    description = " ".join(f"{figure.title}: {describe(figure)}" for row in rows for figure in row)
+    write_text(path, _file(whole, title, description))
 
 
 def draw(figure: Figure) -> Drawing:
@@ -93,10 +93,10 @@ def _titled(drawing: Drawing, title: str, note: str, size: str = "title") -> Dra
     return Drawing(width=drawing.width, height=height, body=body)
 
 
-def _svg(drawing: Drawing, title: str, told: str, style: str = "", margin: float = 2.0) -> str:
+def _svg(drawing: Drawing, title: str, description: str, style: str = "", margin: float = 2.0) -> str:
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
-    told = f"{title}. {told}" if title else told
-    words = element("title", escape(title)) + element("desc", escape(told))
+    description = f"{title}. {description}" if title else description
+    words = element("title", escape(title)) + element("desc", escape(description))
     return element(
         "svg",
         words,
@@ -105,14 +105,14 @@ def _svg(drawing: Drawing, title: str, told: str, style: str = "", margin: float
         xmlns=NAMESPACE,
         class_="figure",
         role="img",
-        aria_label=told,
+        aria_label=description,
         width=width,
         height=height,
         viewBox=f"{short(-margin)} {short(-margin)} {short(width)} {short(height)}",
     )
 
 
-def _file(drawing: Drawing, title: str, told: str) -> str:
+def _file(drawing: Drawing, title: str, description: str) -> str:
     paper = element(
         "rect",
         x=-MARGIN,
@@ -122,4 +122,4 @@ def _file(drawing: Drawing, title: str, told: str) -> str:
         height=drawing.height + 2 * MARGIN,
     )
     drawn = Drawing(width=drawing.width, height=drawing.height, body=paper + drawing.body)
-    return _svg(drawn, title, told, element("style", colours.style("svg")), MARGIN) + "\n"
+    return _svg(drawn, title, description, element("style", colours.style("svg")), MARGIN) + "\n"

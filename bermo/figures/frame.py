@@ -11,7 +11,8 @@ from bermo.figures.axes import Axis
 from bermo.figures.data import Number
 from bermo.figures.svg import FONT_SIZE, LINE_HEIGHT, SMALL, cut, element, short, text, width_of, wrap
 
-WIDTH = 480.0  # scaled to a phone of 390 pixels, letters stay readable
+# Scaled to a phone of 390 pixels, letters stay readable.
+WIDTH = 480.0
 PLOT_HEIGHT = 220.0
 RIGHT = 14.0
 SLOPE = math.radians(40)
@@ -20,12 +21,12 @@ MAX_LINES = 3
 
 
 Swatch = Callable[[int, float, float], str]
-"""Draws the sign of the series of that number around a place in the legend."""
+"""Draws the sign of the series of that number around a point of the legend."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A plot's place in its drawing and its axes; a level axis of names has no `x`."""
+    """A plot's position in its drawing and its axes; a level axis of names has no `x`."""
 
     left: float
     top: float
@@ -39,12 +40,12 @@ class Frame:
         return self.top + self.height
 
     def across(self, value: float) -> float:
-        """Return the level place of a value of x."""
+        """Return the horizontal position of a value of x."""
         assert self.x is not None
         return self.left + self.width * self.x.share(value)
 
     def up(self, value: float) -> float:
-        """Return the upright place of a value of y."""
+        """Return the vertical position of a value of y."""
         return self.bottom - self.height * self.y.share(value)
 
 
@@ -112,7 +113,8 @@ def level_axis(frame: Frame, label: str) -> tuple[str, float]:
     last = -math.inf
     for tick, words in zip(frame.x.ticks, frame.x.labels, strict=True):
         x, half = frame.across(tick), width_of(words, SMALL) / 2
-        middle = min(x, frame.left + frame.width + RIGHT - half)  # the last one may be wide
+        # The last one may be wide.
+        middle = min(x, frame.left + frame.width + RIGHT - half)
         marks.append(element("path", d=f"M{short(x)} {short(frame.bottom)}v4", class_="whisker"))
         if middle - half > last + 4:
             marks.append(text(words, middle, frame.bottom + 17, class_="tick mid"))
@@ -149,7 +151,9 @@ def names_height(names: Sequence[str], slot: float) -> float:
 
 
 def level_names(names: Sequence[str], left: float, slot: float, y: float) -> str:
-    """Write a name under each slot, level where all fit, else sloping; where slots are thin, every second or third."""
+    """Write a name under each slot, level where all fit, else sloping; where slots are thin, every second or
+    third.
+    """
     broken = _level_lines(names, slot)
     every = max(1, math.ceil(SMALL / slot)) if broken is None else 1
     marks = []

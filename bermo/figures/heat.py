@@ -1,6 +1,8 @@
-"""A coloured grid: ink over paper, the more the thicker; around a `center`, one ink above it and another below.
+"""A coloured grid: ink over paper, the more the thicker; around a `center`, one ink above it and another
+below.
 
-share of ink = (value − low) / (high − low)        or, around a center,  |value − center| / the greatest such distance
+share of ink = (value − low) / (high − low)        or, around a center,  |value − center| / the greatest such
+distance
 """
 
 import math
@@ -15,8 +17,10 @@ from bermo.figures.svg import SMALL, Drawing, cut, element, short, text, width_o
 WIDTH = 480.0
 MIN_CELL, MAX_CELL, CELL_HEIGHT = 15.0, 64.0, 22.0
 MAX_ROW_NAME = 150.0
-FAINTEST = 0.05  # the least value still shows that it is there
-OVER = 0.55  # from this share of ink on, letters are written in the paper's colour
+# The least value still shows that it is there.
+FAINTEST = 0.05
+# From this share of ink on, letters are written in the paper's colour.
+OVER = 0.55
 NUM_STEPS = 24
 
 
@@ -31,10 +35,10 @@ class Ink:
     def share(self, value: float) -> float:
         """Return how much ink a value gets, from the faintest to 1."""
         if self.center is None:
-            place = (value - self.low) / (self.high - self.low)
+            strength = (value - self.low) / (self.high - self.low)
         else:
-            place = abs(value - self.center) / (self.high - self.center)
-        return FAINTEST + (1 - FAINTEST) * min(1.0, max(0.0, place))
+            strength = abs(value - self.center) / (self.high - self.center)
+        return FAINTEST + (1 - FAINTEST) * min(1.0, max(0.0, strength))
 
     def name(self, value: float) -> str:
         """Return the class of the ink: below the center it is another one."""
@@ -152,8 +156,8 @@ def _cells(figure: Heat, ink: Ink, frame: Frame) -> str:
             key = (ink.name(value), f"{ink.share(value):.2f}")
         boxes.setdefault(key, []).append(f"M{short(x + 0.5)} {short(y + 0.5)}{box}")
     return "".join(
-        element("path", d="".join(found), class_=name, fill_opacity=share)
-        for (name, share), found in boxes.items()
+        element("path", d="".join(paths), class_=name, fill_opacity=share)
+        for (name, share), paths in boxes.items()
     )
 
 

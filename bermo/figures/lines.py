@@ -1,4 +1,6 @@
-"""Curves: a line for each series, its band behind it, dots where there are few; thin ones in one colour for a group."""
+"""Curves: a line for each series, its band behind it, dots where there are few; thin ones in one colour for a
+group.
+"""
 
 from dataclasses import replace
 
@@ -21,7 +23,8 @@ from bermo.figures.frame import (
 )
 from bermo.figures.svg import Drawing, element, path
 
-MAX_DOTS = 26  # a curve of more points is a line without dots
+# A curve of more points is a line without dots.
+MAX_DOTS = 26
 
 
 def y_axis(*figures: Lines) -> Axis:
@@ -41,7 +44,8 @@ def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
     y = y or y_axis(figure)
     is_whole = all(float(value).is_integer() for value in figure.x)
     x = linear_axis(figure.x, is_tight=True, is_whole=is_whole, num_ticks=7)
-    if len(set(figure.x)) == 1:  # no room around one place has a meaning
+    # A single value of x has no range that could be widened.
+    if len(set(figure.x)) == 1:
         x = replace(x, ticks=figure.x[:1], labels=(number(figure.x[0]),))
     groups = {name: figure.groups.get(name, name) for name in figure.series}
     kinds = list(dict.fromkeys(groups.values()))
@@ -56,9 +60,12 @@ def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
     left, top = left_margin(y), height + label_height(figure.y_label, WIDTH)
     frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=PLOT_HEIGHT, x=x, y=y)
     level, below = level_axis(frame, figure.x_label)
-    places = {name: kinds.index(kind) for name, kind in groups.items()}
-    bands = [_band(figure, name, colours[place], frame) for name, place in places.items()]
-    lines = [_curve(figure, name, colours[place], dashes[place], frame) for name, place in places.items()]
+    kind_of = {name: kinds.index(kind) for name, kind in groups.items()}
+    bands = [_band(figure, name, colours[kind_index], frame) for name, kind_index in kind_of.items()]
+    lines = [
+        _curve(figure, name, colours[kind_index], dashes[kind_index], frame)
+        for name, kind_index in kind_of.items()
+    ]
     marks = "".join(bands + lines) or empty_note(frame)
     body = names + upright_axis(frame, figure.y_label) + level + marks
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)

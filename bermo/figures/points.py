@@ -1,4 +1,6 @@
-"""Named points in the plane: a shape and a colour for each group, names where they do not cover anything, the front as a line."""
+"""Named points in the plane: a shape and a colour for each group, names where they do not cover anything, the
+front as a line.
+"""
 
 import math
 from html import escape
@@ -23,7 +25,8 @@ from bermo.figures.frame import (
 from bermo.figures.svg import SMALL, Drawing, cut, element, path, short, text, width_of
 
 Box = tuple[float, float, float, float]
-HEIGHT = PLOT_HEIGHT + 60  # names need room
+# Names need room.
+HEIGHT = PLOT_HEIGHT + 60
 RADIUS = 5.0
 MAX_NAME = 120.0
 
@@ -41,7 +44,7 @@ def draw_points(figure: Points) -> Drawing:
     names, height = legend(groups if any(groups) else (), swatch, WIDTH)
     left, top = left_margin(y), height + label_height(figure.y_label, WIDTH)
     frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=HEIGHT, x=x, y=y)
-    places = {
+    centres = {
         index: (frame.across(px), frame.up(py))
         for index, (px, py) in enumerate(zip(figure.x, figure.y, strict=True))
         if is_shown(px, x) and is_shown(py, y)
@@ -50,24 +53,24 @@ def draw_points(figure: Points) -> Drawing:
         element(
             "path",
             element("title", escape(figure.names[index])),
-            d=_shape(groups.index(figure.groups[index]), *place),
+            d=_shape(groups.index(figure.groups[index]), *centre),
             fill=colours[figure.groups[index]],
         )
-        for index, place in places.items()
+        for index, centre in centres.items()
     ]
     level, below = level_axis(frame, figure.x_label)
-    marks = _front(figure, places) + "".join(shapes) + _labels(figure, places, frame)
+    marks = _front(figure, centres) + "".join(shapes) + _labels(figure, centres, frame)
     body = names + upright_axis(frame, figure.y_label) + level + (marks or empty_note(frame))
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
 
 
-def _front_line(figure: Points, places: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
-    return sorted(places[index] for index in figure.front if index in places)
+def _front_line(figure: Points, centres: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
+    return sorted(centres[index] for index in figure.front if index in centres)
 
 
-def _front_boxes(figure: Points, places: dict[int, tuple[float, float]]) -> list[Box]:
+def _front_boxes(figure: Points, centres: dict[int, tuple[float, float]]) -> list[Box]:
     """Return small boxes along the front's line, for names to keep clear of."""
-    line = _front_line(figure, places)
+    line = _front_line(figure, centres)
     boxes = []
     for (x, y), (next_x, next_y) in pairwise(line):
         count = max(1, round(math.hypot(next_x - x, next_y - y) / 4))
@@ -77,13 +80,13 @@ def _front_boxes(figure: Points, places: dict[int, tuple[float, float]]) -> list
     return boxes
 
 
-def _front(figure: Points, places: dict[int, tuple[float, float]]) -> str:
-    line = _front_line(figure, places)
+def _front(figure: Points, centres: dict[int, tuple[float, float]]) -> str:
+    line = _front_line(figure, centres)
     return element("path", d=path(line), class_="front") if len(line) > 1 else ""
 
 
 def _shape(group: int, x: float, y: float) -> str:
-    """Return a circle, square, diamond or triangle around a place."""
+    """Return a circle, square, diamond or triangle around a point."""
     r = RADIUS
     match group % 4:
         case 0:
@@ -99,16 +102,16 @@ def _shape(group: int, x: float, y: float) -> str:
     return path(corners) + "Z"
 
 
-def _labels(figure: Points, places: dict[int, tuple[float, float]], frame: Frame) -> str:
-    """Write each name at the first free place around its point; the table and a touch tell those left out."""
+def _labels(figure: Points, centres: dict[int, tuple[float, float]], frame: Frame) -> str:
+    """Write each name at the first free position around its point; the table has those left out."""
     taken: list[Box] = [
-        (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places.values()
-    ] + _front_boxes(figure, places)
+        (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in centres.values()
+    ] + _front_boxes(figure, centres)
     marks = []
-    front_first = sorted(places, key=lambda index: (index not in figure.front, index))
+    front_first = sorted(centres, key=lambda index: (index not in figure.front, index))
     for index in front_first:
         words = cut(figure.names[index], MAX_NAME, SMALL)
-        for box in _boxes(*places[index], width_of(words, SMALL)):
+        for box in _boxes(*centres[index], width_of(words, SMALL)):
             if _is_inside(box, frame) and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 marks.append(text(words, box[0], box[3] - 3, class_="name"))
@@ -117,7 +120,7 @@ def _labels(figure: Points, places: dict[int, tuple[float, float]], frame: Frame
 
 
 def _boxes(x: float, y: float, width: float) -> list[Box]:
-    """Return the places for a name around a point, the best first: right, left, above, below, corners."""
+    """Return the positions for a name around a point, the best first: right, left, above, below, corners."""
     gap, height = RADIUS + 3, SMALL + 2
     corners = [
         (x + gap, y - height / 2),

@@ -7,7 +7,8 @@ from html import escape
 FONT_SIZE = 13.0
 SMALL = 11.0
 LINE_HEIGHT = 17.0
-LETTER_WIDTH = 0.6  # of the font size; the mean over English text in the wider sans-serif fonts
+# Of the font size; the mean over English text in the wider sans-serif fonts.
+LETTER_WIDTH = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ def element(tag: str, *children: str, **attributes: str | float | None) -> str:
 
 
 def text(words: str, x: float, y: float, **attributes: str | float | None) -> str:
-    """Write words at a place."""
+    """Write words at a point."""
     return element("text", escape(words, quote=False), x=x, y=y, **attributes)
 
 

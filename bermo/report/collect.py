@@ -1,6 +1,7 @@
 """What a page is made of: run folders, read back as records, and files of figures.
 
-A folder may be a run, hold a `figures.json`, or hold such folders (the arms of a recipe); a path may also be the file itself.
+A folder may be a run, hold a `figures.json`, or hold such folders (the arms of a recipe); a path may also be
+the file itself.
 """
 
 import json
@@ -16,7 +17,8 @@ from bermo.runs.results import RunResult, SeedResult, read_seed
 from bermo.runs.statistics import summarise
 
 FIGURES = "figures.json"
-MAX_LISTED = 30  # names told to who mistyped one
+# Known names that an error about an unknown one lists.
+MAX_LISTED = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,8 @@ class RunRecord:
 
     def metrics(self) -> list[str]:
         """Name the metrics of all seeds, in the order they were first written."""
-        found = (name for seed in self.seeds for row in seed.rows for name in row)
-        return [name for name in dict.fromkeys(found) if name not in ("step", "seconds")]
+        names = (name for seed in self.seeds for row in seed.rows for name in row)
+        return [name for name in dict.fromkeys(names) if name not in ("step", "seconds")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,8 @@ def _look(source: Path) -> tuple[list[Path], list[Path]]:
     inner = [source, *sorted(item for item in source.iterdir() if item.is_dir())]
     folders = [folder for folder in inner if _training_spec(folder) is not None]
     files = [folder / FIGURES for folder in inner if (folder / FIGURES).is_file()]
-    if source in folders:  # a run's own subfolders are its seeds and its model
+    # A run's own subfolders are its seeds and its model.
+    if source in folders:
         folders = [source]
     if not folders and not files:
         raise BermoError(
@@ -107,7 +110,9 @@ def _names(folders: list[Path]) -> list[str]:
 
 
 def _training_spec(folder: Path) -> Mapping[str, Any] | None:
-    """Return the spec of a run that trained for a task; other verbs' runs tell about themselves in their figures."""
+    """Return the spec of a run that trained for a task; other verbs' runs tell about themselves in their
+    figures.
+    """
     if not (folder / SPEC_FILE).is_file():
         return None
     spec = read_spec_file(folder).spec

@@ -41,14 +41,14 @@ def _over_time(runs: Sequence[RunRecord]) -> Lines | None:
 
 def _kept(run: RunRecord) -> dict[tuple[int, str], float]:
     """Return the share kept of every matrix of every layer in the end, as the mean over seeds."""
-    found: dict[tuple[int, str], list[float]] = {}
+    shares_of: dict[tuple[int, str], list[float]] = {}
     for seed in run.seeds:
         last = next((row for row in reversed(seed.rows) if "density" in row), {})
         for name, share in last.items():
             site = SITE.fullmatch(name)
             if site and share is not None:
-                found.setdefault((int(site[1]), site[2]), []).append(share)
-    return {site: math.fsum(shares) / len(shares) for site, shares in found.items()}
+                shares_of.setdefault((int(site[1]), site[2]), []).append(share)
+    return {site: math.fsum(shares) / len(shares) for site, shares in shares_of.items()}
 
 
 def _map(name: str, shares: dict[tuple[int, str], float], highest: float) -> Heat:
@@ -73,8 +73,8 @@ def _map(name: str, shares: dict[tuple[int, str], float], highest: float) -> Hea
 def _gradients(run: RunRecord) -> Lines | None:
     """Draw the gradient norm of each layer over time, for the first seed."""
     seed = run.seeds[0]
-    found = {int(m[1]): m[0] for name in run.metrics() if (m := GRADIENT.fullmatch(name))}
-    curves = {f"layer {layer}": seed.curve(found[layer]) for layer in sorted(found)}
+    metric_of = {int(m[1]): m[0] for name in run.metrics() if (m := GRADIENT.fullmatch(name))}
+    curves = {f"layer {layer}": seed.curve(metric_of[layer]) for layer in sorted(metric_of)}
     steps = sorted({step for curve in curves.values() for step in curve})
     if not steps:
         return None

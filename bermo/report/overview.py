@@ -1,7 +1,7 @@
 """Figures of runs side by side: summary, score with interval, curves, layer weights, density, settings.
 
-A curve is the mean over a run's seeds, its band the lowest and the highest of them. Where a run has several seeds, its own
-section shows them one by one.
+A curve is the mean over a run's seeds, its band the lowest and the highest of them. Where a run has several
+seeds, its own section shows them one by one.
 """
 
 import math
@@ -14,7 +14,8 @@ from bermo.report.collect import RunRecord
 from bermo.report.density import density_figures
 
 BAND = "Mean over seeds; a band reaches from the lowest seed to the highest."
-MAX_BARS = 3  # runs side by side as bars; more of them are curves
+# Runs side by side as bars; more of them are curves.
+MAX_BARS = 3
 EMPTY = (math.nan, math.nan)
 
 
@@ -116,14 +117,14 @@ def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
 
 
 def _scores(runs: Sequence[RunRecord], metric: str) -> Bars:
-    found = {run.name: run.result for run in runs if run.result and run.result.metric == metric}
+    results = {run.name: run.result for run in runs if run.result and run.result.metric == metric}
     return Bars(
         title=f"{metric}: mean over seeds with its 95 % interval",
         x_label="run",
         y_label=f"{metric} (%)",
-        names=tuple(found),
-        series={metric: tuple(result.mean for result in found.values())},
-        errors={metric: tuple(result.interval or EMPTY for result in found.values())},
+        names=tuple(results),
+        series={metric: tuple(result.mean for result in results.values())},
+        errors={metric: tuple(result.interval or EMPTY for result in results.values())},
         note="Seeds that diverged do not count. A run of one seed has no interval.",
     )
 
@@ -131,9 +132,10 @@ def _scores(runs: Sequence[RunRecord], metric: str) -> Bars:
 def _curves(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
     """Draw loss, scores of the validation set and gradient norm, all runs in each figure."""
     scores = dict.fromkeys(f"valid/{run.result.metric}" for run in runs if run.result)
-    if not scores:  # no seed has ended: the first score is the one the loop goes by
-        found = [name for run in runs for name in run.metrics() if name.startswith("valid/")]
-        scores = dict.fromkeys(found[:1])
+    # No seed has ended: the first score is the one the loop goes by.
+    if not scores:
+        names = [name for run in runs for name in run.metrics() if name.startswith("valid/")]
+        scores = dict.fromkeys(names[:1])
     figures = [
         over_runs(runs, "loss", "Training loss", "loss"),
         *(
@@ -153,14 +155,15 @@ def over_runs(
     runs: Sequence[RunRecord], metric: str, title: str, y_label: str, *, is_log: bool = False
 ) -> Lines | None:
     """Draw a metric of all runs that have it, each as the mean over its seeds with a band."""
-    found = {run.name: seed_values(run, metric) for run in runs}
-    found = {name: values for name, values in found.items() if values}
-    steps = sorted({step for values in found.values() for step in values})
-    if len(steps) < 2:  # one look is no curve; the score stands in the summary
+    values_of = {run.name: seed_values(run, metric) for run in runs}
+    values_of = {name: values for name, values in values_of.items() if values}
+    steps = sorted({step for values in values_of.values() for step in values})
+    # One evaluation is no curve; the score stands in the summary.
+    if len(steps) < 2:
         return None
     bands = {
         name: tuple((min(values[s]), max(values[s])) if s in values else EMPTY for s in steps)
-        for name, values in found.items()
+        for name, values in values_of.items()
         if any(len(numbers) > 1 for numbers in values.values())
     }
     return Lines(
@@ -170,7 +173,7 @@ def over_runs(
         x=tuple(map(float, steps)),
         series={
             name: tuple(_mean(values[s]) if s in values else None for s in steps)
-            for name, values in found.items()
+            for name, values in values_of.items()
         },
         bands=bands,
         is_log=is_log,
@@ -190,7 +193,7 @@ def seed_values(run: RunRecord, metric: str) -> dict[int, list[float]]:
 
 def _weights(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
     """Draw the mix's weights of all runs that have a mix: bars for few runs, curves for many."""
-    found: dict[str, dict[int, list[float]]] = {}
+    shares_of: dict[str, dict[int, list[float]]] = {}
     for run in runs:
         by_layer: dict[int, list[float]] = {}
         for seed in run.seeds:
@@ -199,22 +202,22 @@ def _weights(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
                 for layer, weight in pairs:
                     by_layer.setdefault(layer, []).append(weight)
         if by_layer:
-            found[run.name] = by_layer
-    if not found:
+            shares_of[run.name] = by_layer
+    if not shares_of:
         return ()
-    layers = sorted({layer for values in found.values() for layer in values})
+    layers = sorted({layer for values in shares_of.values() for layer in values})
     means = {
         name: tuple(_mean(values[k]) if k in values else None for k in layers)
-        for name, values in found.items()
+        for name, values in shares_of.items()
     }
     ends = {
         name: tuple((min(values[k]), max(values[k])) if k in values else EMPTY for k in layers)
-        for name, values in found.items()
+        for name, values in shares_of.items()
         if max(map(len, values.values())) > 1
     }
     title, y_label = "Weight of each layer in the mix", "share of the mix"
     note = "Mean over seeds; the ends are the lowest and the highest seed." if ends else ""
-    if len(found) <= MAX_BARS:
+    if len(shares_of) <= MAX_BARS:
         names = tuple(map(str, layers))
         return (
             Bars(

@@ -1,4 +1,4 @@
-"""What probing found, as figures: a table by group, task × layer, the learned mixes, plain beside mixed."""
+"""Results of probing as figures: a table by group, task × layer, the learned mixes, plain beside mixed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,29 @@ from bermo.methods.probing.paired import Comparison
 from bermo.runs.results import RunResult
 
 EXPECTED = (
-    "In Jawahar et al. 2019 surface tasks are read best from low layers of BERT, syntactic ones from the middle, semantic ones"
+    "In Jawahar et al. 2019 surface tasks are read best from low layers of BERT, syntactic ones"
+    " from the middle, semantic ones"
     " from higher up."
 )
 
 
-def frozen_findings(found: Sequence[Probed], facts: Mapping[str, str]) -> Findings:
+def frozen_findings(probed: Sequence[Probed], facts: Mapping[str, str]) -> Findings:
     """Put the frozen probes of all tasks on a page."""
-    found = sorted(found, key=lambda item: GROUPS.index(item.group))
+    probed = sorted(probed, key=lambda item: GROUPS.index(item.group))
     sections = [
-        Section(title="Every task", text=_summary(found), figures=(frozen_table(found), _rows(found))),
-        Section(title="Where it is known", text=EXPECTED, figures=_heats(found)),
+        Section(title="Every task", text=_summary(probed), figures=(frozen_table(probed), _rows(probed))),
+        Section(title="Where it is known", text=EXPECTED, figures=_heats(probed)),
         Section(
             title="The learned mix of frozen layers",
-            text="One share a layer, learned with a linear probe; the centre of gravity is Σ j·s_j (Tenney et al. 2019).",
-            figures=(_mix_heat(found), _centres(found)),
+            text="One share a layer, learned with a linear probe;"
+            " the centre of gravity is Σ j·s_j (Tenney et al. 2019).",
+            figures=(_mix_heat(probed), _centres(probed)),
         ),
     ]
     return Findings(title="Probing frozen layers", facts=facts, sections=tuple(sections))
 
 
-def frozen_table(found: Sequence[Probed]) -> Table:
+def frozen_table(probed: Sequence[Probed]) -> Table:
     """One row a task: the best layer by dev, the last, the mix, and what stands against them."""
     columns = (
         "group",
@@ -50,21 +52,22 @@ def frozen_table(found: Sequence[Probed]) -> Table:
         "control",
         "selectivity",
     )
-    rows = [_row(item) for item in found]
-    doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in found if item.doubt]
+    rows = [_row(item) for item in probed]
+    doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in probed if item.doubt]
     note = (
-        "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained: the same layer with random"
+        "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained:"
+        " the same layer with random"
         " weights. control: random classes of word types, same layer. selectivity: test less control."
     ) + "".join(doubts)
     return Table(title="Probes by group", columns=columns, rows=tuple(rows), note=note)
 
 
-def _rows(found: Sequence[Probed]) -> Table:
+def _rows(probed: Sequence[Probed]) -> Table:
     """Say how many rows each part has, and what was left out of the files."""
     return Table(
         title="Rows of each task",
         columns=("group", "task", "train", "dev", "test", "what was read"),
-        rows=tuple((i.group, i.task, *i.rows, "; ".join(i.notes) or "the files' own splits") for i in found),
+        rows=tuple((i.group, i.task, *i.rows, "; ".join(i.notes) or "the files' own splits") for i in probed),
         note="No sentence is in two parts, whatever its capitals, unless the files' own splits share one.",
     )
 
@@ -93,11 +96,11 @@ def _row(item: Probed) -> tuple[str | Number, ...]:
     )
 
 
-def _summary(found: Sequence[Probed]) -> str:
+def _summary(probed: Sequence[Probed]) -> str:
     """Say where each group is known best, on average."""
     parts = []
     for group in GROUPS:
-        items = [item for item in found if item.group == group and not item.doubt]
+        items = [item for item in probed if item.group == group and not item.doubt]
         if items:
             centre = sum(item.centre for item in items) / len(items)
             best = [item.best for item in items]
@@ -105,26 +108,28 @@ def _summary(found: Sequence[Probed]) -> str:
     return "; ".join(parts) + "."
 
 
-def _heats(found: Sequence[Probed]) -> tuple[Figure, ...]:
+def _heats(probed: Sequence[Probed]) -> tuple[Figure, ...]:
     heats = [
-        _heat(found, "Test accuracy of each layer", [item.accuracy for item in found], "%"),
+        _heat(probed, "Test accuracy of each layer", [item.accuracy for item in probed], "%"),
         _heat(
-            found,
+            probed,
             "Points under the task's best layer",
-            [tuple(a - max(item.accuracy) for a in item.accuracy) for item in found],
+            [tuple(a - max(item.accuracy) for a in item.accuracy) for item in probed],
             "points",
         ),
     ]
-    if all(item.control for item in found):
-        heats.append(_heat(found, "Selectivity of each layer", [i.selectivity for i in found], "points", 0.0))
-    if all(item.untrained for item in found):
-        gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in found]
-        heats.append(_heat(found, "Gain over the untrained encoder", gains, "points", 0.0))
+    if all(item.control for item in probed):
+        heats.append(
+            _heat(probed, "Selectivity of each layer", [i.selectivity for i in probed], "points", 0.0)
+        )
+    if all(item.untrained for item in probed):
+        gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in probed]
+        heats.append(_heat(probed, "Gain over the untrained encoder", gains, "points", 0.0))
     return tuple(heats)
 
 
 def _heat(
-    found: Sequence[Probed],
+    probed: Sequence[Probed],
     title: str,
     values: Sequence[Sequence[float]],
     unit: str,
@@ -134,8 +139,8 @@ def _heat(
         title=title,
         x_label="layer",
         y_label="task",
-        columns=found[0].layers,
-        rows=tuple(item.task for item in found),
+        columns=probed[0].layers,
+        rows=tuple(item.task for item in probed),
         values=tuple(tuple(_round(value) for value in row) for row in values),
         unit=unit,
         center=center,
@@ -143,27 +148,27 @@ def _heat(
     )
 
 
-def _mix_heat(found: Sequence[Probed]) -> Heat:
-    layers = tuple(name for name in found[0].layers if name.isdigit())
+def _mix_heat(probed: Sequence[Probed]) -> Heat:
+    layers = tuple(name for name in probed[0].layers if name.isdigit())
     return Heat(
         title="Share of each layer in the learned mix",
         x_label="layer",
         y_label="task",
         columns=layers,
-        rows=tuple(item.task for item in found),
-        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in found),
+        rows=tuple(item.task for item in probed),
+        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in probed),
         digits=2,
         note=f"Even shares would be {1 / len(layers):.3f}.",
     )
 
 
-def _centres(found: Sequence[Probed]) -> Bars:
+def _centres(probed: Sequence[Probed]) -> Bars:
     return Bars(
         title="Centre of gravity of each task",
         x_label="task",
         y_label="layer",
-        names=tuple(item.task for item in found),
-        series={"centre of gravity": tuple(_round(item.centre) for item in found)},
+        names=tuple(item.task for item in probed),
+        series={"centre of gravity": tuple(_round(item.centre) for item in probed)},
     )
 
 
@@ -185,7 +190,8 @@ def finetune_findings(
             "the paper": tuple(_round(paper[p.task][1] - paper[p.task][0]) for p in tasks),
         },
         errors={"here": tuple(p.difference.interval or (p.difference.mean,) * 2 for p in tasks)},
-        note=f"95 % intervals over seeds. The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
+        note="95 % intervals over seeds."
+        f" The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
     )
     sections = [
         Section(
@@ -195,7 +201,8 @@ def finetune_findings(
         ),
         Section(
             title="What the trained mixes read",
-            text="Shares of the layers after fine-tuning, the mean over seeds. They start at random and move little, so a single"
+            text="Shares of the layers after fine-tuning, the mean over seeds. They start at random and move"
+            " little, so a single"
             " seed says nothing of a layer, and the mean of a few says little.",
             figures=_tuned_mixes([pair.task for pair in tasks], results),
         ),
@@ -296,7 +303,8 @@ def finetune_table(compared: Comparison, paper: Mapping[str, tuple[float, float]
             )
         )
     note = (
-        "Test accuracy in % after the last step; from, to: the 95 % interval of the difference. largest class: always giving the most"
+        "Test accuracy in % after the last step; from, to: the 95 % interval of the difference. largest"
+        " class: always giving the most"
         " frequent answer."
     )
     if compared.left_out:
@@ -328,8 +336,8 @@ def print_table(table: Table, console: Console | None = None) -> None:
     """Print a table with its groups as headings; all its columns are in figures.json."""
     console = console or Console(highlight=False)
     shown = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    places = [at for at, name in enumerate(table.columns) if name in SHORT]
-    for at in places:
+    shown_columns = [at for at, name in enumerate(table.columns) if name in SHORT]
+    for at in shown_columns:
         name = SHORT[table.columns[at]]
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     group = None
@@ -337,7 +345,7 @@ def print_table(table: Table, console: Console | None = None) -> None:
         if row[0] != group:
             group = row[0]
             shown.add_row(f"[bold]{str(group).capitalize()}[/]")
-        shown.add_row(*(_text(row[at]) for at in places))
+        shown.add_row(*(_text(row[at]) for at in shown_columns))
     console.print(shown)
     console.print(f"\n{table.note}", markup=False)
 

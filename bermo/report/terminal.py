@@ -85,7 +85,8 @@ def duration(seconds: float) -> str:
 def results_table(results: Mapping[str, RunResult]) -> Table:
     """One row an arm: score with its spread over seeds, how many diverged, what was kept, and the cost.
 
-    It fits 80 columns, so peak memory stays in result.json, and the speed gives way to the density of pruned arms.
+    It fits 80 columns, so peak memory stays in result.json, and the speed gives way to the density of pruned
+    arms.
     """
     is_pruned = any(seed.encoder_density < 1 for result in results.values() for seed in result.seeds)
     metric = next(iter(results.values())).metric
@@ -150,7 +151,8 @@ def print_result(result: RunResult, out: str) -> None:
         console.print(weight_bars(best.mix_layers, best.mix_weights))
     if not math.isnan(best.padding_share):
         console.print(
-            f"\n{best.rows_per_second:.0f} rows a second; {best.padding_share:.1%} of the tokens were padding."
+            f"\n{best.rows_per_second:.0f} rows a second;"
+            f" {best.padding_share:.1%} of the tokens were padding."
         )
     if Path(out, "model").is_dir():
         console.print(f"\nThe model is in {out}/model", markup=False, soft_wrap=True)

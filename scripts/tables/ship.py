@@ -50,7 +50,8 @@ CANDIDATES = {
         "alone-2 int8, words cut",
     ),
 }
-"""Name in a document -> the bench of throughput and size, the row's name there, and its name on the test set."""
+"""Name in a document -> the bench of throughput and size, the row's name there, and its name on the test set.
+"""
 FRONT = (
     "dense, torch fp32",
     "dense, int8",

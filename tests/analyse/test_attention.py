@@ -1,4 +1,4 @@
-"""Attention: shares, distances and effective attention against loops; classes of maps whose class is known."""
+"""Attention: shares, distances and effective attention against loops; classes of maps of known class."""
 
 import math
 
@@ -20,7 +20,7 @@ def maps(heads: int, length: int, seed: int = 0) -> Tensor:
 
 
 def test_shares_equal_a_loop_over_texts_and_tokens(encoder: Encoder) -> None:
-    found = measure_attention(encoder, TEXTS, 60)
+    measured = measure_attention(encoder, TEXTS, 60)
     expected = {name: torch.zeros(3, 2) for name in ("first token", "separators", "punctuation", "itself")}
     for text in TEXTS:
         tokens = ["<cls>", *text.split(), "<sep>"]
@@ -35,24 +35,26 @@ def test_shares_equal_a_loop_over_texts_and_tokens(encoder: Encoder) -> None:
             for head in range(2):
                 p = seen[layer][head]
                 for i in range(len(tokens)):
-                    for name, places in {
+                    for name, targets in {
                         "first token": [0],
                         "separators": [len(tokens) - 1],
                         "itself": [i],
                         "punctuation": [k for k, token in enumerate(tokens) if token == "."],
                     }.items():
-                        expected[name][layer, head] += float(p[i, places].sum()) / len(tokens) / len(TEXTS)
+                        expected[name][layer, head] += float(p[i, targets].sum()) / len(tokens) / len(TEXTS)
     for name, values in expected.items():
-        torch.testing.assert_close(torch.tensor(found.shares[name]), values, atol=1e-5, rtol=1e-4)
-    assert all(sum(shares[k] for shares in found.class_shares.values()) == pytest.approx(1) for k in range(3))
-    section = attention_section({"tiny": found})
+        torch.testing.assert_close(torch.tensor(measured.shares[name]), values, atol=1e-5, rtol=1e-4)
+    assert all(
+        sum(shares[k] for shares in measured.class_shares.values()) == pytest.approx(1) for k in range(3)
+    )
+    section = attention_section({"tiny": measured})
     assert "of 6 heads" in section.text
     assert len(section.figures) == 6
 
 
 def test_distances_equal_a_loop_over_pairs_of_heads() -> None:
     attention = maps(4, 6).double()
-    found = head_distances(attention)
+    distances = head_distances(attention)
     for a in range(4):
         for b in range(4):
             total = 0.0
@@ -61,7 +63,7 @@ def test_distances_equal_a_loop_over_pairs_of_heads() -> None:
                 m = (p + q) / 2
                 total += sum(float(x * math.log2(x / y)) for x, y in zip(p, m, strict=True)) / 2
                 total += sum(float(x * math.log2(x / y)) for x, y in zip(q, m, strict=True)) / 2
-            assert float(found[a, b]) == pytest.approx(total / 6, abs=1e-9)
+            assert float(distances[a, b]) == pytest.approx(total / 6, abs=1e-9)
 
 
 def test_the_plane_keeps_distances_of_points_that_lie_in_one() -> None:
@@ -88,18 +90,18 @@ def test_effective_attention_gives_the_same_output_and_has_no_part_in_the_null_s
 
 def test_effective_attention_of_equal_values_keeps_one_direction() -> None:
     value = torch.ones(6, 4)
-    found = effective_attention(maps(1, 6)[0], value)
-    torch.testing.assert_close(found, torch.full((6, 6), 1 / 6), atol=1e-6, rtol=0)
+    effective = effective_attention(maps(1, 6)[0], value)
+    torch.testing.assert_close(effective, torch.full((6, 6), 1 / 6), atol=1e-6, rtol=0)
 
 
 def test_correlation_is_one_on_short_texts_and_falls(encoder: Encoder) -> None:
-    found = measure_effective(encoder, TEXTS * 4, 32)
-    assert found.lengths == (8, 16, 32)
-    assert found.head_size == 8
-    means = [sum(row) / len(row) for row in found.correlations]
+    measured = measure_effective(encoder, TEXTS * 4, 32)
+    assert measured.lengths == (8, 16, 32)
+    assert measured.head_size == 8
+    means = [sum(row) / len(row) for row in measured.correlations]
     assert means[0] == pytest.approx(1, abs=1e-5)
     assert means[0] > means[1] > means[2]
-    assert "falls from 1.000" in effective_section({"tiny": found}).text
+    assert "falls from 1.000" in effective_section({"tiny": measured}).text
     nothing = measure_effective(encoder, ["the"], 32)
     assert "too short" in effective_section({"tiny": nothing}).text
 
@@ -121,13 +123,13 @@ def test_the_classifier_knows_pure_maps_and_states_its_accuracy() -> None:
         "heterogeneous": (maps(1, length)[0], one),
     }
     for name, (attention, sentence) in known.items():
-        place = int(classify(map_features(attention[None], sentence))[0])
-        assert CLASSES[place] == name
+        label = int(classify(map_features(attention[None], sentence))[0])
+        assert CLASSES[label] == name
 
 
 def test_a_text_of_one_token_has_a_map_too(encoder: Encoder) -> None:
-    found = measure_attention(encoder, ["cat"], 60)
-    assert len(found.classes) == 3
+    measured = measure_attention(encoder, ["cat"], 60)
+    assert len(measured.classes) == 3
     visited: list[AttentionCall] = []
     with torch.no_grad(), attending(encoder.backbone, lambda call: visited.append(call)):
         encoder.backbone(input_ids=torch.tensor([[7]]))

@@ -41,20 +41,20 @@ def test_the_whole_measure_equals_loops_over_texts_and_words(mixed: Encoder) -> 
     chosen = frequent_words(mixed.tokenizer, keys, min_texts=5, max_words=100)
     assert "cat" in chosen.values()
     assert "." not in chosen.values()
-    found = measure_geometry(
+    geometry = measure_geometry(
         stream_vectors(mixed, TEXTS, with_mix=True, max_length=60), layer_names(mixed), chosen
     )
-    assert found.layers == ("0", "1", "2", "3", "mix")
+    assert geometry.layers == ("0", "1", "2", "3", "mix")
     for layer in range(5):
         texts = [_words(mixed, text, layer) for text in TEXTS]
         every = torch.cat(texts)
         base = slow_mean_cosine(every)
-        assert found.anisotropy[layer] == pytest.approx(base, abs=1e-5)
+        assert geometry.anisotropy[layer] == pytest.approx(base, abs=1e-5)
         inner = [torch.cosine_similarity(t, t.mean(0), dim=-1).mean() for t in texts]
         expected = float(torch.stack(inner).mean()) - base
-        assert found.intra_sentence[layer] == pytest.approx(expected, abs=1e-5)
+        assert geometry.intra_sentence[layer] == pytest.approx(expected, abs=1e-5)
         uses = torch.stack([_first_use(mixed, text, "cat", layer) for text in TEXTS if "cat" in text.split()])
-        cat = next(word for word in found.words if word.word == "cat")
+        cat = next(word for word in geometry.words if word.word == "cat")
         assert cat.uses == len(uses)
         assert cat.self_similarity[layer] == pytest.approx(slow_mean_cosine(uses) - base, abs=1e-5)
 
@@ -76,10 +76,10 @@ def test_a_word_is_the_mean_of_its_pieces(encoder: Encoder) -> None:
     row = batch.rows.tolist().index(0)
     torch.testing.assert_close(words.vectors[2][first[0]], batch.vectors[2][row, 1:3].mean(0))
     assert len(words.keys[first[0]]) == 2
-    assert words.places == (0, 1, 0)
+    assert words.positions == (0, 1, 0)
 
 
 def test_one_word_gets_a_sentence_and_no_number(encoder: Encoder) -> None:
-    found = measure_geometry(stream_vectors(encoder, ["cat"]), layer_names(encoder), {})
-    assert found.anisotropy == (None,) * 4
-    assert "no angle can be measured" in geometry_section({"tiny": found}).text
+    geometry = measure_geometry(stream_vectors(encoder, ["cat"]), layer_names(encoder), {})
+    assert geometry.anisotropy == (None,) * 4
+    assert "no angle can be measured" in geometry_section({"tiny": geometry}).text

@@ -1,4 +1,6 @@
-"""Heads on a trained model: gradients against finite differences, scans against heads cut by hand, the whole run."""
+"""Heads on a trained model: gradients against finite differences, scans against heads cut by hand, the whole
+run.
+"""
 
 import json
 from pathlib import Path
@@ -69,8 +71,8 @@ def labelled(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Labelled:
 
 def test_gradients_of_gates_equal_finite_differences_row_by_row(labelled: Labelled) -> None:
     batch = next(labelled.batches(batch_size=3))
-    found = gate_gradients(labelled, all_on(labelled), batch)
-    assert found.shape == (3, 3, 2)
+    gradients = gate_gradients(labelled, all_on(labelled), batch)
+    assert gradients.shape == (3, 3, 2)
     for row in range(3):
         alone = {name: value[row : row + 1] for name, value in batch.items()}
         for layer, head in ((0, 0), (1, 1), (2, 0)):
@@ -81,7 +83,7 @@ def test_gradients_of_gates_equal_finite_differences_row_by_row(labelled: Labell
                 with torch.no_grad(), attending(labelled.model.core.backbone, gates=gates):
                     losses.append(float(labelled.model(**alone).loss))
             slope = abs(losses[0] - losses[1]) / 2e-2
-            assert float(found[layer, row, head]) == pytest.approx(slope, rel=0.05, abs=2e-3)
+            assert float(gradients[layer, row, head]) == pytest.approx(slope, rel=0.05, abs=2e-3)
 
 
 def test_importance_is_the_mean_over_rows_however_they_are_batched(labelled: Labelled) -> None:
@@ -107,11 +109,11 @@ def test_scans_score_what_cutting_a_head_by_hand_scores(labelled: Labelled) -> N
 
 
 def test_pruning_goes_from_all_heads_to_none_by_importance(labelled: Labelled) -> None:
-    found = measure_pruning(labelled)
-    assert found.kept[0] == 1
-    assert found.kept[-1] == 0
-    assert found.by_importance[0] == found.at_random[0] == labelled.score()
-    assert found.by_importance[-1] == score_with(labelled, 0 * all_on(labelled))
+    measured = measure_pruning(labelled)
+    assert measured.kept[0] == 1
+    assert measured.kept[-1] == 0
+    assert measured.by_importance[0] == measured.at_random[0] == labelled.score()
+    assert measured.by_importance[-1] == score_with(labelled, 0 * all_on(labelled))
     assert prune_order(torch.tensor([[3.0, 4.0], [0.1, 0.0]])) == [3, 0, 1, 2]
 
 
@@ -120,9 +122,9 @@ def test_fixed_patterns_are_distributions_that_respect_the_mask() -> None:
     scores = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     attention = torch.softmax(scores.masked_fill(~allowed[:, None, None], float("-inf")), -1)
     for name in PATTERNS:
-        found = pattern_map(name, attention)
-        torch.testing.assert_close(found.sum(-1), torch.ones(2, 1, 4, 4)[..., 0])
-        assert found.masked_select(~allowed[:, None, None].expand_as(found)).abs().max() == 0
+        pattern = pattern_map(name, attention)
+        torch.testing.assert_close(pattern.sum(-1), torch.ones(2, 1, 4, 4)[..., 0])
+        assert pattern.masked_select(~allowed[:, None, None].expand_as(pattern)).abs().max() == 0
     assert pattern_map("previous", attention)[0, 0, 2].tolist() == [0, 1, 0, 0]
     assert pattern_map("first", attention)[1, 0, 3].tolist() == [0, 1, 0, 0]
     assert pattern_map("last", attention)[0, 0, 0].tolist() == [0, 0, 1, 0]
@@ -139,19 +141,19 @@ def test_a_head_that_looks_at_itself_has_itself_as_its_pattern(labelled: Labelle
         assert nearest_patterns(labelled)[0][0] in ("itself", "all")
         layer.query.weight.copy_(kept[0])
         layer.key.weight.copy_(kept[1])
-    found = measure_fixed(labelled)
-    assert len(found.patterns) == 3
-    assert set(found.patterns[0]) <= set(PATTERNS)
+    measured = measure_fixed(labelled)
+    assert len(measured.patterns) == 3
+    assert set(measured.patterns[0]) <= set(PATTERNS)
 
 
 def test_a_cut_after_the_last_layer_scores_as_the_whole(labelled: Labelled) -> None:
-    found = measure_cut(labelled)
-    assert len(found.scores) == 3
-    assert found.scores[-1] == labelled.score()
+    measured = measure_cut(labelled)
+    assert len(measured.scores) == 3
+    assert measured.scores[-1] == labelled.score()
 
 
 def test_effects_equal_a_loop_over_heads(encoder: Encoder) -> None:
-    found = measure_effects(encoder, TEXTS[:2], 60)
+    measured = measure_effects(encoder, TEXTS[:2], 60)
     batch = encoder.tokenizer(list(TEXTS[:2]), return_tensors="pt", padding=True, return_token_type_ids=False)
     mask = batch["attention_mask"].bool()
     gates = torch.ones(3, 2)
@@ -161,7 +163,7 @@ def test_effects_equal_a_loop_over_heads(encoder: Encoder) -> None:
         with attending(encoder.backbone, gates=gates):
             after = encoder.backbone(**batch).last_hidden_state[mask]
     expected = ((after - before).norm(dim=-1) / before.norm(dim=-1)).mean()
-    assert found.effects[1][1] == pytest.approx(float(expected), rel=1e-4)
+    assert measured.effects[1][1] == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_models_are_measured_side_by_side_and_a_second_run_measures_nothing(

@@ -32,10 +32,10 @@ def test_tokens_found_again_equal_a_loop() -> None:
 def test_the_linear_map_is_ridge_regression_with_an_intercept() -> None:
     generator = torch.Generator().manual_seed(0)
     h, x = torch.randn(50, 4, generator=generator) + 2, torch.randn(50, 4, generator=generator)
-    found = LinearMap(4)
+    linear = LinearMap(4)
     for start in range(0, 50, 7):
-        found.add(h[start : start + 7], x[start : start + 7])
-    weight, shift = found.solve()
+        linear.add(h[start : start + 7], x[start : start + 7])
+    weight, shift = linear.solve()
     a, b = (h - h.mean(0)).double(), (x - x.mean(0)).double()
     penalty = RIDGE * a.var(0, correction=0).mean() * 50
     rows = torch.cat([a, penalty.sqrt() * torch.eye(4)])
@@ -47,18 +47,18 @@ def test_the_linear_map_is_ridge_regression_with_an_intercept() -> None:
 def test_identity_of_the_embeddings_is_whole_and_the_counts_are_those_of_texts_alone(
     encoder: Encoder,
 ) -> None:
-    found = measure_identity(encoder, TEXTS, 60)
-    assert found.nearest[0] == 1
-    assert found.linear[0] == 1
+    measured = measure_identity(encoder, TEXTS, 60)
+    assert measured.nearest[0] == 1
+    assert measured.linear[0] == 1
     hits = total = 0
     for text in TEXTS[::2]:
         batch = next(iter(stream_vectors(encoder, [text], max_length=60)))
-        found_here, here = found_again(batch.vectors[3], batch.vectors[0], batch.is_token)
-        hits, total = hits + found_here, total + here
-    assert found.nearest[3] == pytest.approx(hits / total)
-    assert found.num_tokens == total
-    assert found.chance == pytest.approx(5 / total)
-    assert "at the last layer" in identity_section({"tiny": found}).text
+        more_hits, more_tokens = found_again(batch.vectors[3], batch.vectors[0], batch.is_token)
+        hits, total = hits + more_hits, total + more_tokens
+    assert measured.nearest[3] == pytest.approx(hits / total)
+    assert measured.num_tokens == total
+    assert measured.chance == pytest.approx(5 / total)
+    assert "at the last layer" in identity_section({"tiny": measured}).text
     alone = measure_identity(encoder, ["cat"], 60)
     assert alone.linear == (None,) * 4
     assert "linear" not in identity_section({"tiny": alone}).text
@@ -72,22 +72,24 @@ def whole_jacobian(encoder: Encoder, embeddings: Tensor) -> Tensor:
         inputs = make_inputs(encoder.backbone, None, torch.ones(1, length), None, x[None])
         return torch.stack([h[0] for h in hidden_states(encoder.backbone, inputs).hidden_states or ()])
 
-    jacobian = torch.autograd.functional.jacobian(run, embeddings)  # (layers, j, D, i, D)
+    # (layers, j, D, i, D).
+    jacobian = torch.autograd.functional.jacobian(run, embeddings)
     return jacobian.pow(2).sum((2, 4)).sqrt().transpose(1, 2)
 
 
 def test_norms_along_all_unit_vectors_are_those_of_the_whole_jacobian(encoder: Encoder) -> None:
     embeddings = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
-    found = jacobian_norms(encoder, embeddings, torch.eye(16)) * 4  # a mean over 16 tangents, not a sum
-    torch.testing.assert_close(found.float(), whole_jacobian(encoder, embeddings), atol=1e-4, rtol=1e-3)
+    # A mean over 16 tangents, not a sum.
+    norms = jacobian_norms(encoder, embeddings, torch.eye(16)) * 4
+    torch.testing.assert_close(norms.float(), whole_jacobian(encoder, embeddings), atol=1e-4, rtol=1e-3)
 
 
 def test_random_tangents_come_near_the_whole_jacobian(encoder: Encoder) -> None:
     generator = torch.Generator().manual_seed(0)
     embeddings = torch.randn(4, 16, generator=generator)
-    found = contributions(jacobian_norms(encoder, embeddings, torch.randn(40, 16, generator=generator)))
+    shares = contributions(jacobian_norms(encoder, embeddings, torch.randn(40, 16, generator=generator)))
     torch.testing.assert_close(
-        found.float(), contributions(whole_jacobian(encoder, embeddings)), atol=0.08, rtol=0
+        shares.float(), contributions(whole_jacobian(encoder, embeddings)), atol=0.08, rtol=0
     )
 
 
@@ -101,17 +103,19 @@ def test_attributions_of_a_token_sum_to_one_in_every_family(
     embeddings = torch.randn(5, size, generator=generator)
     shares = contributions(jacobian_norms(encoder, embeddings, torch.randn(1, size, generator=generator)))
     torch.testing.assert_close(shares.sum(-2), torch.ones(4, 5, dtype=shares.dtype))
-    if family != "mobilebert":  # its embeddings read their neighbours
+    # Its embeddings read their neighbours.
+    if family != "mobilebert":
         torch.testing.assert_close(shares[0], torch.eye(5, dtype=shares.dtype))
-    if family == "gpt2":  # nothing comes from a later token
+    # Nothing comes from a later token.
+    if family == "gpt2":
         assert shares[1:].tril(-1).abs().max() == 0
 
 
 def test_what_is_reported_of_attribution_is_what_the_shares_say(encoder: Encoder) -> None:
-    found = measure_attribution(encoder, TEXTS)
-    assert found.own[0] == pytest.approx(1)
-    assert found.not_main[0] == 0
-    assert found.own[0] > found.own[3]
-    assert found.by_distance[0][0] == pytest.approx(1)
-    assert found.num_tokens == sum(len(text.split()) + 2 for text in TEXTS)
-    assert len(attribution_section({"tiny": found}).figures) == 3
+    measured = measure_attribution(encoder, TEXTS)
+    assert measured.own[0] == pytest.approx(1)
+    assert measured.not_main[0] == 0
+    assert measured.own[0] > measured.own[3]
+    assert measured.by_distance[0][0] == pytest.approx(1)
+    assert measured.num_tokens == sum(len(text.split()) + 2 for text in TEXTS)
+    assert len(attribution_section({"tiny": measured}).figures) == 3

@@ -45,15 +45,15 @@ def test_pseudo_likelihood_equals_a_loop_over_masked_tokens(family: str) -> None
     model = BermoForMaskedLM.from_backbone(make_config(family), mix="raw")
     tokenizer = make_tokenizer(family)
     texts = ["the cat sees a film .", "dogs", "a good dog saw the cats"]
-    found = pseudo_likelihoods(model, tokenizer, texts)
-    for text, value in zip(texts, found, strict=True):
+    likelihoods = pseudo_likelihoods(model, tokenizer, texts)
+    for text, value in zip(texts, likelihoods, strict=True):
         ids = tokenizer(text)["input_ids"]
         total = 0.0
-        for place, token in enumerate(ids):
+        for position, token in enumerate(ids):
             if token not in tokenizer.all_special_ids:
-                masked = torch.tensor([[*ids[:place], tokenizer.mask_token_id, *ids[place + 1 :]]])
+                masked = torch.tensor([[*ids[:position], tokenizer.mask_token_id, *ids[position + 1 :]]])
                 with torch.no_grad():
-                    logits = model(masked).logits[0, place]
+                    logits = model(masked).logits[0, position]
                 total += float(torch.log_softmax(logits, -1)[token])
         assert value == pytest.approx(total, abs=1e-3)
 
@@ -61,10 +61,10 @@ def test_pseudo_likelihood_equals_a_loop_over_masked_tokens(family: str) -> None
 def test_a_saved_masked_model_is_weighed_and_others_say_why_not(tmp_path: Path, encoder: Encoder) -> None:
     BermoForMaskedLM.from_backbone(make_config("bert")).save_pretrained(tmp_path / "masked")
     make_tokenizer().save_pretrained(tmp_path / "masked")
-    found = measure_knowledge(encoder, str(tmp_path / "masked"), draw_pairs(4))
-    assert found.kinds == tuple(KINDS)
-    assert found.counts == (4, 4, 4, 4)
-    assert "of 16 pairs right" in knowledge_section({"tiny": found}).text
+    measured = measure_knowledge(encoder, str(tmp_path / "masked"), draw_pairs(4))
+    assert measured.kinds == tuple(KINDS)
+    assert measured.counts == (4, 4, 4, 4)
+    assert "of 16 pairs right" in knowledge_section({"tiny": measured}).text
     save_backbone("bert", tmp_path / "bare")
     bare = measure_knowledge(encoder, str(tmp_path / "bare"), draw_pairs(1))
     assert "no trained masked-LM head" in bare.reason

@@ -1,4 +1,6 @@
-"""Layers: alikeness against sums over four words at a time, cuts against the student that is built, zeros counted by hand."""
+"""Layers: alikeness against sums over four words at a time, cuts against the student that is built, zeros
+counted by hand.
+"""
 
 import math
 from itertools import permutations
@@ -9,7 +11,7 @@ from torch import Tensor
 
 from bermo.analyse.layer_figures import alive_section, enough, kept_section, layers_section
 from bermo.analyse.layers import (
-    Cut,
+    CutScores,
     alikeness,
     cut_mix,
     grid_of_alikeness,
@@ -24,7 +26,9 @@ from tests.analyse.conftest import TEXTS, build
 
 
 def slow_hsic(k: Tensor, l: Tensor) -> float:  # noqa: E741
-    """The U-statistic that the estimator is a closed form of: a mean over all ordered fours of different words."""
+    """The U-statistic that the estimator is a closed form of: a mean over all ordered fours of different
+    words.
+    """
     total, fours = 0.0, list(permutations(range(len(k)), 4))
     for i, j, q, r in fours:
         total += float(k[i, j] * (l[i, j] + l[q, r] - 2 * l[i, q]))
@@ -68,27 +72,30 @@ def test_a_mix_cut_after_its_last_layer_is_the_mix_and_earlier_shares_are_renorm
 
 
 def test_layers_of_a_mixed_model_are_measured(mixed: Encoder) -> None:
-    found = measure_layers(mixed, TEXTS, 60)
-    assert found.names == ("0", "1", "2", "3", "mix")
+    measured = measure_layers(mixed, TEXTS, 60)
+    assert measured.names == ("0", "1", "2", "3", "mix")
     assert mixed.mix is not None
-    assert found.weights == pytest.approx(mixed.mix.weights.tolist())
-    assert found.centre == pytest.approx(sum(k * w for k, w in enumerate(found.weights)))
-    assert found.cut[-1] == pytest.approx(1, abs=1e-6)
-    assert (found.cut[0] or 1) < 0.999
-    assert all(found.alike[k][k] == pytest.approx(1, abs=1e-4) for k in range(5))
-    section = alive_section({"tiny": found}, {}, {"tiny": Cut(metric="f1", scores=(50.0, 80.0, 80.2))}, {})
+    assert measured.weights == pytest.approx(mixed.mix.weights.tolist())
+    assert measured.centre == pytest.approx(sum(k * w for k, w in enumerate(measured.weights)))
+    assert measured.cut[-1] == pytest.approx(1, abs=1e-6)
+    assert (measured.cut[0] or 1) < 0.999
+    assert all(measured.alike[k][k] == pytest.approx(1, abs=1e-4) for k in range(5))
+    section = alive_section(
+        {"tiny": measured}, {}, {"tiny": CutScores(metric="f1", scores=(50.0, 80.0, 80.2))}, {}
+    )
     assert "first 2 of 3 layers" in section.text
-    assert "centre of gravity" in layers_section({"tiny": found}).text
+    assert "centre of gravity" in layers_section({"tiny": measured}).text
 
 
 def test_change_of_a_layer_is_the_mean_over_words(encoder: Encoder) -> None:
-    found = measure_layers(encoder, ["the cat sees"], 60)
+    measured = measure_layers(encoder, ["the cat sees"], 60)
     with torch.no_grad():
         ids = encoder.tokenizer("the cat sees", return_tensors="pt")["input_ids"]
         hidden = encoder.backbone(ids, output_hidden_states=True).hidden_states
     moved = [(hidden[2][0, k] - hidden[1][0, k]).norm() / hidden[1][0, k].norm() for k in (1, 2, 3)]
-    assert found.change[1] == pytest.approx(float(sum(moved) / 3), rel=1e-4)
-    assert found.alike[0][0] is None  # three words are too few
+    assert measured.change[1] == pytest.approx(float(sum(moved) / 3), rel=1e-4)
+    # Three words are too few.
+    assert measured.alike[0][0] is None
 
 
 def test_a_model_is_like_itself_and_unlike_another(encoder: Encoder) -> None:
@@ -102,33 +109,34 @@ def test_a_model_is_like_itself_and_unlike_another(encoder: Encoder) -> None:
 def test_kept_shares_are_counted_by_matrix_and_head(family: str) -> None:
     encoder = build(family)
     assert measure_kept(encoder).total == 1
-    place = {
+    module = {
         "bert": "encoder.layer.1.attention.self.key",
         "gpt2": "h.1.attn.c_attn",
         "modernbert": "layers.1.attn.Wqkv",
         "albert": "encoder.albert_layer_groups.0.albert_layers.0.attention.key",
         "deberta": "encoder.layer.1.attention.self.in_proj",
     }[family]
-    weight = encoder.backbone.get_submodule(place).weight
-    with torch.no_grad():  # the key of the second head
+    weight = encoder.backbone.get_submodule(module).weight
+    # The key of the second head.
+    with torch.no_grad():
         if family == "gpt2":
             weight[:, 24:32] = 0
         else:
             weight[(24 if family == "modernbert" else 8) : (32 if family == "modernbert" else 16)] = 0
-    found = measure_kept(encoder)
+    measured = measure_kept(encoder)
     row = 0 if family == "albert" else 1
-    assert min(share for share in found.shares[row] if share is not None) < 1
-    assert found.total < 1
+    assert min(share for share in measured.shares[row] if share is not None) < 1
+    assert measured.total < 1
     if family != "deberta":
-        assert found.heads[row] == pytest.approx((1, 2 / 3), abs=1e-6)
+        assert measured.heads[row] == pytest.approx((1, 2 / 3), abs=1e-6)
     else:
-        assert found.heads == ()
-    assert "keeps" in kept_section({"tiny": found}).text
-    assert len(kept_section({"tiny": found}).figures) >= 1
+        assert measured.heads == ()
+    assert "keeps" in kept_section({"tiny": measured}).text
+    assert len(kept_section({"tiny": measured}).figures) >= 1
 
 
 def test_enough_layers_are_the_fewest_that_score_as_the_whole() -> None:
-    assert enough(Cut(metric="f1", scores=(50.0, 89.8, 89.0, 90.0))) == 2
-    assert enough(Cut(metric="f1", scores=(50.0, 60.0, 70.0))) == 3
-    assert enough(Cut(metric="f1", scores=(70.0,))) == 1
-    assert enough(Cut(metric="pearson", scores=(math.nan, math.nan))) == 2
+    assert enough(CutScores(metric="f1", scores=(50.0, 89.8, 89.0, 90.0))) == 2
+    assert enough(CutScores(metric="f1", scores=(50.0, 60.0, 70.0))) == 3
+    assert enough(CutScores(metric="f1", scores=(70.0,))) == 1
+    assert enough(CutScores(metric="pearson", scores=(math.nan, math.nan))) == 2

@@ -47,8 +47,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_files_are_read_as_they_come(folder: Path) -> None:
-    found = find_senses(folder)
-    memory, test = list(read_semcor(found.memory)), read_test(choose_test(found, "mine"))
+    files = find_senses(folder)
+    memory, test = list(read_semcor(files.memory)), read_test(choose_test(files, "mine"))
     assert len(memory) == 6
     assert memory[0].tagged[0].keys == ("cat%1:01:00::",)
     assert memory[5].words == ("good", "dog")
@@ -59,8 +59,8 @@ def test_the_files_are_read_as_they_come(folder: Path) -> None:
 
 
 def test_the_nearest_use_equals_a_loop_over_the_memory(folder: Path, mixed: Encoder) -> None:
-    found = find_senses(folder)
-    memory, test = list(read_semcor(found.memory)), read_test(choose_test(found, "mine"))
+    files = find_senses(folder)
+    memory, test = list(read_semcor(files.memory)), read_test(choose_test(files, "mine"))
     result = measure_senses(mixed, memory, test, "mine", 60)
     assert result.names == ("0", "1", "2", "3", "mix", "last four")
     assert (result.num_words, result.answered) == (3, 2)
@@ -85,8 +85,8 @@ def test_the_nearest_use_equals_a_loop_over_the_memory(folder: Path, mixed: Enco
 
 def _vector(encoder: Encoder, text: str, kind: int) -> torch.Tensor:
     batch = next(iter(stream_vectors(encoder, [text], with_mix=True, max_length=60)))
-    place = 1 + text.split().index("cat")
-    vectors = [hidden[0, place] for hidden in batch.vectors]
+    position = 1 + text.split().index("cat")
+    vectors = [hidden[0, position] for hidden in batch.vectors]
     return torch.cat(vectors[:4]) if kind == 5 else vectors[kind]
 
 
@@ -96,10 +96,14 @@ def test_cosines_of_four_layers_are_those_of_the_layers_side_by_side() -> None:
         torch.randn(7, 2, 5, generator=generator),
         torch.randn(7, 3, 5, generator=generator),
     )
-    found = cosines(one, other, num_layers=6)
+    similarity = cosines(one, other, num_layers=6)
     side = [torch.cat(list(item[2:6]), dim=-1) for item in (one, other)]
-    torch.testing.assert_close(found[7], torch.cosine_similarity(side[0][:, None], side[1][None], dim=-1))
-    torch.testing.assert_close(found[6], torch.cosine_similarity(one[6][:, None], other[6][None], dim=-1))
+    torch.testing.assert_close(
+        similarity[7], torch.cosine_similarity(side[0][:, None], side[1][None], dim=-1)
+    )
+    torch.testing.assert_close(
+        similarity[6], torch.cosine_similarity(one[6][:, None], other[6][None], dim=-1)
+    )
 
 
 def test_wrong_folders_and_files_are_told_in_a_sentence(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The tables of benchmarks/gpu_tables.py say what the numbers of a gathered JSON say, and nothing that is not there."""
+"""The tables of benchmarks/gpu_tables.py say what the numbers of a gathered JSON say, and nothing that is not
+there.
+"""
 
 import importlib
 import json
@@ -18,7 +20,8 @@ from bermo.recipes.core import PAPER_SEEDS
 from bermo.spec import RunSpec, replace_in
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-T_OF_4 = 2.776445  # from a printed table of Student's t, 97.5 %
+# From a printed table of Student's t, 97.5 %.
+T_OF_4 = 2.776445
 PLAIN, MIX = (85.0, 86.0, 84.0, 85.5, 84.5), (86.0, 86.5, 85.5, 86.0, 86.5)
 
 
@@ -36,7 +39,7 @@ def run(spec: RunSpec, scores: tuple[float | None, ...]) -> dict[str, Any]:
     for seed, score in zip(PAPER_SEEDS, scores, strict=False):
         made: dict[str, Any] = {"name": f"seed-{seed}"}
         if score is not None:
-            looks = [
+            evaluations = [
                 [10, 0.6, 1.0, 2.0, None],
                 [10, None, None, None, score - 1],
                 [20, 0.5, 0.1, 1.0, None],
@@ -50,7 +53,7 @@ def run(spec: RunSpec, scores: tuple[float | None, ...]) -> dict[str, Any]:
                 "seconds": 1.0,
                 "together": 5,
                 "diverged": 'every prediction is "1"' if score == 50.0 else None,
-                "curve": looks,
+                "curve": evaluations,
                 "mix_weights": [0.25] * 4 if is_mix else [1.0],
                 "encoder_density": 0.1,
                 "encoder_kept": 1234,
@@ -102,7 +105,8 @@ def test_means_and_intervals_are_those_of_the_seeds(text: str) -> None:
     half = T_OF_4 * statistics.stdev(gaps) / math.sqrt(5)
     assert f"85.00 ({interval(list(PLAIN))}) | 10.0 % | 0 of 5 | 86.10 ({interval(list(MIX))})" in text
     assert f"+1.10 ({1.1 - half:+.2f} … {1.1 + half:+.2f}, 5 pairs" in text
-    assert "first 2 layers, plain, 3 epochs | 1,234 | 6.7 %" in text  # 2 of 3 layers, a tenth of each
+    # 2 of 3 layers, a tenth of each.
+    assert "first 2 layers, plain, 3 epochs | 1,234 | 6.7 %" in text
     assert "against first 2 layers, plain, 3 epochs: +3.00 (+3.00 … +3.00" in text
 
 
@@ -112,8 +116,11 @@ def test_seeds_that_were_given_up_are_told_with_the_density_they_stopped_at(
     spec = replace_in(gpu.stability().arms["score-plain"], train={"give_up": 3})
     content = gathered((88.0,) * 10) | {"given": run(spec, (50.0,) * 9 + (80.0,))}
     text = written(tables, tmp_path, monkeypatch, content)
-    said = "movement, by score, plain, 10 epochs: 9 seeds were given up after 3 evaluations in a row at one answer to everything: 10.0 % kept, step 20."
-    assert said in text
+    sentence = (
+        "movement, by score, plain, 10 epochs: 9 seeds were given up after 3 evaluations in a row"
+        " at one answer to everything: 10.0 % kept, step 20."
+    )
+    assert sentence in text
 
 
 @pytest.mark.parametrize(
@@ -146,13 +153,15 @@ def test_the_row_on_stability_counts_the_seeds_that_survive(
 
 def test_seeds_at_guessing_have_diverged_whatever_they_say(text: str) -> None:
     (row,) = (line for line in text.splitlines() if line.startswith("| movement, by score | 60.50"))
-    assert "| 3 of 5 |" in row  # RTE: 53.0, 53.5 and 47.0 are at most a point over 52.71
+    # RTE: 53.0, 53.5 and 47.0 are at most a point over 52.71.
+    assert "| 3 of 5 |" in row
     assert "50.00 †" in text
     assert "(Table 4)" in text
 
 
 def test_epochs_for_the_same_score_lie_on_straight_lines_between_means(text: str) -> None:
-    # Plain reaches its best, 85.0, at three epochs; the mix has 82.1 after one and 86.1 after three: 1 + 2 · 2.9 / 4 = 2.45.
+    # Plain reaches its best, 85.0, at three epochs; the mix has 82.1 after one and 86.1 after three: 1 + 2 ·
+    # 2.9 / 4 = 2.45.
     assert "To 85.00, the best mean that both reach, plain needs 3.00 epochs and the mix 2.45: 1.22 ×" in text
 
 
@@ -164,7 +173,8 @@ def test_what_is_unfinished_missing_or_otherwise_set_is_named(text: str) -> None
     assert "| cola | task cola | 5 of 5 | 86.10 |" in text
     assert "No task has both arms finished" in text
     assert "| L0 |" not in text
-    assert "| soft movement |" not in text  # its only run has another rate
+    # Its only run has another rate.
+    assert "| soft movement |" not in text
 
 
 def test_figures_are_drawn_and_linked_where_their_runs_are(text: str, tmp_path: Path) -> None:
@@ -178,7 +188,8 @@ def test_figures_are_drawn_and_linked_where_their_runs_are(text: str, tmp_path: 
     }
     assert all(f"]({name})" in text for name in drawn)
     curves = (tmp_path / "out" / "gpu-stability-size.svg").read_text(encoding="utf-8")
-    assert curves.count('class="thin"') == 3 * 10  # score, loss and gradient norm of ten seeds
+    # Score, loss and gradient norm of ten seeds.
+    assert curves.count('class="thin"') == 3 * 10
 
 
 def test_a_file_of_something_else_is_refused_in_a_sentence(

@@ -15,7 +15,9 @@ from tests.tiny import make_batch, save_backbone
 
 
 def _leave_run(runs: Path, name: str, encoder: Path, num_layers: int, score: float | None) -> None:
-    """Write a run as ship_gpu.sh leaves it: layers trained a little, embeddings frozen; without a score it was stopped."""
+    """Write a run as ship_gpu.sh leaves it: layers trained a little, embeddings frozen; without a score it
+    was stopped.
+    """
     whole = BermoForSequenceClassification.from_backbone(str(encoder), mix=None, num_labels=2)
     model = student_from_teacher(whole, range(1, num_layers + 1))
     with torch.no_grad():
@@ -42,8 +44,8 @@ def test_students_come_home_as_they_were(tmp_path: Path, capsys: pytest.CaptureF
         Namespace(runs=runs, teacher=None, loads=1, room=1.0, out=home / "packed"),
         known,
     )
-    assert "two: 50.00" in (told := capsys.readouterr().out)
-    assert "stopped, packed" in told
+    assert "two: 50.00" in (printed := capsys.readouterr().out)
+    assert "stopped, packed" in printed
     unpack(home / "packed-1", home / "students", known, encoder)
     for name in ("alone-1", "two"):
         there = BermoForSequenceClassification.from_pretrained(runs / name / "seed-9" / "model")

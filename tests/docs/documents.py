@@ -25,7 +25,7 @@ def name_of(path: Path) -> str:
 def blocks(path: Path, kind: str) -> list[str]:
     """Return the fenced blocks of one language."""
     text = path.read_text(encoding="utf-8")
-    return [found["body"] for found in FENCE.finditer(text) if found["kind"] == kind]
+    return [fence["body"] for fence in FENCE.finditer(text) if fence["kind"] == kind]
 
 
 def prose(path: Path) -> str:
@@ -45,11 +45,11 @@ def commands(path: Path) -> list[Command]:
     """Return every command of the bash and console blocks, in their order."""
     text = path.read_text(encoding="utf-8")
     known: list[Command] = []
-    for found in FENCE.finditer(text):
-        body = found["body"].replace("\\\n", " ")
-        if found["kind"] == "bash":
+    for fence in FENCE.finditer(text):
+        body = fence["body"].replace("\\\n", " ")
+        if fence["kind"] == "bash":
             known += [Command(words=tuple(shlex.split(line))) for line in body.splitlines() if line.strip()]
-        elif found["kind"] == "console":
+        elif fence["kind"] == "console":
             for part in re.split(r"^\$ ", body, flags=re.M)[1:]:
                 line, _, printed = part.partition("\n")
                 known.append(Command(words=tuple(shlex.split(line)), printed=tuple(printed.splitlines())))

@@ -1,4 +1,4 @@
-"""Every command and every Python block of the documents runs, in the order in which they stand on their page."""
+"""Every command and every Python block of the documents runs, in the order of their page."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,8 @@ SMALLER = {
 }
 """Options that make a command small enough for a test; the last of two wins."""
 NO_GOAL_MET = 3
-"""What `bermo compress` ends with where no candidate meets the goal: a tiny model on a busy machine may not."""
+"""What `bermo compress` ends with where no candidate meets the goal: a tiny model on a busy machine may not.
+"""
 VALUES = {"fine", "good", "bad"}
 """Words of a printed line that depend on the training."""
 PAGES = [path for path in documents() if commands(path)]

@@ -27,7 +27,7 @@ def test_every_made_table_is_what_its_numbers_give(path: Path) -> None:
 
 def test_every_kind_of_table_is_used() -> None:
     used = {
-        found["name"] for path in documents() for found in MARKED.finditer(path.read_text(encoding="utf-8"))
+        mark["name"] for path in documents() for mark in MARKED.finditer(path.read_text(encoding="utf-8"))
     }
     assert used == set(BLOCKS)
 

@@ -27,8 +27,8 @@ def anchors(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", documents(), ids=name_of)
 def test_every_link_leads_to_a_file_and_to_a_heading_in_it(path: Path) -> None:
-    for found in LINK.finditer(prose(path)):
-        target, _, anchor = found["target"].partition("#")
+    for link in LINK.finditer(prose(path)):
+        target, _, anchor = link["target"].partition("#")
         if target.startswith(("http:", "https:")):
             continue
         to = (path.parent / target).resolve() if target else path
@@ -48,13 +48,13 @@ def test_lines_have_at_most_120_characters(path: Path) -> None:
 
 @pytest.mark.parametrize("path", documents(), ids=name_of)
 def test_a_document_says_nothing_about_how_the_work_went(path: Path) -> None:
-    found = WORK.search(path.read_text(encoding="utf-8"))
-    assert found is None, f"{name_of(path)} says {found[0] if found else ''}"
+    match = WORK.search(path.read_text(encoding="utf-8"))
+    assert match is None, f"{name_of(path)} says {match[0] if match else ''}"
 
 
 @pytest.mark.parametrize("path", documents(), ids=name_of)
 def test_every_fence_names_its_language_and_closes(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    kinds = {found["kind"] for found in FENCE.finditer(text)}
+    kinds = {block["kind"] for block in FENCE.finditer(text)}
     assert kinds <= {"bash", "console", "python", "text"}, f"{name_of(path)} has a fence of kind {kinds}"
     assert len(re.findall(r"^```", text, flags=re.M)) == 2 * len(FENCE.findall(text)), name_of(path)

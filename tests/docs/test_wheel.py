@@ -1,4 +1,6 @@
-"""The wheel is whole: it holds every file that the package reads, and an empty environment runs the demo from it."""
+"""The wheel is whole: it holds every file that the package reads, and an empty environment runs the demo from
+it.
+"""
 
 import os
 import subprocess

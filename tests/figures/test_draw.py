@@ -1,4 +1,6 @@
-"""Drawings: every kind has title, labelled axes and words for who cannot see it; places match the numbers; text is escaped."""
+"""Drawings: every kind has title, labelled axes and words for who cannot see it; places match the numbers;
+text is escaped.
+"""
 
 import math
 import re
@@ -29,8 +31,8 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 
 def paths(svg: str, kind: str) -> list[str]:
-    found = parse(svg).iter(f"{SVG}path")
-    return [item.get("d", "") for item in found if item.get("class") == kind]
+    elements = parse(svg).iter(f"{SVG}path")
+    return [item.get("d", "") for item in elements if item.get("class") == kind]
 
 
 def corners(path: str) -> list[tuple[float, float]]:
@@ -42,10 +44,10 @@ def test_a_drawing_is_whole_xml_and_tells_itself_in_words(figure: Figure) -> Non
     root = parse(to_svg(figure))
     assert root.get("role") == "img"
     assert root.findtext(f"{SVG}title") == figure.title
-    told = root.get("aria-label") or ""
-    assert told.startswith(figure.title)
-    assert len(told) > len(figure.title) + 25
-    assert root.findtext(f"{SVG}desc") == told
+    description = root.get("aria-label") or ""
+    assert description.startswith(figure.title)
+    assert len(description) > len(figure.title) + 25
+    assert root.findtext(f"{SVG}desc") == description
 
 
 @every_kind
@@ -256,7 +258,8 @@ def test_names_of_points_do_not_cover_each_other() -> None:
             is_apart = x >= other_x + other_width or other_x >= x + width
             assert is_apart or abs(y - other_y) >= 12
     titles = [item.findtext(f"{SVG}title") for item in root.iter(f"{SVG}path")]
-    assert {f"model {k}" for k in range(count)} <= set(titles)  # a touch tells all of them
+    # A touch tells all of them.
+    assert {f"model {k}" for k in range(count)} <= set(titles)
 
 
 def test_the_front_joins_its_points_from_left_to_right() -> None:
@@ -321,9 +324,11 @@ def test_a_sequence_of_layers_goes_from_blue_to_orange_and_others_have_their_own
 )
 def test_every_colour_stands_out_from_its_paper(paper: dict[str, str], series: tuple[str, ...]) -> None:
     for colour in series:
-        assert contrast(colour, paper["paper"]) >= 3  # WCAG 2.2, 1.4.11: graphical objects
+        # WCAG 2.2, 1.4.11: graphical objects.
+        assert contrast(colour, paper["paper"]) >= 3
     for name in ("ink", "muted"):
-        assert contrast(paper[name], paper["paper"]) >= 4.5  # WCAG 2.2, 1.4.3: text
+        # WCAG 2.2, 1.4.3: text.
+        assert contrast(paper[name], paper["paper"]) >= 4.5
 
 
 def contrast(one: str, other: str) -> float:

@@ -1,4 +1,6 @@
-"""A real Chromium without a window, told what to do over a pipe (the DevTools protocol), with nothing but the standard library."""
+"""A real Chromium without a window, told what to do over a pipe (the DevTools protocol), with nothing but the
+standard library.
+"""
 
 import json
 import os
@@ -24,7 +26,8 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
-SECONDS = 40.0  # a loaded machine starts a browser slowly
+# A loaded machine starts a browser slowly.
+SECONDS = 40.0
 
 
 class Browser:
@@ -125,16 +128,16 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Return what the browser found wrong: exceptions, errors on the console, refused or failed loads."""
-        found = []
+        wrong = []
         for event in self.events:
             method, about = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
-                found.append(str(about["exceptionDetails"]))
+                wrong.append(str(about["exceptionDetails"]))
             elif method == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
-                found.append(about["entry"]["text"])
+                wrong.append(about["entry"]["text"])
             elif method == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning"):
-                found.append(str(about["args"]))
-        return found
+                wrong.append(str(about["args"]))
+        return wrong
 
     def requests(self) -> list[str]:
         """Return the addresses that the page asked for."""

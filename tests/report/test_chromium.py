@@ -1,4 +1,6 @@
-"""The page in a real browser: it loads from the disk without a complaint, sorts, copies, fits a phone, is dark in the dark."""
+"""The page in a real browser: it loads from the disk without a complaint, sorts, copies, fits a phone, is
+dark in the dark.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,16 +48,17 @@ def test_every_figure_has_size_and_a_name(browser: Browser, page: Path) -> None:
         " return [box.width, box.height, svg.getAttribute('aria-label').length] })"
     )
     assert len(drawn) > 8
-    for width, height, told in drawn:
+    for width, height, label_length in drawn:
         assert width > 300
         assert height > 100
-        assert told > 40
+        assert label_length > 40
 
 
 def test_no_text_of_a_drawing_is_cut_off(browser: Browser, page: Path) -> None:
     browser.open(page)
     outside = browser.value(
-        "[...document.querySelectorAll('svg text')].filter(text => { const box = text.getBoundingClientRect(),"
+        "[...document.querySelectorAll('svg text')].filter(text => {"
+        " const box = text.getBoundingClientRect(),"
         " room = text.ownerSVGElement.getBoundingClientRect(); return box.left < room.left - 1 ||"
         " box.right > room.right + 1 || box.top < room.top - 2 || box.bottom > room.bottom + 2 })"
         ".map(text => text.textContent)"
@@ -124,7 +127,8 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_sections_open_by_their_
         "Math.min(...[...document.querySelectorAll('figure:not(.wide) svg')].map(svg =>"
         " svg.getBoundingClientRect().width / svg.viewBox.baseVal.width * 11))"
     )
-    assert smallest >= 7.5  # pixels of the smallest letters
+    # Pixels of the smallest letters.
+    assert smallest >= 7.5
     assert browser.value("document.documentElement.scrollWidth") <= 390
 
 

@@ -19,8 +19,8 @@ from tests.report.some import NASTY, findings
 
 @pytest.fixture(scope="module")
 def figures(runs: Path) -> dict[str, Figure]:
-    found = runs_findings(collect([runs]).runs)
-    return {figure.title: figure for section in found.sections for figure in section.figures}
+    page_findings = runs_findings(collect([runs]).runs)
+    return {figure.title: figure for section in page_findings.sections for figure in section.figures}
 
 
 def rows_of(path: Path) -> list[dict[str, float]]:
@@ -110,10 +110,11 @@ def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
     for seed in (1, 2):
         (copy / f"seed-{seed}" / "result.json").unlink()
     with (copy / "seed-1" / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 7, "lo')  # a line that is being written
-    found = runs_findings(collect([copy]).runs)
-    assert "young has no finished seed yet" in found.sections[0].text
-    titles = [figure.title for section in found.sections for figure in section.figures]
+        # A line that is being written.
+        file.write('{"step": 7, "lo')
+    page_findings = runs_findings(collect([copy]).runs)
+    assert "young has no finished seed yet" in page_findings.sections[0].text
+    titles = [figure.title for section in page_findings.sections for figure in section.figures]
     assert "Training loss" in titles
     assert any("on the validation set" in title for title in titles)
 
@@ -121,8 +122,8 @@ def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
 def test_a_run_of_another_kind_is_told_by_its_figures_alone(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text('{"spec": {"text": {}}, "data": ""}')
     write_findings(tmp_path / "figures.json", findings())
-    found = collect([tmp_path])
-    assert (len(found.runs), len(found.findings)) == (0, 1)
+    collected = collect([tmp_path])
+    assert (len(collected.runs), len(collected.findings)) == (0, 1)
 
 
 def test_figures_that_do_not_fit_are_told_with_their_file(tmp_path: Path) -> None:
@@ -137,7 +138,8 @@ def test_the_same_sources_give_the_same_bytes(runs: Path, tmp_path: Path) -> Non
     for name in ("a.html", "b.html"):
         write_page([runs], tmp_path / name)
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
-    write_page([runs], tmp_path / "a.html")  # ours may be written again
+    # Ours may be written again.
+    write_page([runs], tmp_path / "a.html")
 
 
 def test_the_page_escapes_what_it_is_given_and_names_every_figure() -> None:
@@ -146,7 +148,8 @@ def test_the_page_escapes_what_it_is_given_and_names_every_figure() -> None:
     assert content.count("<figure") == content.count("<figcaption>") == 5
     assert content.count("<table>") == 5
     assert not re.search(r'(src|href)="(?!#|data:,)', content)
-    assert " style=" not in content  # the page's own policy would refuse it
+    # The page's own policy would refuse it.
+    assert " style=" not in content
 
 
 def test_a_page_of_two_runs_and_a_look_is_small(runs: Path, tmp_path: Path) -> None:

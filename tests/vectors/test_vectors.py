@@ -46,36 +46,36 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BermoForSeque
 def test_streamed_vectors_are_those_of_each_text_alone(encoder: Encoder) -> None:
     seen = []
     for batch in stream_vectors(encoder, iter(TEXTS), batch_size=2):
-        for place, row in enumerate(batch.rows):
+        for index, row in enumerate(batch.rows):
             seen.append(int(row))
             alone = read_one_by_one(encoder, TEXTS[row])
-            is_token = batch.is_token[place]
+            is_token = batch.is_token[index]
             assert len(batch.vectors) == len(alone) == encoder.num_layers == 4
             for vectors, expected in zip(batch.vectors, alone, strict=True):
-                torch.testing.assert_close(vectors[place][is_token], expected, atol=2e-5, rtol=1e-4)
+                torch.testing.assert_close(vectors[index][is_token], expected, atol=2e-5, rtol=1e-4)
     assert sorted(seen) == list(range(len(TEXTS)))
 
 
 def test_pooled_vectors_are_those_of_each_text_alone(encoder: Encoder, tmp_path: Path) -> None:
     for pooling in ("first", "last", "mean"):
-        found = text_vectors(
+        stored = text_vectors(
             encoder, TEXTS, pooling=pooling, batch_size=4, dtype="float32", cache=str(tmp_path)
         )
         for row, text in enumerate(TEXTS):
             for layer, alone in enumerate(read_one_by_one(encoder, text)):
                 expected = {"first": alone[0], "last": alone[-1], "mean": alone.mean(0)}[pooling]
-                actual = torch.from_numpy(found.read(str(layer))[row])
+                actual = torch.from_numpy(stored.read(str(layer))[row])
                 torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-4)
 
 
 def test_tokens_know_their_words_and_what_is_special(encoder: Encoder) -> None:
     words = [["the", "cat"], ["dogs", "saw", "good", "films"]]
     for batch in stream_vectors(encoder, words, layers=[-1]):
-        for place, row in enumerate(batch.rows):
-            inner = ~batch.is_special[place]
-            assert batch.word_of[place][inner].tolist() == list(range(len(words[row])))
-            assert (batch.word_of[place][~inner] == -1).all()
-            tokens = encoder.tokenizer.convert_ids_to_tokens(batch.input_ids[place][inner].tolist())
+        for index, row in enumerate(batch.rows):
+            inner = ~batch.is_special[index]
+            assert batch.word_of[index][inner].tolist() == list(range(len(words[row])))
+            assert (batch.word_of[index][~inner] == -1).all()
+            tokens = encoder.tokenizer.convert_ids_to_tokens(batch.input_ids[index][inner].tolist())
             assert tokens == words[row]
         assert batch.layers == (encoder.num_layers - 1,)
         assert len(batch.vectors) == 1
@@ -115,7 +115,8 @@ def test_a_cache_is_read_again_and_a_stopped_one_goes_on(
     with pytest.raises(KeyboardInterrupt):
         text_vectors(encoder, TEXTS, cache=str(tmp_path / "cut"))
     again = text_vectors(encoder, TEXTS, cache=str(tmp_path / "cut"))
-    assert calls == 4  # two shards were kept, the third was read again
+    # Two shards were kept, the third was read again.
+    assert calls == 4
     assert again.names == ("0", "1", "2", "3", "mix")
     for name in again.names:
         np.testing.assert_allclose(again.read(name), whole.read(name), atol=2e-3)

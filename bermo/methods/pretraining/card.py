@@ -1,4 +1,4 @@
-"""A pretraining told to people: the model card beside the weights, and curves as figures."""
+"""A pretraining described: the model card beside the weights, and curves as figures."""
 
 import json
 import math
@@ -26,17 +26,22 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
         "",
         f"# {sizes.layers} layers of width {sizes.width}, pretrained from random weights",
         "",
-        f"- Shape: {sizes.heads} heads, {sizes.intermediate} units inside a layer, {spec.shape.positions} positions"
-        f"{inner}; {result['num_parameters']:,} parameters, {result['model_bytes'] / 1e6:.1f} MB.",
-        f"- Text: {files}; {result['num_documents']:,} documents, {result['num_tokens']:,} tokens of a vocabulary of"
-        f" {result['vocabulary']:,} pieces. Rows had {text.length} tokens: positions after that were never trained.",
-        f"- Objective: {spec.objective.kind}, masking {spec.objective.masking}, {spec.objective.share:.0%} of the tokens.",
-        f"- Training: {result['steps']:,} steps of {spec.pace.batch_size} rows ({result['epochs']:.2f} passes over the"
-        f" text), peak rate {spec.pace.lr:g}, {spec.pace.precision}, seed {spec.seed}; {result['seconds']:.0f} s on"
-        f" {result['device']} at {result['tokens_per_second']:,.0f} tokens/s.",
+        f"- Shape: {sizes.heads} heads, {sizes.intermediate} units inside a layer,"
+        f" {spec.shape.positions} positions{inner};"
+        f" {result['num_parameters']:,} parameters, {result['model_bytes'] / 1e6:.1f} MB.",
+        f"- Text: {files}; {result['num_documents']:,} documents, {result['num_tokens']:,} tokens"
+        f" of a vocabulary of {result['vocabulary']:,} pieces. Rows had {text.length} tokens:"
+        " positions after that were never trained.",
+        f"- Objective: {spec.objective.kind}, masking {spec.objective.masking},"
+        f" {spec.objective.share:.0%} of the tokens.",
+        f"- Training: {result['steps']:,} steps of {spec.pace.batch_size} rows"
+        f" ({result['epochs']:.2f} passes over the text), peak rate {spec.pace.lr:g}, {spec.pace.precision},"
+        f" seed {spec.seed}; {result['seconds']:.0f} s"
+        f" on {result['device']} at {result['tokens_per_second']:,.0f} tokens/s.",
         f"- On held-out documents: {scores}. Knowing only how often each token comes gives a perplexity of"
         f" {math.exp(result['unigram_entropy']):.0f}.",
-        f"- Made with torch {result['versions']['torch']}, transformers {result['versions']['transformers']}.",
+        f"- Made with torch {result['versions']['torch']},"
+        f" transformers {result['versions']['transformers']}.",
         "",
         "Made by:",
         "",
@@ -89,13 +94,13 @@ def findings(spec: PretrainSpec, result: Mapping[str, Any], metrics: Path) -> Fi
 
 
 def _curve(rows: list[dict[str, Any]], key: str, title: str, unit: str) -> Lines:
-    found = [row for row in rows if key in row]
+    measured = [row for row in rows if key in row]
     return Lines(
         title=title,
         x_label="step",
         y_label=unit,
-        x=tuple(float(row["step"]) for row in found),
-        series={key.removeprefix("valid/"): tuple(row[key] for row in found)},
+        x=tuple(float(row["step"]) for row in measured),
+        series={key.removeprefix("valid/"): tuple(row[key] for row in measured)},
     )
 
 

@@ -1,6 +1,6 @@
 """The loss of guessing words, pairs and replaced tokens, and how well held-out text is guessed.
 
-Axes: B rows, T tokens, K places, V pieces of the vocabulary.
+Axes: B rows, T tokens, K masked positions, V pieces of the vocabulary.
 """
 
 import math
@@ -15,7 +15,8 @@ from bermo.data.pretrain.packing import PackedBatches
 from bermo.models.pretraining import Guesses
 from bermo.training.job import Batch, ModelCall
 
-DETECTION_WEIGHT = 50.0  # ELECTRA's: its loss is far smaller than that of words
+# ELECTRA's: its loss is far smaller than that of words.
+DETECTION_WEIGHT = 50.0
 CALL = ModelCall(only_for_loss=frozenset({"pair_labels"}))
 SCORED_ROWS = 64
 
@@ -41,7 +42,7 @@ class GuessLoss:
 
 
 def word_losses(guesses: Guesses, batch: Batch) -> Tensor:
-    """Return −log p of the true word at each place, (B, K)."""
+    """Return −log p of the true word at each masked position, (B, K)."""
     scores = guesses.words_BKV.float().flatten(0, 1)
     losses = functional.cross_entropy(scores, batch["targets"].flatten(), reduction="none")
     return losses.view_as(batch["targets"])
@@ -52,14 +53,15 @@ def score_guesses(
 ) -> dict[str, float]:
     """Guess held-out text whose masks never change; the first value decides which model is the best.
 
-    likelihood is the mean log p of a masked token, and decides but for ELECTRA; accuracy and perplexity are of the
-    same tokens; pairs the share of pairs told right; detection the mean of the
-    shares of replaced and of original tokens told right, so that calling nothing replaced gives 50.
+    likelihood is the mean log p of a masked token, and decides but for ELECTRA; accuracy and perplexity are
+    of the same tokens; pairs is the share of pairs classified right; detection is the mean of the shares of
+    replaced and of original tokens classified right, so that calling nothing replaced gives 50.
     """
     sums: dict[str, Tensor] = {}
     device = accelerator.device
     with torch.inference_mode(), torch.random.fork_rng(devices=_devices(device)):
-        torch.manual_seed(0)  # ELECTRA's generator draws words
+        # ELECTRA's generator draws words.
+        torch.manual_seed(0)
         for chunk in np.array_split(rows, -(-len(rows) // SCORED_ROWS)):
             batch = {name: value.to(device) for name, value in held.collate(chunk).items()}
             with accelerator.autocast():
@@ -72,29 +74,29 @@ def score_guesses(
 def _tally(guesses: Guesses, batch: Batch) -> dict[str, Tensor]:
     weights_BK = batch["weights"]
     hits_BK = guesses.words_BKV.argmax(-1) == batch["targets"]
-    found = {
+    counts = {
         "words": weights_BK.sum(),
         "hits": (hits_BK * weights_BK).sum(),
         "nats": (word_losses(guesses, batch) * weights_BK).sum(),
     }
     if guesses.pairs_B2 is not None:
         right_B = guesses.pairs_B2.argmax(-1) == batch["pair_labels"]
-        found |= {"pairs": torch.tensor(len(right_B)), "right pairs": right_B.sum()}
+        counts |= {"pairs": torch.tensor(len(right_B)), "right pairs": right_B.sum()}
     if guesses.replaced_BT is not None and guesses.is_replaced_BT is not None:
-        said_BT, true_BT = guesses.replaced_BT > 0, guesses.is_replaced_BT > 0
-        found |= {
+        guess_BT, true_BT = guesses.replaced_BT > 0, guesses.is_replaced_BT > 0
+        counts |= {
             "replaced": true_BT.sum(),
-            "found replaced": (said_BT & true_BT).sum(),
+            "right replaced": (guess_BT & true_BT).sum(),
             "original": (~true_BT).sum(),
-            "found original": (~said_BT & ~true_BT).sum(),
+            "right original": (~guess_BT & ~true_BT).sum(),
         }
-    return {name: value.to(weights_BK.device) for name, value in found.items()}
+    return {name: value.to(weights_BK.device) for name, value in counts.items()}
 
 
 def _scores(sums: dict[str, float]) -> dict[str, float]:
     scores = {}
     if "replaced" in sums:
-        shares = [sums[f"found {kind}"] / max(1, sums[kind]) for kind in ("replaced", "original")]
+        shares = [sums[f"right {kind}"] / max(1, sums[kind]) for kind in ("replaced", "original")]
         scores["detection"] = 50 * sum(shares)
     nats = sums["nats"] / max(1, sums["words"])
     scores["likelihood"] = -nats

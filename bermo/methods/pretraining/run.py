@@ -1,9 +1,10 @@
-"""Pretraining: a spec -> text, vocabulary, rows -> the loop -> an encoder, its score on held-out text, its card.
+"""Pretraining: a spec -> text, vocabulary, rows -> the loop -> an encoder, its score on held-out text, its
+card.
 
     loss = mean over masked tokens of −log p(token)  [+ that of the pair]  [+ 50 · that of "replaced or not"]
 
-runs/mine/ = spec.json, plan.json (the steps), metrics.jsonl, result.json, figures.json, model/, and checkpoints/ while
-it is under way. The same command goes on where it stopped.
+runs/mine/ = spec.json, plan.json (the steps), metrics.jsonl, result.json, figures.json, model/, and
+checkpoints/ while it is under way. The same command goes on where it stopped.
 """
 
 import json
@@ -37,11 +38,15 @@ from bermo.training.job import Fit, Job
 from bermo.training.loop import fit
 from bermo.training.schedule import parameter_groups
 
-TRIAL_STEPS = (10, 30)  # two short trainings; their difference leaves the cost of starting out
-NUM_SCORED = 1024  # rows of held-out text that a look scores
-HELD_SEED = 0  # the masks of held-out text are the same for every seed
+# Two short trainings; their difference leaves the cost of starting out.
+TRIAL_STEPS = (10, 30)
+# Rows of held-out text that an evaluation scores.
+NUM_SCORED = 1024
+# The masks of held-out text are the same for every seed.
+HELD_SEED = 0
 CHANCE_SHARE = 0.98
-LEAST_DETECTION = 51.0  # in percent
+# In percent.
+LEAST_DETECTION = 51.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,8 +219,8 @@ def _train_spec(spec: PretrainSpec, epochs: float, evaluations: int) -> TrainSpe
 def _settings(spec: PretrainSpec, batches: PackedBatches, steps: int) -> TrainSpec:
     """The loop's settings for so many steps; half a step less makes its rounding up exact."""
     per_epoch = len(batches.epoch(0))
-    looks = max(1, round(spec.pace.evaluations * per_epoch / steps))
-    return _train_spec(spec, (steps - 0.5) / per_epoch, looks)
+    evaluations = max(1, round(spec.pace.evaluations * per_epoch / steps))
+    return _train_spec(spec, (steps - 0.5) / per_epoch, evaluations)
 
 
 def _plan(
@@ -289,8 +294,12 @@ def _why_diverged(ended: Fit, entropy: float) -> str | None:
         return "the loss became infinite or not a number"
     if np.log(ended.last["perplexity"]) >= CHANCE_SHARE * entropy:
         return f"the words are guessed no better than by how often they come ({entropy:.2f} nats)"
-    if ended.last.get("detection", 100.0) < LEAST_DETECTION:  # the generator alone has learned
-        return f"replaced tokens are not told from original ones (detection {ended.last['detection']:.1f}, guessing 50)"
+    # The generator alone has learned.
+    if ended.last.get("detection", 100.0) < LEAST_DETECTION:
+        return (
+            f"replaced tokens are not told from original ones (detection {ended.last['detection']:.1f},"
+            " guessing 50)"
+        )
     return None
 
 

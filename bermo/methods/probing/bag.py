@@ -1,10 +1,12 @@
-"""What the words alone tell: logistic regression on the counts of a text's words, the baseline under every probe.
+"""What the words alone tell: logistic regression on the counts of a text's words, the baseline under every
+probe.
 
-    min  mean cross-entropy of softmax(W c(x) + b) + λ ‖W‖²,   c(x) the counts of the 20,000 most frequent words, in lower case
+    min  mean cross-entropy of softmax(W c(x) + b) + λ ‖W‖²,
+    c(x) the counts of the 20,000 most frequent words, in lower case
 
-Solved by L-BFGS over all rows at once, on the GPU where there is one, λ chosen on dev (with hundreds of classes, where W is large,
-one λ must do). (Adam, which makes rare and frequent words move alike, stays far below
-on word-content.) A task that a bag of words solves says little about order, grammar or the encoder.
+Solved by L-BFGS over all rows at once, on the GPU where there is one, λ chosen on dev (with hundreds of
+classes, where W is large, one λ must do). (Adam, which makes rare and frequent words move alike, stays far
+below on word-content.) A task that a bag of words solves says little about order, grammar or the encoder.
 """
 
 import re
@@ -44,7 +46,7 @@ class _Bags:
 
 
 def bag_accuracy(texts: Sequence[Sequence[str]], labels: Sequence[Tensor], classes: int) -> float:
-    """Fit the first part, choose the penalty by the second, return the share of right answers on the third."""
+    """Fit the first part, choose the penalty by the second, return the accuracy on the third."""
     counts = Counter(word for text in texts[0] for word in words_of(text))
     index = {word: at for at, (word, _) in enumerate(counts.most_common(MOST_WORDS))}
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -56,9 +58,9 @@ def bag_accuracy(texts: Sequence[Sequence[str]], labels: Sequence[Tensor], class
     # From the largest penalty down, each starting where the last one ended.
     for penalty in PENALTIES if classes <= MANY_CLASSES else PENALTIES[1:2]:
         _solve_(weight, bias, bags[0], labels[0], penalty)
-        found = _right(weight, bias, bags[1], labels[1])
-        if found > best:
-            best, result = found, _right(weight, bias, bags[2], labels[2])
+        share = _right(weight, bias, bags[1], labels[1])
+        if share > best:
+            best, result = share, _right(weight, bias, bags[2], labels[2])
     return result
 
 

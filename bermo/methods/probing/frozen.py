@@ -1,12 +1,13 @@
-"""What each frozen layer knows: probes on the vectors of every layer, with the controls that make their scores mean something.
+"""What each frozen layer knows: probes on the vectors of every layer, with the controls that make their
+scores mean something.
 
     test accuracy of each layer and of a learned mix of all    SentEval's protocol (Conneau et al. 2018)
     centre of gravity  Σ_j j·s_j of that mix                   Tenney et al. 2019
     selectivity = accuracy − accuracy on the control task      Hewitt and Liang 2019
     the same encoder untrained; a bag of words; the largest class
 
-The control task gives every word type a class at random, once and for all, and asks of a sentence the class of its longest word:
-a probe that does as well there only memorises words.
+The control task gives every word type a class at random, once and for all, and asks of a sentence the class
+of its longest word: a probe that does as well there only memorises words.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ MANY_ROWS = 25_000
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What was found for one task; accuracies in percent, one for each of `layers`."""
+    """The results of one task; accuracies in percent, one for each of `layers`."""
 
     task: str
     group: str
@@ -73,7 +74,7 @@ class Probed:
     doubt: str = ""
     """Why the labels are not to be believed, if they are not."""
     digest: str = ""
-    """Of the rows, so that what was found for other rows is not taken for theirs."""
+    """Of the rows, so that the results of other rows are not taken for theirs."""
 
     @property
     def selectivity(self) -> tuple[float, ...]:
@@ -100,17 +101,17 @@ def probe_task(
     _check_text(encoder, data.train, spec)
     vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
     labels = [_label_ids(rows, data.labels) for rows in parts]
-    found = _stacked(vectors, names)
-    fit = _fit(f"probing {data.task}", found, labels, len(data.labels), spec, display)
+    stacked = _stacked(vectors, names)
+    fit = _fit(f"probing {data.task}", stacked, labels, len(data.labels), spec, display)
     proper = [at for at, name in enumerate(names) if name.isdigit()]
-    mix, shares = _fit_mix([x[proper] for x in found], labels, len(data.labels), spec, display)
+    mix, shares = _fit_mix([x[proper] for x in stacked], labels, len(data.labels), spec, display)
     control: Sequence[float] = ()
     blank: Sequence[float] = ()
     if spec.controls:
         random = _control_labels(data, spec.seed)
-        control = _percent(_fit("the control task", found, random, len(data.labels), spec, display).test_L)
+        control = _percent(_fit("the control task", stacked, random, len(data.labels), spec, display).test_L)
     if untrained is not None:
-        del found
+        del stacked
         blank = _untrained(untrained, parts, names, labels, len(data.labels), spec, display)
     counts = labels[2].bincount(minlength=len(data.labels))
     depths = [int(names[at]) for at in proper]
@@ -168,7 +169,9 @@ def data_digest(data: ProbeData) -> str:
 
 
 def read_probed(path: Path, expected: str | None = None) -> Probed | None:
-    """Return what was found before, or None; what was found for other rows than the expected ones is an error."""
+    """Return results written before, or None; results of other rows than the expected ones are an
+    error.
+    """
     if not path.exists():
         return None
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -180,7 +183,7 @@ def read_probed(path: Path, expected: str | None = None) -> Probed | None:
 
 
 def write_probed(path: Path, probed: Probed) -> None:
-    """Write what was found for a task."""
+    """Write the results of a task."""
     write_json(path, asdict(probed))
 
 
@@ -234,16 +237,16 @@ def _label_ids(rows: TextRows, labels: Sequence[str]) -> Tensor:
 
 
 def _parts(
-    found: Sequence[Tensor], labels: Sequence[Tensor]
+    vectors: Sequence[Tensor], labels: Sequence[Tensor]
 ) -> tuple[LabelledVectors, LabelledVectors, LabelledVectors]:
     train, dev, test = (
-        LabelledVectors(x_LND=x, labels_N=y.to(x.device)) for x, y in zip(found, labels, strict=True)
+        LabelledVectors(x_LND=x, labels_N=y.to(x.device)) for x, y in zip(vectors, labels, strict=True)
     )
     return train, dev, test
 
 
 def _settings(classes: int, rows: int, spec: ProbeSpec) -> Settings:
-    """Where classes or rows are many, steps are few and large; with hundreds of classes one penalty must do."""
+    """Many classes or rows: few and large steps; with hundreds of classes one penalty must do."""
     if classes > MANY_CLASSES:
         return Settings(penalties=(1e-4,), batch_size=1024, seed=spec.seed)
     if rows > MANY_ROWS:
@@ -253,19 +256,19 @@ def _settings(classes: int, rows: int, spec: ProbeSpec) -> Settings:
 
 def _fit(
     what: str,
-    found: Sequence[Tensor],
+    vectors: Sequence[Tensor],
     labels: Sequence[Tensor],
     classes: int,
     spec: ProbeSpec,
     display: Display,
 ) -> ProbeFit:
-    layers, rows, units = found[0].shape
+    layers, rows, units = vectors[0].shape
     settings = _settings(classes, rows, spec)
     shape = (layers, units, len(settings.penalties), classes)
     probes = LinearProbes(*shape) if spec.probe == "linear" else HiddenProbes(*shape, seed=spec.seed)
-    parts = _parts(found, labels)
+    parts = _parts(vectors, labels)
     if classes > MANY_CLASSES and isinstance(probes, LinearProbes):
-        start_at_means_(probes.to(found[0].device), parts[0])
+        start_at_means_(probes.to(vectors[0].device), parts[0])
     display.start(what, settings.evaluations, 0)
     try:
         return fit_probes(probes, parts, settings, lambda n: display.step(n, None))
@@ -274,18 +277,18 @@ def _fit(
 
 
 def _fit_mix(
-    found: Sequence[Tensor],
+    vectors: Sequence[Tensor],
     labels: Sequence[Tensor],
     classes: int,
     spec: ProbeSpec,
     display: Display,
 ) -> tuple[ProbeFit, list[float]]:
-    layers, rows, units = found[0].shape
+    layers, rows, units = vectors[0].shape
     settings = _settings(classes, rows, spec)
     probes = MixProbes(layers, units, len(settings.penalties), classes)
-    parts = _parts(found, labels)
+    parts = _parts(vectors, labels)
     if classes > MANY_CLASSES:
-        start_at_means_(probes.to(found[0].device), parts[0])
+        start_at_means_(probes.to(vectors[0].device), parts[0])
     display.start("the learned mix", settings.evaluations, 0)
     try:
         fit = fit_probes(probes, parts, settings, lambda n: display.step(n, None))
@@ -303,20 +306,22 @@ def _untrained(
     spec: ProbeSpec,
     display: Display,
 ) -> tuple[float, ...]:
-    """Probe the same layers with random weights; where the encoder has a mix, its place stays empty."""
+    """Probe the same layers with random weights; where the encoder has a mix, its entry stays empty."""
     vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
     proper = [name for name in names if name.isdigit()]
     fit = _fit("the untrained encoder", _stacked(vectors, proper), labels, classes, spec, display)
-    found = _percent(fit.test_L)
-    return found + tuple(math.nan for _ in range(len(names) - len(proper)))
+    accuracies = _percent(fit.test_L)
+    return accuracies + tuple(math.nan for _ in range(len(names) - len(proper)))
 
 
 def _control_labels(data: ProbeData, seed: int) -> list[Tensor]:
-    """Give each word type a class, drawn as often as the task's classes are, and each sentence its longest word's."""
+    """Give each word type a class, drawn as often as the task's classes are, and each sentence its longest
+    word's.
+    """
     rng = Random(f"control-{data.task}-{seed}")
     pool = [data.labels.index(str(label)) for label in data.train.labels or ()]
     classes: dict[str, int] = {}
-    found = []
+    controls = []
     for rows in (data.train, data.valid, data.test):
         ids = []
         for text in rows.first:
@@ -324,8 +329,8 @@ def _control_labels(data: ProbeData, seed: int) -> list[Tensor]:
             if word not in classes:
                 classes[word] = pool[int(rng.random() * len(pool))]
             ids.append(classes[word])
-        found.append(torch.tensor(ids))
-    return found
+        controls.append(torch.tensor(ids))
+    return controls
 
 
 def _percent(values: Tensor) -> tuple[float, ...]:

@@ -1,11 +1,12 @@
 """Is one arm better than the other? A paired test over seeds, and the verdict on the paper's probing claim.
 
     d_s = score of the mix − score of the plain encoder, at seed s
-    interval: mean ± t · sd / √n (Student)      p: the share of the 2ⁿ sign flips whose |mean| is at least as large (exact)
+    interval: mean ± t · sd / √n (Student)
+    p: the share of the 2ⁿ sign flips whose |mean| is at least as large (exact)
 
-Scores are those of the last step on rows that were never looked at, so no choice of an epoch enters. With five seeds the least
-possible p is 2/32; the interval says more. A task whose labels are not believed has its row, but no mean counts it, and the paper's
-gain is then its mean over the same tasks.
+Scores are those of the last step on rows that were never used before, so no choice of an epoch enters. With
+five seeds the least possible p is 2/32; the interval says more. A task whose labels are not believed has its
+row, but no mean counts it, and the paper's gain is then its mean over the same tasks.
 """
 
 import math
@@ -100,7 +101,9 @@ def paired(differences: Sequence[float]) -> Paired:
 
 
 def compare(results: Mapping[str, RunResult], known: Mapping[str, Known] | None = None) -> Comparison:
-    """Put the arms TASK-plain and TASK-mix side by side, seed by seed; a seed that diverged in either is left out."""
+    """Put the arms TASK-plain and TASK-mix side by side, seed by seed; a seed that diverged in either is left
+    out.
+    """
     known = known or {}
     pairs, left_out = [], []
     for task, made in TASKS.items():
@@ -114,7 +117,7 @@ def compare(results: Mapping[str, RunResult], known: Mapping[str, Known] | None 
             left_out.append(f"{task}: {doubt or 'no seed learned it in both arms'}")
         if not seeds:
             continue
-        plain, mix = (math.fsum(found[s] for s in seeds) / len(seeds) for found in scores)
+        plain, mix = (math.fsum(of_arm[s] for s in seeds) / len(seeds) for of_arm in scores)
         pairs.append(
             TaskPair(
                 task=task,
@@ -140,15 +143,17 @@ def compare(results: Mapping[str, RunResult], known: Mapping[str, Known] | None 
 
 
 def mean_gains(results: Mapping[str, RunResult], tasks: Sequence[str]) -> dict[int, float]:
-    """Return each seed's difference, mix less plain, averaged over the tasks; only seeds that all arms have."""
+    """Return each seed's difference, mix less plain, averaged over the tasks; seeds that all arms have."""
     plain, mix = ([_scores(results[f"{task}-{arm}"]) for task in tasks] for arm in ("plain", "mix"))
-    seeds = set.intersection(*(set(found) for found in (*plain, *mix)))
+    seeds = set.intersection(*(set(scores) for scores in (*plain, *mix)))
     pairs = list(zip(plain, mix, strict=True))
     return {s: math.fsum(b[s] - a[s] for a, b in pairs) / len(tasks) for s in sorted(seeds)}
 
 
 def claimed(tasks: Sequence[str]) -> float:
-    """Points that the paper's mix gained on these tasks, on average (Table 12): 2.67 on the five semantic ones."""
+    """Points that the paper's mix gained on these tasks, on average (Table 12): 2.67 on the five semantic
+    ones.
+    """
     return math.fsum(PAPER[task][1] - PAPER[task][0] for task in tasks) / len(tasks)
 
 
@@ -162,39 +167,42 @@ def _scores(result: RunResult) -> dict[int, float]:
 
 def _groups(results: Mapping[str, RunResult], pairs: Sequence[TaskPair]) -> dict[str, GroupPair]:
     """Average each seed over a group's tasks, then test over the seeds that all its tasks have."""
-    found = {}
+    groups = {}
     for group in dict.fromkeys(pair.group for pair in pairs):
         tasks = [pair.task for pair in pairs if pair.group == group]
         gains = mean_gains(results, tasks)
 
         def mean(arm: str, tasks: Sequence[str] = tasks, seeds: Collection[int] = gains) -> float:
-            found = [_scores(results[f"{task}-{arm}"]) for task in tasks]
-            return statistics.fmean(scores[seed] for scores in found for seed in seeds)
+            of_tasks = [_scores(results[f"{task}-{arm}"]) for task in tasks]
+            return statistics.fmean(scores[seed] for scores in of_tasks for seed in seeds)
 
         if gains:
-            found[group] = GroupPair(
+            groups[group] = GroupPair(
                 tasks=tuple(tasks),
                 plain=mean("plain"),
                 mix=mean("mix"),
                 difference=paired(list(gains.values())),
             )
-    return found
+    return groups
 
 
 def _verdict(semantic: GroupPair | None, claim: float) -> str:
     if semantic is None:
         return "No semantic task has both arms, so nothing can be said of the paper's claim."
     gain = semantic.difference
-    said = f"Over {len(semantic.tasks)} semantic task(s) and {gain.count} seed(s) the mix gains {gain.mean:+.2f} points"
+    sentence = (
+        f"Over {len(semantic.tasks)} semantic task(s) and {gain.count} seed(s)"
+        f" the mix gains {gain.mean:+.2f} points"
+    )
     if gain.interval is None:
-        return f"{said}. One seed has no interval: run more."
+        return f"{sentence}. One seed has no interval: run more."
     low, high = gain.interval
-    said += f" (95 % interval {low:+.2f} … {high:+.2f}, sign-flip p = {gain.p:.3f})"
+    sentence += f" (95 % interval {low:+.2f} … {high:+.2f}, sign-flip p = {gain.p:.3f})"
     if low > 0:
-        found = "the mix is better"
+        verdict = "the mix is better"
     elif high < 0:
-        found = "the plain encoder is better"
+        verdict = "the plain encoder is better"
     else:
-        found = "no difference is shown"
-    place = "lies inside" if low <= claim <= high else "lies outside"
-    return f"{said}: {found}. The paper's {claim:+.2f} on the same tasks {place} this interval."
+        verdict = "no difference is shown"
+    where = "lies inside" if low <= claim <= high else "lies outside"
+    return f"{sentence}: {verdict}. The paper's {claim:+.2f} on the same tasks {where} this interval."

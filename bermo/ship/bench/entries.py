@@ -1,4 +1,4 @@
-"""Folders -> the candidates of a bench, every mistake found before a process starts."""
+"""Folders -> the candidates of a bench, every mistake reported before a process starts."""
 
 import os
 from collections.abc import Sequence
@@ -47,13 +47,15 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: str) -> N
     for name, source in sources.items():
         if device != "cpu" and source.runtime in ("onnxruntime", "openvino"):
             raise BermoError(
-                f"{name} is made for {source.runtime}, which runs on the CPU here. Leave it out, or leave --device out."
+                f"{name} is made for {source.runtime}, which runs on the CPU here."
+                " Leave it out, or leave --device out."
             )
         known, wanted = source.trained, first.trained
         if (known.task.kind, known.labels) != (wanted.task.kind, wanted.labels):
             raise BermoError(
                 f"{name} answers another question than {first_name}: {known.task.kind} with"
-                f" {len(known.labels)} labels, not {wanted.task.kind} with {len(wanted.labels)}. Compare models of one task."
+                f" {len(known.labels)} labels, not {wanted.task.kind} with {len(wanted.labels)}."
+                " Compare models of one task."
             )
         _check_lengths(name, source, spec)
     if device == "cuda":
@@ -62,7 +64,8 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: str) -> N
         if not torch.cuda.is_available():
             raise BermoError("There is no GPU that torch can see. Leave --device out.")
     if spec.data is not None:
-        labelled(first, spec.data)  # a wrong file is an error before any process starts
+        # A wrong file is an error before any process starts.
+        labelled(first, spec.data)
 
 
 def _check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
@@ -71,5 +74,6 @@ def _check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
     longest = getattr(inner, "max_position_embeddings", None)
     if longest is not None and max(spec.lengths) > longest:
         raise BermoError(
-            f"{name} reads {longest} tokens at most, but {max(spec.lengths)} were asked for. Pass smaller --lengths."
+            f"{name} reads {longest} tokens at most, but {max(spec.lengths)} were asked for."
+            " Pass smaller --lengths."
         )

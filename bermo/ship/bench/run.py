@@ -4,8 +4,8 @@
     throughput   rows a second at the largest batch, from the median call
     spread       the smallest and the largest of a ratio over the rounds, each round's medians compared
 
-Each candidate lives in its own process. Rounds go round all of them, shape by shape, so that a noisy machine hurts all
-alike; the ratios are against one of them, the baseline, in the same minutes.
+Each candidate lives in its own process. Rounds go round all of them, shape by shape, so that a noisy machine
+hurts all alike; the ratios are against one of them, the baseline, in the same minutes.
 """
 
 import json
@@ -125,10 +125,10 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
             device=entry.device,
             megabytes=fact.num_bytes / 1e6,
             peak_memory_mb=peak,
-            score=result,
-            timings=tuple(_timing(shape, seconds[place, shape]) for shape in spec.shapes),
+            score=score,
+            timings=tuple(_timing(shape, seconds[index, shape]) for shape in spec.shapes),
         )
-        for place, (entry, fact, peak, (_, result)) in enumerate(
+        for index, (entry, fact, peak, (_, score)) in enumerate(
             zip(entries, facts, peaks, scores, strict=True)
         )
     )
@@ -173,22 +173,22 @@ def read_bench(path: Path) -> Bench:
 def front(result: Bench) -> tuple[int, ...]:
     """Return the candidates that no other beats in both latency and score, the fastest first."""
     points = [
-        (row.at(*result.latency_shape).p50, -math.inf if row.score is None else row.score, place)
-        for place, row in enumerate(result.rows)
+        (row.at(*result.latency_shape).p50, -math.inf if row.score is None else row.score, index)
+        for index, row in enumerate(result.rows)
     ]
     kept, best = [], -math.inf
-    for _, score, place in sorted(points, key=lambda point: (point[0], -point[1])):
+    for _, score, index in sorted(points, key=lambda point: (point[0], -point[1])):
         if score > best:
-            kept.append(place)
+            kept.append(index)
             best = score
     return tuple(kept)
 
 
 def machine(devices: Collection[str]) -> str:
-    """Name the processor as far as the system tells, and the graphics card if one was used."""
+    """Name the processor as far as the system tells, and the GPU if one was used."""
     own = processor()
-    cards = [torch.cuda.get_device_name(device) for device in devices if device != "cpu"]
-    return ", ".join([*cards, own.name, f"{own.cores} cores", own.system])
+    gpus = [torch.cuda.get_device_name(device) for device in devices if device != "cpu"]
+    return ", ".join([*gpus, own.name, f"{own.cores} cores", own.system])
 
 
 def _check(entries: Sequence[Entry], spec: BenchSpec) -> None:
@@ -220,21 +220,21 @@ def _rounds(
     workers: list[Worker], spec: BenchSpec, display: Display
 ) -> dict[tuple[int, Shape], list[list[float]]]:
     """Warm up, then let all candidates take turns, shape by shape, round after round."""
-    turns = [(place, shape) for shape in spec.shapes for place in range(len(workers))]
+    turns = [(index, shape) for shape in spec.shapes for index in range(len(workers))]
     display.start("timing", len(turns) * (spec.rounds + 1), 0)
     seconds: dict[tuple[int, Shape], list[list[float]]] = {turn: [] for turn in turns}
     calls: dict[tuple[int, Shape], int] = {}
     done = 0
     try:
         for number in range(spec.rounds + 1):
-            for place, shape in turns:
+            for index, shape in turns:
                 # Round 0 warms up: its second call says how many fill a turn.
-                result = workers[place].ask("time", *shape, calls.get((place, shape), 2))
+                result = workers[index].ask("time", *shape, calls.get((index, shape), 2))
                 if number:
-                    seconds[place, shape].append(result)
+                    seconds[index, shape].append(result)
                 else:
                     wanted = math.ceil(SECONDS_A_TURN / max(result[-1], 1e-6))
-                    calls[place, shape] = max(1, min(MOST_CALLS, wanted))
+                    calls[index, shape] = max(1, min(MOST_CALLS, wanted))
                 done += 1
                 display.step(done, None)
     finally:

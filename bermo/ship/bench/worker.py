@@ -80,7 +80,8 @@ class Worker:
 def serve(pipe: Connection, entry: Entry) -> None:
     """Answer requests until the pipe closes; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # no walk through all that was imported while something is timed, nor at the end
+    # No walk through all that was imported while something is timed, nor at the end.
+    gc.freeze()
     served: Served | None = None
     while True:
         try:
@@ -90,7 +91,8 @@ def serve(pipe: Connection, entry: Entry) -> None:
         try:
             served = served or Served(entry)
             reply = (True, getattr(served, what)(*arguments))
-        except Exception as error:  # it crosses to the parent, which says it
+        # It crosses to the parent, which says it.
+        except Exception as error:
             reply = (False, str(error) or type(error).__name__)
         try:
             pipe.send(reply)
@@ -127,7 +129,8 @@ class Served:
         seconds = []
         for _ in range(iterations):
             start = time.perf_counter()
-            self.candidate(batch)  # its answers come back to the CPU, so a GPU has finished too
+            # Its answers come back to the CPU, so a GPU has finished too.
+            self.candidate(batch)
             seconds.append(time.perf_counter() - start)
         return seconds
 

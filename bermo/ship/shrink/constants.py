@@ -3,8 +3,8 @@
     a neuron without input      act(b)                    is a number, for every token
     a head whose values are 0   Σ_t attention_t · b = b   is the bias of its values, for every token
 
-What they add is then a constant: it goes into the bias of the matrix that reads them, and they are dead. Where that
-matrix has no bias (ModernBERT, XLNet), such a unit gives 0 if it has no bias of its own either.
+What they add is then a constant: it goes into the bias of the matrix that reads them, and they are dead.
+Where that matrix has no bias (ModernBERT, XLNet), such a unit gives 0 if it has no bias of its own either.
 """
 
 from typing import cast
@@ -28,7 +28,9 @@ NAMES_OF_ACTIVATION = (
 
 @torch.no_grad()
 def fold_constants_(model: BermoPreTrainedModel) -> None:
-    """Move what constant units add into the bias of the matrices that read them, in place, and zero their columns."""
+    """Move what constant units add into the bias of the matrices that read them, in place, and zero their
+    columns.
+    """
     for group in groups_of(model):
         constant = constant_units(model, group)
         if not constant.any():
@@ -46,12 +48,14 @@ def constant_units(model: BermoPreTrainedModel, group: Group) -> Tensor:
     """Tell which living units of a group are constants that can be folded, (units,)."""
     none = torch.zeros(group.count, dtype=torch.bool, device=group.output.original.device)
     if group.output.parameter != "weight" or group.is_interleaved:
-        return none  # XLNet and DeBERTa keep their heads in another way
+        # XLNet and DeBERTa keep their heads in another way.
+        return none
     living = group.units_of_output(group.output.original).any(dim=1)
     rows = _rows(group)
     silent = ~rows.reshape(group.count, -1).any(dim=1)
     if group.kind == "neurons" and group.parts == 2:
-        return none  # a gated unit: neither part alone decides
+        # A gated unit: neither part alone decides.
+        return none
     has_bias = getattr(group.output.module, "bias", None) is not None
     return silent & living & (has_bias | ~_outputs(model, group).view(group.count, -1).any(dim=1))
 
@@ -75,5 +79,5 @@ def _outputs(model: BermoPreTrainedModel, group: Group) -> Tensor:
 
 def _activation(model: BermoPreTrainedModel) -> nn.Module:
     config = encoder_of(model).config
-    found = next(getattr(config, name) for name in NAMES_OF_ACTIVATION if hasattr(config, name))
-    return cast(nn.Module, ACT2FN[found]) if isinstance(found, str) else found
+    activation = next(getattr(config, name) for name in NAMES_OF_ACTIVATION if hasattr(config, name))
+    return cast(nn.Module, ACT2FN[activation]) if isinstance(activation, str) else activation

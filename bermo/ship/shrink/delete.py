@@ -3,9 +3,9 @@
     dead unit       a head or neuron whose columns of the reading matrix are all zero
     unread layer    a top layer that the mix does not read, or reads with next to no share
 
-Heads, neurons and layers outside `mix.layers` leave the outputs as they were, up to the rounding of shorter sums. A
-top layer with a small share is another matter: the output moves by about that share, so READ_SHARE is set below
-the rounding of bfloat16 (2⁻⁹ of a value), at which these models are commonly served.
+Heads, neurons and layers outside `mix.layers` leave the outputs as they were, up to the rounding of shorter
+sums. A top layer with a small share is another matter: the output moves by about that share, so READ_SHARE is
+set below the rounding of bfloat16 (2⁻⁹ of a value), at which these models are commonly served.
 """
 
 import copy
@@ -37,7 +37,7 @@ Model = TypeVar("Model", bound=BermoPreTrainedModel)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class ModelSize:
     """How large a model is."""
 
     parameters: int
@@ -49,13 +49,13 @@ class Size:
 
 
 @torch.no_grad()
-def size_of(model: BermoPreTrainedModel) -> Size:
+def size_of(model: BermoPreTrainedModel) -> ModelSize:
     """Count parameters, bytes, layers, heads, neurons and words of a model."""
     parameters = list(model.parameters())
     groups = groups_of(model)
     layers = [groups_in(groups, number) for number in range(1, len(layers_of(model)) + 1)]
     repeats = (num_layers(encoder_of(model).config) - 1) // len(layers)
-    return Size(
+    return ModelSize(
         parameters=sum(p.numel() for p in parameters),
         megabytes=sum(p.numel() * p.element_size() for p in parameters) / 1e6,
         # A layer without heads and neurons is its norms and biases.
@@ -105,7 +105,7 @@ def _delete_units_(model: BermoPreTrainedModel) -> None:
     groups, shapes = groups_of(model), []
     for number, (layer, shape) in enumerate(zip(layers_of(model), known.layers, strict=True), start=1):
         heads, neurons = shape.heads, [0] * len(shape.neurons)
-        rest = iter(place for place, n in enumerate(shape.neurons) if n)
+        rest = iter(index for index, n in enumerate(shape.neurons) if n)
         for group in groups_in(groups, number):
             units = living_units(group)
             if group.kind == "heads":
@@ -139,7 +139,7 @@ def top_layer(model: BermoPreTrainedModel, read_share: float = READ_SHARE) -> in
 
 
 def _repeats_several(model: BermoPreTrainedModel) -> bool:
-    """Tell whether the encoder calls several layers in turn, so that the last calls are not the last modules."""
+    """Tell whether the encoder calls several layers in turn, so the last calls are not the last modules."""
     config = encoder_of(model).config
     groups = getattr(config, "num_hidden_groups", 1) * getattr(config, "inner_group_num", 1)
     return groups > 1
@@ -151,7 +151,8 @@ def _cut_top_(model: BermoPreTrainedModel, top: int) -> None:
     encoder, config = encoder_of(model), _config(model)
     known = structure_of(model)
     modules = layers_of(model)
-    if len(modules) > 1:  # ALBERT's one layer is only called less often
+    # ALBERT's one layer is only called less often.
+    if len(modules) > 1:
         container = cast(nn.ModuleList, encoder.get_submodule(family_of(encoder.config).layers.path))
         del container[top:]
         known = replace(known, layers=known.layers[:top])
@@ -172,9 +173,9 @@ def _cut_mix_(model: BermoPreTrainedModel, top: int) -> None:
     old, config = model.mix, _config(model)
     assert not isinstance(old, GateMix), "its layers are all read"
     options: dict[str, Any] = dict(config.mix)
-    kept = [place for place, layer in enumerate(old.layers) if layer <= top]
+    kept = [index for index, layer in enumerate(old.layers) if layer <= top]
     if isinstance(old, LayerMix):
-        options["layers"] = [old.layers[place] for place in kept]
+        options["layers"] = [old.layers[index] for index in kept]
         if options["kind"] == "sum-last-four":
             options["kind"] = "raw"
     elif len(old.layers) == 1:
@@ -182,7 +183,8 @@ def _cut_mix_(model: BermoPreTrainedModel, top: int) -> None:
     new = build_mix(num_layers=top + 1, **options).to(model.device, model.dtype)
     if isinstance(old, LayerMix) and isinstance(new, LayerMix):
         shares = old.weights[kept]
-        # Shares sum to 1, so what the lost layers had goes into the scale: the others weigh what they weighed.
+        # Shares sum to 1, so what the lost layers had goes into the scale: the others weigh what they
+        # weighed.
         new.logits.copy_(shares.log()[None])
         new.scale.copy_(old.scale * shares.sum())
     model.core.layer_mix = new.train(old.training)

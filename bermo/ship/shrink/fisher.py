@@ -1,12 +1,15 @@
-"""Pruning after training, with no training: heads and neurons are chosen by Fisher information (Kwon et al. 2022).
+"""Pruning after training, with no training: heads and neurons are chosen by Fisher information (Kwon et al.
+2022).
 
     loss(m) ≈ loss(1) + ½ (1 − m)ᵀ I (1 − m)      I = mean over examples of g gᵀ, g = dloss/dm at m = 1
 
 1. search: I by its diagonal, the least lost under a budget of weights or of milliseconds (`choose_structure`)
 2. rearrange: in each group as many units stay, but those that go are chosen with the whole block of I
-3. refit: layer by layer, the matrices that read the units are fitted by least squares to what they gave before
+3. refit: layer by layer, the matrices that read the units are fitted by least squares to what they gave
+before
 
-The paper's third step tunes one factor a unit; here the whole matrix is fitted, of which that is a special case:
+The paper's third step tunes one factor a unit; here the whole matrix is fitted, of which that is a special
+case:
     W' = W + (XᵀX + λ)⁻¹ Xᵀ(Y − XW)               X = the small model's units, Y = the whole model's output
 """
 
@@ -26,10 +29,11 @@ from bermo.errors import BermoError
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display, Quiet
 from bermo.ship.shrink.delete import shrink
-from bermo.ship.shrink.search import Choice, CostTable, Values, choose_structure
+from bermo.ship.shrink.search import CostTable, KeptUnits, Values, choose_structure
 from bermo.training.job import Batch
 
-RIDGE = 0.01  # λ as a share of the mean of the diagonal of XᵀX
+# λ as a share of the mean of the diagonal of XᵀX.
+RIDGE = 0.01
 
 
 def fisher_shrink(
@@ -39,7 +43,7 @@ def fisher_shrink(
     table: CostTable,
     budget: float,
     display: Display | None = None,
-) -> tuple[BermoPreTrainedModel, Choice]:
+) -> tuple[BermoPreTrainedModel, KeptUnits]:
     """Return a smaller copy of a trained model that meets the budget, and which units stayed.
 
     `batches` hold labelled training examples for the Fisher information; `tune` those of the refit.
@@ -48,12 +52,12 @@ def fisher_shrink(
     groups = groups_of(model)
     check_families(groups)
     gradients = gate_gradients(model, batches, display)
-    importance = [_importance(found) for found in gradients]
+    importance = [_importance(gradient) for gradient in gradients]
     choice = choose_structure(importance, [group.kind for group in groups], table, budget)
-    kept = tuple(rearrange(found, units) for found, units in zip(gradients, choice.kept, strict=True))
-    choice = Choice(kept=kept, cost=choice.cost, lost=choice.lost)
+    kept = tuple(rearrange(gradient, units) for gradient, units in zip(gradients, choice.kept, strict=True))
+    choice = KeptUnits(kept=kept, cost=choice.cost, lost=choice.lost)
     small = _without(model, choice)
-    units = {group.name: found for group, found in zip(groups, kept, strict=True)}
+    units = {group.name: gradient for group, gradient in zip(groups, kept, strict=True)}
     refit_(small, model, units, tune, display)
     return small, choice
 
@@ -66,7 +70,7 @@ def gate_gradients(
     groups, was_training = groups_of(model), model.training
     needed = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.requires_grad_(False).eval()
-    found: list[list[Tensor]] = [[] for _ in groups]
+    gradients: list[list[Tensor]] = [[] for _ in groups]
     display.start("Fisher information", len(batches), 0)
     try:
         for done, batch in enumerate(batches, start=1):
@@ -75,21 +79,22 @@ def gate_gradients(
                 num_rows = len(batch["input_ids"])
                 # The loss is a mean, and each row's own gradient is wanted.
                 (model(**on_device).loss * num_rows).backward()
-            for place, gate in enumerate(gates):
+            for index, gate in enumerate(gates):
                 rows = cast(Tensor, gate.values[0].grad)
                 # The endings of a choice are rows of the encoder, and one example.
-                found[place].append(rows.view(num_rows, -1, rows.shape[1]).sum(1).float().cpu())
+                gradients[index].append(rows.view(num_rows, -1, rows.shape[1]).sum(1).float().cpu())
             display.step(done, None)
     finally:
         display.close()
         for parameter in needed:
             parameter.requires_grad_(True)
         model.train(was_training)
-    return [torch.cat(parts) for parts in found]
+    return [torch.cat(parts) for parts in gradients]
 
 
 def rearrange(gradients: Tensor, kept: Sequence[int]) -> tuple[int, ...]:
-    """Return as many units as `kept` that lose less together: pruned ones are swapped one by one for better ones.
+    """Return as many units as `kept` that lose less together: pruned ones are swapped one by one for better
+    ones.
 
     What is lost is ‖Σ_pruned g‖²: units whose gradients cancel can go together.
     """
@@ -107,7 +112,7 @@ def rearrange(gradients: Tensor, kept: Sequence[int]) -> tuple[int, ...]:
         best = int(cost.argmin())
         pruned[unit], pruned[best] = False, True
         reach = without + kernel[:, best]
-    return tuple(int(place) for place in np.flatnonzero(~pruned))
+    return tuple(int(index) for index in np.flatnonzero(~pruned))
 
 
 @torch.no_grad()
@@ -120,8 +125,9 @@ def refit_(
 ) -> None:
     """Fit the reading matrices of a small model to the outputs of the whole one, in place, first to last.
 
-    `kept` are the units that the small model has of each group, by name. What enters a matrix is read from the small
-    model, so that it makes up for the layers below; an encoder that repeats one layer (ALBERT) reads the whole one's.
+    `kept` are the units that the small model has of each group, by name. What enters a matrix is read from
+    the small model, so that it makes up for the layers below; an encoder that repeats one layer (ALBERT)
+    reads the whole one's.
     """
     display = display or Quiet()
     groups = groups_of(small)
@@ -130,10 +136,10 @@ def refit_(
     repeats = len(layers_of(small)) == 1
     display.start("refitting", len(groups), 0)
     try:
-        for place, group in enumerate(groups):
+        for index, group in enumerate(groups):
             sums, twin = _Sums(), twins[group.name]
             units = torch.as_tensor(list(kept[group.name]))
-            for batch, output in zip(batches, outputs[place], strict=True):
+            for batch, output in zip(batches, outputs[index], strict=True):
                 if repeats:
                     inputs = _inputs_of(whole, twin, batch, is_last=False)
                     inputs = inputs.unflatten(-1, (twin.count, twin.size))[:, units].flatten(1)
@@ -141,7 +147,7 @@ def refit_(
                     inputs = _inputs_of(small, group, batch, is_last=True)
                 sums.add(inputs, output.to(inputs))
             _solve_(group, sums)
-            display.step(place + 1, None)
+            display.step(index + 1, None)
     finally:
         display.close()
 
@@ -155,7 +161,8 @@ class _Gate:
 
     def __call__(self, module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         inputs = args[0]
-        if not self.values:  # a layer that is called again (ALBERT's) has the same gates
+        # A layer that is called again (ALBERT's) has the same gates.
+        if not self.values:
             shape = (len(inputs), self.group.count)
             self.values.append(inputs.new_ones(shape).requires_grad_(True))
         factors = self.values[0].repeat_interleave(self.group.size, dim=1)
@@ -189,7 +196,8 @@ def _solve_(group: Group, sums: _Sums) -> None:
     old = (weight if group.output.is_transposed else weight.T).double()
     x, y = cast(Tensor, sums.x) / sums.count, cast(Tensor, sums.y) / sums.count
     xx, xy = cast(Tensor, sums.xx) / sums.count, cast(Tensor, sums.xy) / sums.count
-    if bias is not None:  # it takes the means, and the matrix is fitted to what is left
+    # It takes the means, and the matrix is fitted to what is left.
+    if bias is not None:
         xx, xy = xx - torch.outer(x, x), xy - torch.outer(x, y)
     strength = RIDGE * xx.diagonal().mean().clamp(min=1e-12)
     lifted = xx + strength * torch.eye(len(xx), dtype=xx.dtype, device=xx.device)
@@ -212,25 +220,29 @@ def _gated(groups: Sequence[Group]) -> Iterator[list[_Gate]]:
 def _outputs_of(
     model: BermoPreTrainedModel, groups: Sequence[Group], batches: Sequence[Batch]
 ) -> list[list[Tensor]]:
-    """Return what the reading matrices give for the real tokens of each batch, in half precision to save room."""
-    found: list[list[Tensor]] = [[] for _ in groups]
+    """Return what the reading matrices give for the real tokens of each batch, in half precision to save
+    room.
+    """
+    outputs: list[list[Tensor]] = [[] for _ in groups]
     for batch in batches:
         seen: list[list[Tensor]] = [[] for _ in groups]
         handles = [
-            group.output.module.register_forward_hook(_keep_output(seen[place]))
-            for place, group in enumerate(groups)
+            group.output.module.register_forward_hook(_keep_output(seen[index]))
+            for index, group in enumerate(groups)
         ]
         try:
             _run(model, batch)
         finally:
             _remove(handles)
-        for place, parts in enumerate(seen):
-            found[place].append(_real(parts, batch).half())
-    return found
+        for index, parts in enumerate(seen):
+            outputs[index].append(_real(parts, batch).half())
+    return outputs
 
 
 def _inputs_of(model: BermoPreTrainedModel, group: Group, batch: Batch, is_last: bool) -> Tensor:
-    """Return what enters a reading matrix for the real tokens of a batch; where `is_last`, nothing runs after it."""
+    """Return what enters a reading matrix for the real tokens of a batch; where `is_last`, nothing runs after
+    it.
+    """
     seen: list[Tensor] = []
 
     def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:
@@ -287,7 +299,7 @@ def check_families(groups: Sequence[Group]) -> None:
 
 
 @torch.no_grad()
-def _without(model: BermoPreTrainedModel, choice: Choice) -> BermoPreTrainedModel:
+def _without(model: BermoPreTrainedModel, choice: KeptUnits) -> BermoPreTrainedModel:
     """Return a copy of a model that has only the chosen units."""
     groups = groups_of(model)
     saved = [group.output.original.detach().clone() for group in groups]

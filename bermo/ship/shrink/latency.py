@@ -1,9 +1,10 @@
 """How long a layer takes on this machine, by the heads and neurons it has left.
 
-An encoder of one layer is timed with h heads and all neurons, and with all heads and n neurons; what is over the
-layer without them is the time of h heads, or of n neurons. An encoder of two layers tells what a whole layer is,
-and so what is fixed. More units never take less time: the times are made monotone by pooling neighbours
-(isotonic regression, the nearest rising sequence in squares). A table is kept by machine and shape, and not measured twice.
+An encoder of one layer is timed with h heads and all neurons, and with all heads and n neurons; what is over
+the layer without them is the time of h heads, or of n neurons. An encoder of two layers tells what a whole
+layer is, and so what is fixed. More units never take less time: the times are made monotone by pooling
+neighbours (isotonic regression, the nearest rising sequence in squares). A table is kept by machine and
+shape, and not measured twice.
 """
 
 import copy
@@ -114,25 +115,28 @@ def _encoder(config: PretrainedConfig, shape: LayerShape | None, depth: int) -> 
 
 
 def _times(encoders: Sequence[PreTrainedModel], workload: Workload, display: Display) -> list[float]:
-    """Return the median milliseconds of each encoder; rounds go over all, so that a slow moment hits all alike."""
+    """Return the median milliseconds of each encoder; rounds go over all, so that a slow moment hits all
+    alike.
+    """
     device = torch.device(workload.device)
     shape = (workload.batch_size, workload.length)
     ids = torch.randint(0, int(encoders[0].config.vocab_size), shape, device=device)
     mask = torch.ones(shape, dtype=torch.long, device=device)
-    found: list[list[float]] = [[] for _ in encoders]
+    milliseconds: list[list[float]] = [[] for _ in encoders]
     total = (REPEATS + 1) * len(encoders)
     display.start("timing layer shapes", total, 0)
     try:
         for step in range(total):
-            place = step % len(encoders)
-            encoder = encoders[place].to(device)  # type: ignore[arg-type]
+            index = step % len(encoders)
+            encoder = encoders[index].to(device)  # type: ignore[arg-type]
             seconds = _time(encoder, make_inputs(encoder, ids, mask, None, None), device)
-            if step >= len(encoders):  # the first round warms up
-                found[place].append(1000 * seconds)
+            # The first round warms up.
+            if step >= len(encoders):
+                milliseconds[index].append(1000 * seconds)
             display.step(step + 1, None)
     finally:
         display.close()
-    return [median(values) for values in found]
+    return [median(values) for values in milliseconds]
 
 
 @torch.inference_mode()

@@ -1,6 +1,7 @@
 """A trained model -> a smaller one in a folder of its own: what `bermo shrink` does, in order.
 
-[Fisher: choose and refit] -> delete what is dead -> [cut the vocabulary] -> model, tokenizer, task, card, shrink.json
+[Fisher: choose and refit] -> delete what is dead -> [cut the vocabulary] -> model, tokenizer, task, card,
+shrink.json
 """
 
 import shutil
@@ -29,7 +30,7 @@ from bermo.progress import Display
 from bermo.runs.folder import LOCK
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.run_data import with_files
-from bermo.ship.shrink.delete import Size, is_shrinkable, shrink, size_of
+from bermo.ship.shrink.delete import ModelSize, is_shrinkable, shrink, size_of
 from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
 from bermo.ship.shrink.search import CostTable, weight_table
@@ -47,8 +48,8 @@ TUNE_SHARE = 4
 class Shrinking:
     """What came out: both sizes and, where there was data, both scores and speeds."""
 
-    before: Size
-    after: Size
+    before: ModelSize
+    after: ModelSize
     metric: str | None = None
     scores: tuple[float, float] | None = None
     rows_per_second: tuple[float, float] | None = None
@@ -154,7 +155,8 @@ def _choose(
         model, _batches(train, rows, spec), _batches(train, tune, spec), table, budget, display
     )
     display.tell(
-        f"{choice.lost:.1%} of the importance is in what goes; what stays costs {choice.cost:.4g} {table.unit}"
+        f"{choice.lost:.1%} of the importance is in what goes;"
+        f" what stays costs {choice.cost:.4g} {table.unit}"
         f" of {table.total([g.kind for g in groups], [g.count for g in groups]):.4g}."
     )
     scored = tuple(_score(item, valid, spec, accelerator) for item in (model, small))
@@ -212,8 +214,8 @@ def _score(
     started = time.perf_counter()
     predictions = predict(model, valid, spec.batch_size, accelerator)
     seconds = time.perf_counter() - started
-    found = score(valid, predictions)
-    return _Scored(metric=found.main, score=found.score, rows_per_second=round(len(valid) / seconds, 2))
+    scored = score(valid, predictions)
+    return _Scored(metric=scored.main, score=scored.score, rows_per_second=round(len(valid) / seconds, 2))
 
 
 def _card(result: Shrinking) -> str:

@@ -2,9 +2,10 @@
 
     minimise Σ_g lost_g(n_g)   so that   fixed + Σ_g cost_g(n_g) ≤ budget        n_g units of group g stay
 
-Within a group the most important units stay, so lost_g(n) is the sum of all but its n largest importances. The
-cost of a group need not be a line: a table of measured times has steps and flats. This is a knapsack with one choice
-a group; it is solved exactly, over costs rounded up to a ten-thousandth of the budget, by dynamic programming.
+Within a group the most important units stay, so lost_g(n) is the sum of all but its n largest importances.
+The cost of a group need not be a line: a table of measured times has steps and flats. This is a knapsack with
+one choice a group; it is solved exactly, over costs rounded up to a ten-thousandth of the budget, by dynamic
+programming.
 """
 
 from collections.abc import Sequence
@@ -45,8 +46,8 @@ class CostTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Which units of each group stay, what they cost together, and the share of all importance that is lost."""
+class KeptUnits:
+    """The units of each group that stay, their cost together, and the share of importance that is lost."""
 
     kept: tuple[tuple[int, ...], ...]
     cost: float
@@ -58,22 +59,22 @@ def weight_table(groups: Sequence[Group]) -> CostTable:
     tables: dict[Kind, tuple[tuple[int, float], ...]] = {}
     kinds: tuple[Kind, Kind] = ("heads", "neurons")
     for kind in kinds:
-        found = [group for group in groups if group.kind == kind]
-        most = max((group.count for group in found), default=1)
-        cost = found[0].cost if found else 0
+        of_kind = [group for group in groups if group.kind == kind]
+        most = max((group.count for group in of_kind), default=1)
+        cost = of_kind[0].cost if of_kind else 0
         tables[kind] = ((0, 0.0), (most, float(most * cost)))
     return CostTable(unit="weights", fixed=0.0, heads=tables["heads"], neurons=tables["neurons"])
 
 
 def grid(kind: Kind, count: int) -> list[int]:
-    """Return the numbers of units that are considered: every number of heads, 48 even steps of many neurons."""
+    """Return the numbers of units to consider: every number of heads, 48 even steps of many neurons."""
     step = 1 if kind == "heads" else max(1, count // 48)
     return sorted({*range(0, count, step), count})
 
 
 def choose_structure(
     importance: Sequence[Values], kinds: Sequence[Kind], table: CostTable, budget: float
-) -> Choice:
+) -> KeptUnits:
     """Return the units that stay: `importance` holds one number a unit for each group of a kind."""
     options = [grid(kind, len(values)) for kind, values in zip(kinds, importance, strict=True)]
     costs = [table.costs(kind, counts) for kind, counts in zip(kinds, options, strict=True)]
@@ -89,7 +90,7 @@ def choose_structure(
     kept = tuple(_top(values, n) for values, n in zip(importance, counts, strict=True))
     whole = sum(float(values.sum()) for values in importance)
     lost = sum(float(loss[pick]) for loss, pick in zip(losses, picks, strict=True))
-    return Choice(kept=kept, cost=table.total(kinds, counts), lost=lost / max(whole, 1e-300))
+    return KeptUnits(kept=kept, cost=table.total(kinds, counts), lost=lost / max(whole, 1e-300))
 
 
 def _losses(values: Values, counts: Sequence[int]) -> Values:
@@ -99,7 +100,7 @@ def _losses(values: Values, counts: Sequence[int]) -> Values:
 
 def _top(values: Values, count: int) -> tuple[int, ...]:
     order = np.argsort(-values, kind="stable")[:count]
-    return tuple(sorted(int(place) for place in order))
+    return tuple(sorted(int(unit) for unit in order))
 
 
 def _knapsack(costs: Sequence[Values], losses: Sequence[Values], room: float) -> list[int]:
@@ -113,16 +114,17 @@ def _knapsack(costs: Sequence[Values], losses: Sequence[Values], room: float) ->
     bins = BINS + len(costs)
     best = np.zeros(bins + 1)
     picks = np.zeros((len(costs), bins + 1), dtype=np.int32)
-    for place, (step, loss) in enumerate(zip(steps, losses, strict=True)):
+    for index, (step, loss) in enumerate(zip(steps, losses, strict=True)):
         new = np.full(bins + 1, np.inf)
         for option, (need, lost) in enumerate(zip(step.tolist(), loss.tolist(), strict=True)):
-            found = np.full(bins + 1, np.inf)
-            found[need:] = best[: max(bins + 1 - need, 0)] + lost
-            better = found < new
-            new[better] = found[better]
-            picks[place, better] = option
+            losses_with = np.full(bins + 1, np.inf)
+            losses_with[need:] = best[: max(bins + 1 - need, 0)] + lost
+            better = losses_with < new
+            new[better] = losses_with[better]
+            picks[index, better] = option
         best = new
-    for bin in range(bins, -1, -1):  # the most room first: what it loses is the least
+    # The most room first: what it loses is the least.
+    for bin in range(bins, -1, -1):
         chosen = _trace(picks, steps, bin)
         if sum(float(cost[pick]) for cost, pick in zip(costs, chosen, strict=True)) <= room + 1e-9:
             return chosen
@@ -132,8 +134,8 @@ def _knapsack(costs: Sequence[Values], losses: Sequence[Values], room: float) ->
 def _trace(picks: npt.NDArray[np.int32], steps: Sequence[npt.NDArray[np.int64]], bin: int) -> list[int]:
     """Walk back from a bin to the choice of each group."""
     chosen = []
-    for place in reversed(range(len(steps))):
-        option = int(picks[place, bin])
+    for index in reversed(range(len(steps))):
+        option = int(picks[index, bin])
         chosen.append(option)
-        bin -= int(steps[place][option])
+        bin -= int(steps[index][option])
     return chosen[::-1]

@@ -1,4 +1,6 @@
-"""How a model is shrunk without training: how much is kept, and the data that decides it. No torch is imported."""
+"""How a model is shrunk without training: how much is kept, and the data that decides it. No torch is
+imported.
+"""
 
 from dataclasses import dataclass
 

@@ -1,14 +1,15 @@
 """A vocabulary cut to the user's texts: fewer rows in the embeddings, the same tokens for these texts.
 
-What stays: special tokens, every token that the texts use, and all single characters, so that other texts are cut
-into smaller pieces instead of becoming unknown. Then, for the texts given, the pieces are the same as before:
+What stays: special tokens, every token that the texts use, and all single characters, so that other texts are
+cut into smaller pieces instead of becoming unknown. Then, for the texts given, the pieces are the same as
+before:
 
     WordPiece   the longest known piece comes first, and the pieces that won are all still there
     BPE         the merges behind each kept token stay, and the others never applied to these texts
     Unigram     the best cut of a text is made of kept pieces, and no better one can appear
 
-A character that the vocabulary knows only inside longer pieces keeps all pieces that hold it. A vocabulary of whole
-words has no pieces to fall back on, and is refused.
+A character that the vocabulary knows only inside longer pieces keeps all pieces that hold it. A vocabulary of
+whole words has no pieces to fall back on, and is refused.
 """
 
 import json
@@ -33,8 +34,8 @@ CHUNK = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
-    """Which old ids stay, rising; the new id of a token is its place among them."""
+class VocabularyCut:
+    """Which old ids stay, rising; the new id of a token is its index among them."""
 
     ids: tuple[int, ...]
     old_size: int
@@ -51,7 +52,7 @@ def plan_cut(
     config: PretrainedConfig,
     texts: Sequence[str],
     display: Display | None = None,
-) -> Cut:
+) -> VocabularyCut:
     """Say which tokens stay for these texts; a tokenizer that cannot be cut safely is an error."""
     state = _state(tokenizer)
     kind, vocabulary = state["model"]["type"], _vocabulary(state)
@@ -69,11 +70,11 @@ def plan_cut(
         kept |= _parts(state, vocabulary, [names[number] for number in kept if number in names])
     # Where positions start behind the padding token's id, that id must not change.
     kept |= set(range(first_position(config)))
-    return Cut(ids=tuple(sorted(kept)), old_size=len(tokenizer), used=len(used))
+    return VocabularyCut(ids=tuple(sorted(kept)), old_size=len(tokenizer), used=len(used))
 
 
 def cut_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, cut: Cut, folder: Path, texts: Sequence[str]
+    tokenizer: PreTrainedTokenizerBase, cut: VocabularyCut, folder: Path, texts: Sequence[str]
 ) -> PreTrainedTokenizerBase:
     """Write the smaller tokenizer into a folder, load it from there, and check it on the texts."""
     tokenizer.save_pretrained(folder)
@@ -109,8 +110,10 @@ def cut_tokenizer(
 
 
 @torch.no_grad()
-def cut_embeddings_(model: BermoPreTrainedModel, cut: Cut) -> None:
-    """Keep the rows of the embeddings that the tokens left need, in place, with the head that is tied to them."""
+def cut_embeddings_(model: BermoPreTrainedModel, cut: VocabularyCut) -> None:
+    """Keep the rows of the embeddings that the tokens left need, in place, with the head that is tied to
+    them.
+    """
     old = cast(nn.Embedding, model.get_input_embeddings())
     rows = torch.tensor(cut.ids, device=old.weight.device)
     new_id = cut.new_id
@@ -166,7 +169,9 @@ def _unknowns(state: dict[str, Any]) -> list[str]:
 
 
 def _letters(state: dict[str, Any], vocabulary: dict[str, int]) -> set[int]:
-    """Return the tokens of one character, in the middle of words too, and all that hold a character without one."""
+    """Return the tokens of one character, in the middle of words too, and all that hold a character without
+    one.
+    """
     prefix = state["model"].get("continuing_subword_prefix") or ""
     suffix = state["model"].get("end_of_word_suffix") or ""
     added = {item["content"] for item in state["added_tokens"]}
@@ -197,12 +202,12 @@ def _parts(state: dict[str, Any], vocabulary: dict[str, int], tokens: Iterable[s
     ranks = {pair: rank for rank, pair in enumerate(_merges(state))}
     suffix = state["model"].get("end_of_word_suffix") or ""
     prefix = state["model"].get("continuing_subword_prefix") or ""
-    found: set[int] = set()
+    ids: set[int] = set()
     for token in tokens:
         for part in _passed(token, ranks, prefix, suffix):
             if part in vocabulary:
-                found.add(vocabulary[part])
-    return found
+                ids.add(vocabulary[part])
+    return ids
 
 
 def _passed(token: str, ranks: dict[tuple[str, str], int], prefix: str, suffix: str) -> set[str]:
@@ -218,12 +223,12 @@ def _passed(token: str, ranks: dict[tuple[str, str], int], prefix: str, suffix: 
     seen = set(pieces)
     while True:
         pairs = enumerate(pairwise(pieces))
-        found = [(ranks.get(pair, len(ranks)), place) for place, pair in pairs]
-        rank, place = min(found, default=(len(ranks), 0))
+        merges = [(ranks.get(pair, len(ranks)), position) for position, pair in pairs]
+        rank, position = min(merges, default=(len(ranks), 0))
         if rank == len(ranks):
             return seen
-        merged = pieces[place] + pieces[place + 1].removeprefix(prefix or "\0")
-        pieces[place : place + 2] = [merged]
+        merged = pieces[position] + pieces[position + 1].removeprefix(prefix or "\0")
+        pieces[position : position + 2] = [merged]
         seen.add(merged)
 
 
@@ -232,7 +237,7 @@ def _merges(state: dict[str, Any]) -> list[tuple[str, str]]:
     return [(left, right) for left, right in pairs]
 
 
-def _renumber_(state: dict[str, Any], cut: Cut) -> None:
+def _renumber_(state: dict[str, Any], cut: VocabularyCut) -> None:
     """Rewrite every number in a tokenizer's state, and leave out the tokens and merges that are gone."""
     new_id, model = cut.new_id, state["model"]
     vocabulary = _vocabulary(state)

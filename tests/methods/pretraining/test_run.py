@@ -1,4 +1,6 @@
-"""Pretraining end to end on generated sentences: it learns, stops and goes on to the same bits, and its encoder loads."""
+"""Pretraining end to end on generated sentences: it learns, stops and goes on to the same bits, and its
+encoder loads.
+"""
 
 import json
 import signal
@@ -86,9 +88,9 @@ def test_masked_words_are_learned_and_the_encoder_is_an_ordinary_one(
     words = AutoTokenizer.from_pretrained(folder)
     model = BermoForMaskedLM.from_backbone(folder, mix=None)
     inputs = words("seven seven seven [MASK] seven seven seven", return_tensors="pt")
-    place = inputs["input_ids"][0].tolist().index(words.mask_token_id)
+    position = inputs["input_ids"][0].tolist().index(words.mask_token_id)
     with torch.no_grad():
-        shares = torch.softmax(model(**inputs).logits[0, place], dim=-1)
+        shares = torch.softmax(model(**inputs).logits[0, position], dim=-1)
     # The saved head guesses too, far surer than one that knows only which ten words there are.
     assert shares[words.convert_tokens_to_ids("seven")] > 3 / 10
     assert AutoModel.from_pretrained(folder).config.hidden_dropout_prob == 0.1
@@ -98,7 +100,8 @@ def test_masked_words_are_learned_and_the_encoder_is_an_ordinary_one(
     assert Path(echoes).parent.name not in card
     shown = read_findings(tmp_path / "run" / "figures.json")
     assert shown.sections[0].figures[0].title == "Training loss"
-    assert pretrain(spec, tmp_path / "run") == result  # done before: nothing is computed
+    # Done before: nothing is computed.
+    assert pretrain(spec, tmp_path / "run") == result
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
@@ -139,9 +142,9 @@ def test_the_loss_is_that_of_the_slow_sum_over_counted_places(kind: Any, text: s
     logs = torch.log_softmax(guesses.words_BKV, dim=-1)
     total, count = torch.zeros(()), 0
     for row in range(len(batch["targets"])):
-        for place, target in enumerate(batch["targets"][row]):
-            if batch["weights"][row, place]:
-                total, count = total - logs[row, place, target], count + 1
+        for column, target in enumerate(batch["targets"][row]):
+            if batch["weights"][row, column]:
+                total, count = total - logs[row, column, target], count + 1
     expected = total / count
     assert count == GuessLoss().count(batch)
     if guesses.pairs_B2 is not None:
@@ -165,7 +168,8 @@ def test_electra_shares_its_word_vectors_and_marks_what_was_replaced(text: str, 
     assert (batch["input_ids"].gather(1, batch["places"])[batch["weights"] > 0] == corpus.pieces.mask).all()
     marked = model(**batch).is_replaced_BT
     chosen = torch.zeros_like(marked).scatter(1, batch["places"], batch["weights"].long())
-    assert marked.sum() > 0.9 * chosen.sum()  # an untrained generator is nearly always wrong
+    # An untrained generator is nearly always wrong.
+    assert marked.sum() > 0.9 * chosen.sum()
     assert not (marked.bool() & ~chosen.bool()).any()
 
 
@@ -257,8 +261,8 @@ def test_what_was_not_learned_is_named(last: dict[str, float], is_finite: bool, 
         seconds=1.0,
         num_rows=9,
     )
-    found = _why_diverged(ended, entropy=6.5)
-    assert found is None if why is None else why in str(found)
+    reason = _why_diverged(ended, entropy=6.5)
+    assert reason is None if why is None else why in str(reason)
 
 
 def test_a_folder_with_another_pretraining_is_refused(text: str, cache: Path, tmp_path: Path) -> None:

@@ -35,22 +35,23 @@ def test_a_task_is_probed_with_all_its_controls(tmp_path: Path) -> None:
     encoder = load_encoder("box", device="cpu")
     data = read_probe("sentence-length", None, limit=300)
     spec = ProbeSpec(cache=str(tmp_path), pooling="mean", max_unknown=1.0)
-    found = probe_task(encoder, load_encoder("box", untrained_seed=5, device="cpu"), data, spec, Quiet())
-    assert found.layers == tuple(str(k) for k in range(encoder.num_layers))
-    count = len(found.layers)
-    assert {len(v) for v in (found.accuracy, found.control, found.untrained, found.penalty)} == {count}
-    assert max(found.accuracy) > 40  # six classes; lengths show in a mean of positions
-    assert max(found.accuracy) > max(found.control)
-    assert sum(found.mix_weights) == pytest.approx(1, abs=1e-5)
-    assert found.centre == pytest.approx(sum(k * w for k, w in enumerate(found.mix_weights)))
-    assert found.rows == (300, 50, 50)
-    write_probed(tmp_path / "one.json", found)
-    assert read_probed(tmp_path / "one.json") == found
+    probed = probe_task(encoder, load_encoder("box", untrained_seed=5, device="cpu"), data, spec, Quiet())
+    assert probed.layers == tuple(str(k) for k in range(encoder.num_layers))
+    count = len(probed.layers)
+    assert {len(v) for v in (probed.accuracy, probed.control, probed.untrained, probed.penalty)} == {count}
+    # Six classes; lengths show in a mean of positions.
+    assert max(probed.accuracy) > 40
+    assert max(probed.accuracy) > max(probed.control)
+    assert sum(probed.mix_weights) == pytest.approx(1, abs=1e-5)
+    assert probed.centre == pytest.approx(sum(k * w for k, w in enumerate(probed.mix_weights)))
+    assert probed.rows == (300, 50, 50)
+    write_probed(tmp_path / "one.json", probed)
+    assert read_probed(tmp_path / "one.json") == probed
     assert read_probed(tmp_path / "two.json") is None
-    findings = frozen_findings([found], {})
+    findings = frozen_findings([probed], {})
     kinds = [type(figure) for section in findings.sections for figure in section.figures]
     assert kinds.count(Heat) == 5
-    table = frozen_table([found])
+    table = frozen_table([probed])
     assert isinstance(table, Table)
     assert table.rows[0][1] == "sentence-length"
 
@@ -73,8 +74,8 @@ def test_a_bag_of_words_solves_what_words_tell_and_nothing_else() -> None:
         parts = (data.train, data.valid, data.test)
         index = {label: at for at, label in enumerate(data.labels)}
         labels = [torch.tensor([index[str(x)] for x in rows.labels or ()]) for rows in parts]
-        found = bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels))
-        assert low <= found <= high
+        accuracy = bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels))
+        assert low <= accuracy <= high
 
 
 def test_a_folder_of_another_question_is_refused(tmp_path: Path) -> None:

@@ -13,17 +13,17 @@ from tests.results import make_result
 
 def test_the_interval_and_p_are_those_of_a_slow_count() -> None:
     differences = [0.4, 1.0, -0.2, 0.7, 0.3]
-    found = paired(differences)
+    summary = paired(differences)
     larger = [
         abs(sum(s * d for s, d in zip(signs, differences, strict=True))) >= sum(differences) - 1e-9
         for signs in product((1, -1), repeat=5)
     ]
-    assert found.p == sum(larger) / 32 == 4 / 32
-    assert found.mean == pytest.approx(0.44)
-    assert found.interval is not None
+    assert summary.p == sum(larger) / 32 == 4 / 32
+    assert summary.mean == pytest.approx(0.44)
+    assert summary.interval is not None
     # 2.776445 is Student's t for 4 degrees of freedom.
     deviation = math.sqrt(sum((d - 0.44) ** 2 for d in differences) / 4)
-    assert found.interval[1] == pytest.approx(0.44 + 2.776445 * deviation / math.sqrt(5), abs=1e-5)
+    assert summary.interval[1] == pytest.approx(0.44 + 2.776445 * deviation / math.sqrt(5), abs=1e-5)
     assert paired([1.0, 1.1, 0.9, 1.0, 1.2]).p == 2 / 32
     assert paired([1.0]).interval is None
     with pytest.raises(BermoError, match="1 to 16 pairs, but got 0"):
@@ -37,13 +37,13 @@ def test_arms_are_compared_seed_by_seed_at_their_last_step() -> None:
         "bigram-shift-plain": make_result({1: 90.0, 2: 91.0}),
         "bigram-shift-mix": make_result({1: 80.0, 2: 81.0}),
     }
-    found = compare(results)
-    shift, tense = found.tasks
+    comparison = compare(results)
+    shift, tense = comparison.tasks
     assert (shift.task, tense.task) == ("bigram-shift", "tense")
     assert (tense.plain, tense.mix, tense.difference.count) == (80.5, 83.25, 2)
     assert tense.num_diverged == (1, 0)
-    assert found.groups["semantic"].difference.mean == pytest.approx(2.75)
-    assert found.groups["syntactic"].tasks == ("bigram-shift",)
+    assert comparison.groups["semantic"].difference.mean == pytest.approx(2.75)
+    assert comparison.groups["syntactic"].tasks == ("bigram-shift",)
     assert mean_gains(results, ["tense", "bigram-shift"]) == {1: -3.5, 2: -3.75}
 
 
@@ -79,7 +79,8 @@ def test_the_verdict_says_what_the_interval_shows(gains: list[float], words: str
 
 def test_the_papers_claim_is_its_mean_over_the_tasks_that_count() -> None:
     tasks = ["tense", "subject-number", "object-number", "odd-man-out", "coordination-inversion"]
-    assert claimed(tasks) == pytest.approx(2.67, abs=0.005)  # as its Table 1 has it
+    # As its Table 1 has it.
+    assert claimed(tasks) == pytest.approx(2.67, abs=0.005)
     assert claimed([task for task in tasks if task != "odd-man-out"]) == pytest.approx(2.6525)
 
 
@@ -91,12 +92,12 @@ def test_a_task_whose_labels_are_doubted_has_a_row_but_counts_in_no_mean() -> No
         "odd-man-out-mix": make_result({1: 90.0, 2: 91.0}),
     }
     known = {"odd-man-out": Known(largest_class=91.0, doubt="42% of its sentences have two labels")}
-    found = compare(results, known)
-    assert [pair.task for pair in found.tasks] == ["tense", "odd-man-out"]
-    assert found.groups["semantic"].tasks == ("tense",)
-    assert found.groups["semantic"].difference.mean == 1.0
-    assert found.claim == pytest.approx(4.65)
-    assert "Not counted: odd-man-out: 42% of its sentences have two labels." in found.verdict
+    comparison = compare(results, known)
+    assert [pair.task for pair in comparison.tasks] == ["tense", "odd-man-out"]
+    assert comparison.groups["semantic"].tasks == ("tense",)
+    assert comparison.groups["semantic"].difference.mean == 1.0
+    assert comparison.claim == pytest.approx(4.65)
+    assert "Not counted: odd-man-out: 42% of its sentences have two labels." in comparison.verdict
     assert compare(results).groups["semantic"].difference.mean == pytest.approx(15.75)
 
 
@@ -105,9 +106,9 @@ def test_a_task_that_no_seed_learned_is_named() -> None:
         "tense-plain": make_result({1: 50.0}, diverged=(1,)),
         "tense-mix": make_result({1: 80.0}),
     }
-    found = compare(results)
-    assert not found.tasks
-    assert found.left_out == ("tense: no seed learned it in both arms",)
+    comparison = compare(results)
+    assert not comparison.tasks
+    assert comparison.left_out == ("tense: no seed learned it in both arms",)
 
 
 def test_without_a_semantic_task_nothing_is_said() -> None:

@@ -40,8 +40,8 @@ def test_a_bench_compares_processes_and_writes_what_it_found(
     out = tmp_path / "bench"
     assert main(f"bench model sparse --data dev.tsv --out {out} {SMALL}".split()) == 0
     assert "accuracy" in capsys.readouterr().out
-    found = json.loads((out / "bench.json").read_text())
-    first, second = found["rows"]
+    written = json.loads((out / "bench.json").read_text())
+    first, second = written["rows"]
     assert (first["form"], second["form"]) == ("torch", "sparse")
     assert first["score"] == second["score"]
     assert second["megabytes"] < first["megabytes"]

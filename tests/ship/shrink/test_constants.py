@@ -32,7 +32,8 @@ def test_units_with_rows_of_zeros_become_a_bias(family: str) -> None:
             small(**batch).logits, expected, rtol=0, atol=1e-6 if family == "modernbert" else 1e-12
         )
     assert size_of(small).heads == 3
-    if family != "modernbert":  # its gated neurons are left alone
+    # Its gated neurons are left alone.
+    if family != "modernbert":
         assert size_of(small).neurons == size_of(model).neurons - 3
 
 

@@ -1,4 +1,6 @@
-"""Top layers that nobody reads, and the command: a smaller model that answers, or one sentence and nothing written."""
+"""Top layers that nobody reads, and the command: a smaller model that answers, or one sentence and nothing
+written.
+"""
 
 import json
 from pathlib import Path

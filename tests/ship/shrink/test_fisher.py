@@ -1,4 +1,6 @@
-"""Fisher search: gradients of gates against finite differences, rearranging against all subsets, an exact refit."""
+"""Fisher search: gradients of gates against finite differences, rearranging against all subsets, an exact
+refit.
+"""
 
 from itertools import combinations
 
@@ -30,8 +32,8 @@ def batch_of(family: str, seed: int = 0) -> dict[str, Tensor]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_gradient_is_what_the_loss_of_one_text_does_when_a_gate_moves(family: str) -> None:
     model, batch = model_of(family), batch_of(family)
-    found = gate_gradients(model, [batch])
-    for group, gradients in zip(groups_of(model), found, strict=True):
+    of_groups = gate_gradients(model, [batch])
+    for group, gradients in zip(groups_of(model), of_groups, strict=True):
         assert gradients.shape == (6, group.count)
         unit, step = group.count - 1, 1e-3
         weight = group.output.original
@@ -60,7 +62,8 @@ def _losses(model: bermo.BermoForSequenceClassification, batch: dict[str, Tensor
 def test_rearranging_never_loses_more_and_finds_gradients_that_cancel() -> None:
     torch.manual_seed(0)
     gradients = torch.randn(50, 7)
-    gradients[:, 6] = -gradients[:, 5]  # large each, nothing together
+    # Large each, nothing together.
+    gradients[:, 6] = -gradients[:, 5]
     gradients[:, 5:] *= 3
 
     def lost(kept: tuple[int, ...]) -> float:
@@ -68,9 +71,9 @@ def test_rearranging_never_loses_more_and_finds_gradients_that_cancel() -> None:
         return float(gradients[:, gone].sum(1).square().sum())
 
     start = (1, 2, 3, 4, 6)
-    found = rearrange(gradients, start)
-    assert found == (0, 1, 2, 3, 4)
-    assert lost(found) == min(lost(kept) for kept in combinations(range(7), 5))
+    rearranged = rearrange(gradients, start)
+    assert rearranged == (0, 1, 2, 3, 4)
+    assert lost(rearranged) == min(lost(kept) for kept in combinations(range(7), 5))
     for start in combinations(range(7), 3):
         assert lost(rearrange(gradients, start)) <= lost(start)
     assert rearrange(gradients, ()) == ()

@@ -22,13 +22,13 @@ def test_a_table_adds_up_to_the_time_that_was_measured(family: str, monkeypatch:
     """With made-up clock readings: 5 beside the layers, 1 fixed a layer, 2 a head, ¼ a neuron."""
 
     def times(encoders: list, workload: Workload, display: object) -> list[float]:
-        found = []
+        milliseconds = []
         for encoder in encoders:
             shape = latency.structure_of(encoder).layers
             layers = encoder.config.num_hidden_layers
-            found.append(5.0 + layers * (1.0 + 2.0 * _heads(encoder) + _neurons(encoder) / 4))
+            milliseconds.append(5.0 + layers * (1.0 + 2.0 * _heads(encoder) + _neurons(encoder) / 4))
             assert len(shape) >= 1
-        return found
+        return milliseconds
 
     monkeypatch.setattr(latency, "_times", times)
     table = measure_table(make_config(family), Workload(batch_size=2, length=8), Quiet())

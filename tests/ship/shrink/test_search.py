@@ -26,7 +26,7 @@ def importances(seed: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("budget", [2.0, 5.5, 9.0, 14.0, 24.0])
 def test_the_choice_is_the_best_of_all(seed: int, budget: float) -> None:
     values = importances(seed)
-    found = choose_structure(values, KINDS, TABLE, budget)
+    chosen = choose_structure(values, KINDS, TABLE, budget)
     best = np.inf
     for counts in product(range(5), range(7), range(5), range(7)):
         if TABLE.total(KINDS, counts) <= budget:
@@ -34,16 +34,16 @@ def test_the_choice_is_the_best_of_all(seed: int, budget: float) -> None:
                 best,
                 sum(np.sort(v)[: len(v) - n].sum() for v, n in zip(values, counts, strict=True)),
             )
-    assert found.cost <= budget
-    assert found.lost == pytest.approx(best / sum(v.sum() for v in values))
-    for units, items in zip(found.kept, values, strict=True):
+    assert chosen.cost <= budget
+    assert chosen.lost == pytest.approx(best / sum(v.sum() for v in values))
+    for units, items in zip(chosen.kept, values, strict=True):
         assert set(units) == set(np.argsort(-items)[: len(units)].tolist()), "the most important stay"
 
 
 def test_a_flat_of_the_table_is_used_for_free() -> None:
     """Two heads take no longer than one, so nobody stops at one."""
-    found = choose_structure([np.ones(4), np.ones(6)], ("heads", "neurons"), TABLE, 5.0)
-    assert len(found.kept[0]) != 1
+    chosen = choose_structure([np.ones(4), np.ones(6)], ("heads", "neurons"), TABLE, 5.0)
+    assert len(chosen.kept[0]) != 1
 
 
 def test_a_budget_below_the_fixed_cost_is_told() -> None:
@@ -52,9 +52,9 @@ def test_a_budget_below_the_fixed_cost_is_told() -> None:
 
 
 def test_the_whole_budget_keeps_everything() -> None:
-    found = choose_structure(importances(0), KINDS, TABLE, TABLE.total(KINDS, (4, 6, 4, 6)))
-    assert [len(units) for units in found.kept] == [4, 6, 4, 6]
-    assert found.lost == 0
+    chosen = choose_structure(importances(0), KINDS, TABLE, TABLE.total(KINDS, (4, 6, 4, 6)))
+    assert [len(units) for units in chosen.kept] == [4, 6, 4, 6]
+    assert chosen.lost == 0
 
 
 def test_many_neurons_are_looked_at_in_even_steps() -> None:
