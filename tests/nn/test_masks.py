@@ -22,9 +22,9 @@ from bermo.nn.masks import (
 
 
 def slow_top_mask(scores: Tensor, num_kept: int) -> Tensor:
-    """Sort by falling score, then by place; keep the first."""
+    """Sort by falling score, then by index; keep the first."""
     flat = scores.flatten().tolist()
-    order = sorted(range(len(flat)), key=lambda place: (-flat[place], place))
+    order = sorted(range(len(flat)), key=lambda index: (-flat[index], index))
     mask = torch.zeros(len(flat), dtype=torch.bool)
     mask[order[:num_kept]] = True
     return mask.view_as(scores)
@@ -177,7 +177,7 @@ def test_the_penalty_of_soft_movement_is_the_mean_sigmoid() -> None:
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="6 × 4 weights do not fall into blocks"):
+    with pytest.raises(ValueError, match="6 × 4 weights cannot be divided into blocks"):
         Blocks((6, 4), (4, 4))
 
 

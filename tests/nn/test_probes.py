@@ -78,15 +78,15 @@ def test_probes_trained_together_are_those_trained_alone(
     start = [parameter.detach().clone() for parameter in together.parameters()]
     fit_probes(together, make_parts(), SETTINGS)
     for layer in range(LAYERS):
-        for place, penalty in enumerate(SETTINGS.penalties):
+        for index, penalty in enumerate(SETTINGS.penalties):
             alone = kind(1, UNITS, 1, CLASSES)
             with torch.no_grad():
                 for parameter, value in zip(alone.parameters(), start, strict=True):
-                    parameter.copy_(value[layer : layer + 1, :, place : place + 1])
+                    parameter.copy_(value[layer : layer + 1, :, index : index + 1])
             settings = Settings(penalties=(penalty,), evaluations=4, batch_size=64, rate=1e-2)
             fit_probes(alone, make_parts(layer), settings)
             for one, all_ in zip(alone.parameters(), together.parameters(), strict=True):
-                expected = all_[layer : layer + 1, :, place : place + 1]
+                expected = all_[layer : layer + 1, :, index : index + 1]
                 torch.testing.assert_close(one, expected, atol=1e-4, rtol=1e-3)
 
 

@@ -29,16 +29,16 @@ def leaves(shape: tuple[int, ...]) -> list[Tensor]:
     return [part.detach().requires_grad_() for part in flat.chunk(3)]
 
 
-@pytest.mark.parametrize("has_place", [False, True])
-def test_three_layers_as_one_product_equal_three_products(has_place: bool) -> None:
+@pytest.mark.parametrize("has_target", [False, True])
+def test_three_layers_as_one_product_equal_three_products(has_target: bool) -> None:
     torch.manual_seed(0)
     weights, biases = leaves((130, 12)), leaves((130,))
     assert are_side_by_side(weights)
     assert not are_side_by_side([weights[0], weights[2], weights[1]])
     assert not are_side_by_side([torch.ones(2), torch.ones(2), torch.ones(2)])
     x = torch.randn(3, 13, 12, requires_grad=True)
-    place = torch.full((390, 12), 7.0) if has_place else None
-    fast = dense.Joined.apply(x, place, *weights, *biases)
+    target = torch.full((390, 12), 7.0) if has_target else None
+    fast = dense.Joined.apply(x, target, *weights, *biases)
     slow = [functional.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
     grads = [torch.randn(3, 13, 130) for _ in range(3)]
     inputs = (x, *weights, *biases)
@@ -48,19 +48,19 @@ def test_three_layers_as_one_product_equal_three_products(has_place: bool) -> No
     expected = torch.autograd.grad(slow, inputs, grads)
     for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    if place is not None:
-        torch.testing.assert_close(place, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
+    if target is not None:
+        torch.testing.assert_close(target, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_linear_layer_writes_its_gradient_to_its_place() -> None:
     torch.manual_seed(0)
     x, weight = torch.randn(4, 6, requires_grad=True), torch.randn(5, 6, requires_grad=True)
-    place = torch.zeros(5, 6)
-    dense.Linear.apply(x, weight, torch.zeros(5), place).square().sum().backward()
+    target = torch.zeros(5, 6)
+    dense.Linear.apply(x, weight, torch.zeros(5), target).square().sum().backward()
     assert weight.grad is not None
-    assert weight.grad.data_ptr() == place.data_ptr()
+    assert weight.grad.data_ptr() == target.data_ptr()
     (expected,) = torch.autograd.grad(functional.linear(x, weight).square().sum(), weight)
-    torch.testing.assert_close(place, expected)
+    torch.testing.assert_close(target, expected)
 
 
 def test_gelu_adds_a_bias_for_each_group_of_rows() -> None:
@@ -76,8 +76,8 @@ def test_gelu_adds_a_bias_for_each_group_of_rows() -> None:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("has_place", [False, True])
-def test_stacked_layers_equal_each_models_own(has_place: bool) -> None:
+@pytest.mark.parametrize("has_target", [False, True])
+def test_stacked_layers_equal_each_models_own(has_target: bool) -> None:
     torch.manual_seed(0)
     weights, biases = leaves((2, 9, 6)), leaves((2, 9))
     x = torch.randn(2 * 3, 4, 6, requires_grad=True)
@@ -88,15 +88,15 @@ def test_stacked_layers_equal_each_models_own(has_place: bool) -> None:
     ]
     grads = [torch.randn(6, 4, 9) for _ in range(3)]
     expected = torch.autograd.grad(slow, inputs, grads)
-    place = torch.zeros(6, 9, 6) if has_place else None
-    three = dense.StackedThree.apply(x, place, *weights, *biases)
-    places = place.chunk(3) if place is not None else [None] * 3
-    single = [dense.Stacked.apply(x, *wbp) for wbp in zip(weights, biases, places, strict=True)]
+    target = torch.zeros(6, 9, 6) if has_target else None
+    three = dense.StackedThree.apply(x, target, *weights, *biases)
+    targets = target.chunk(3) if target is not None else [None] * 3
+    single = [dense.Stacked.apply(x, *wbp) for wbp in zip(weights, biases, targets, strict=True)]
     for fast in (three, single):
         for a, b in zip(fast, slow, strict=True):
             torch.testing.assert_close(a, b)
         for a, b in zip(torch.autograd.grad(fast, inputs, grads), expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-        if place is not None:
-            torch.testing.assert_close(place, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
-            place.zero_()
+        if target is not None:
+            torch.testing.assert_close(target, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
+            target.zero_()

@@ -40,9 +40,9 @@ def test_one_of_the_two_gradients_is_enough_and_a_seed_draws_the_same_again() ->
     h, x = torch.randn(2, 8, 5, requires_grad=True).unbind()
     gamma, beta, seed = torch.ones(5), torch.zeros(5), torch.tensor([7])
     grads = []
-    for place in (0, 1):
+    for index in (0, 1):
         outputs = fused.residual(h, x, gamma, beta, seed, 0.5, half=torch.float32)
-        grads.append(torch.autograd.grad(outputs[place].square().sum(), (h, x)))
+        grads.append(torch.autograd.grad(outputs[index].square().sum(), (h, x)))
     for first, second in zip(*grads, strict=True):
         assert torch.equal(first, second)
     other, _ = fused.residual(h, x, gamma, beta, seed + 1, 0.5)
