@@ -1,5 +1,4 @@
-"""Attention alone on a GPU: our kernels against torch's, microseconds each way and errors against
-float32.
+"""Attention on a GPU: our kernels against torch's, microseconds in each direction and errors against float32.
 
     python benchmarks/attend.py [--out results/attend-cuda.json]
 
@@ -31,9 +30,7 @@ SHAPES = [
     (32, 12, 64, 64),
     (32, 12, 128, 64),
 ]
-"""Texts, heads, tokens, units: ten stacked models of 384 units with 5,000 tokens, and BERT-base with 32
-texts.
-"""
+"""Texts, heads, tokens, units: ten stacked models of 384 units with 5,000 tokens; BERT-base with 32 texts."""
 
 
 def make(shape: tuple[int, ...], seed: int = 0) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -80,9 +77,7 @@ def ways(parts: list[Tensor], mask: Tensor, p: float) -> dict[str, Callable[[], 
 
 
 def errors(parts: list[Tensor], mask: Tensor, grad: Tensor) -> dict[str, float]:
-    """The largest error of each way against float32, over the output and the gradients, as a share of the
-    largest value.
-    """
+    """Return each way's largest error against float32, of output and gradients, over the largest value."""
     wide = [part.detach().float().requires_grad_() for part in parts]
     exact = functional.scaled_dot_product_attention(*wide, mask)
     expected = [exact, *torch.autograd.grad(exact, wide, grad.float())]

@@ -1,5 +1,4 @@
-"""More texts for a teacher to answer: a copy of SST-2 whose training file holds many variants of its
-sentences.
+"""More texts for a teacher to label: a copy of SST-2 whose training file has many variants of its sentences.
 
     python benchmarks/augment.py --model MODEL --data SST2 --times 5 --out FOLDER
 

@@ -1,5 +1,4 @@
-"""Milliseconds to choose the masks of BERT-base's 72 matrices (84.9 M scores) on a GPU, in a
-captured graph.
+"""Milliseconds to choose the masks of BERT-base's 72 matrices (84.9 M scores) on a GPU, in a CUDA graph.
 
     python benchmarks/choose.py                    one model
     python benchmarks/choose.py --models 10 --width 384     ten models side by side, 213 M scores

@@ -1,5 +1,4 @@
-"""What does a pruned mix score with its deeper layers cut off? If the first layers alone score the same, the
-rest is dead.
+"""The score of a pruned mix without its deeper layers: if the first ones score the same, the rest is dead.
 
     python benchmarks/depth.py RUN --data FOLDER [--out results/depth.json]
 

@@ -1,5 +1,4 @@
-"""What does the first cut of a pruning order do? Train dense with movement scores beside, then zero a few
-percent, one shot.
+"""The effect of a pruning order's first cut: train dense with movement scores, then zero a few percent.
 
     python benchmarks/first_cut.py --model FOLDER --data SST2_FOLDER [--rows 8320] [--out FILE.json]
 

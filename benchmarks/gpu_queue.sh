@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# The paper's pruning tables with gte-small on one GPU: seeds stacked, a few runs side by side, the most wanted first.
-#   benchmarks/gpu_queue.sh MODEL DATA OUT [WORKERS]      DATA holds sst2, rte and mrpc; the same command goes on where it stopped
-#   ONLY='^run (dense|stability) ' takes the jobs whose line fits; EXTRA holds further changes (a trial: "data.limit=64 train.device=cpu train.precision=fp32")
+# The paper's pruning tables with gte-small on one GPU: seeds stacked, a few runs side by side, the most
+# wanted first.
+#   benchmarks/gpu_queue.sh MODEL DATA OUT [WORKERS]
+#       DATA holds sst2, rte and mrpc; the same command goes on where it stopped
+#   ONLY='^run (dense|stability) ' takes the jobs whose line fits; EXTRA holds further changes (a trial:
+#       "data.limit=64 train.device=cpu train.precision=fp32")
 # Then: python benchmarks/gather.py results/gpu.json OUT
 set -u
 export model=$1 data=$2 out=$3
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=2 PYTHONPATH=. START=$(date +%s)
 mkdir -p "$out/logs"
-run() {  # folder, recipe, arms, changes…
+# Arguments: folder, recipe, arms, changes…
+run() {
   local folder=$1 recipe=$2 arms=$3; shift 3
   if [[ "$*" == *distill.teacher* ]]; then  # a teacher that is trained beside it
     for _ in $(seq 300); do [ -f "$out/dense/plain/result.json" ] && break; sleep 1; done
@@ -16,7 +20,9 @@ run() {  # folder, recipe, arms, changes…
     > "$out/logs/$folder-$arms.log" 2>&1
   echo "$folder $arms: $? after $(($(date +%s) - START)) s"
 }
-deep() {  # what, changes…: does it keep the mix's deep layers alive where the score alone ranks? Three seeds, and one of them cut after each layer.
+# Arguments: what, changes… Does it keep the mix's deep layers alive where the score alone ranks? Three seeds,
+# and one of them cut after each layer.
+deep() {
   local what=$1; shift
   run "deep-$what" gpu/stability score-mix train.epochs=3 "$@" --seeds 9,25,39
   python3 -m bermo analyse "$out/deep-$what/score-mix" --data "$data/sst2" --measures layers --rows 872 --max-texts 300 --out "$out/deep-$what/look" >> "$out/logs/deep-$what-score-mix.log" 2>&1

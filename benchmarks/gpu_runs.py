@@ -126,9 +126,7 @@ def find(
     is_taught: bool = False,
     layers: int | None = None,
 ) -> Arm | None:
-    """Return the finished arm of this kind: the one with most seeds, then most epochs; None where there is
-    none.
-    """
+    """Return the finished arm of this kind with most seeds, then most epochs; None if there is none."""
     matching = [
         arm
         for arm in arms
@@ -141,9 +139,7 @@ def find(
 
 
 def longest(arms: Sequence[Arm], method: str) -> list[Arm | None]:
-    """Return a method's plain and mixed arm on SST-2 of the same length: that of the arm with most seeds,
-    then most epochs.
-    """
+    """Return a method's plain and mixed arm on SST-2, as long as that with most seeds, then most epochs."""
     known = [arm for is_mix in (False, True) if (arm := find(arms, method, is_mix)) is not None]
     if not known:
         return [None, None]
@@ -161,9 +157,7 @@ def difference(one: Arm | None, other: Arm | None, wanted: Sequence[int]) -> Pai
 
 
 def missing(arms: Sequence[Arm]) -> list[Arm]:
-    """Return the arms of the recipes gpu/* that no finished run is of: all on SST-2, methods and dense on the
-    small tasks.
-    """
+    """Return the arms of gpu/* without a finished run: all on SST-2, methods and dense on the small tasks."""
     experiments = (
         gpu.stability,
         gpu.distillation,

@@ -262,9 +262,7 @@ def dense(arms: Sequence[Arm]) -> str:
 
 
 def _rest(arms: Sequence[Arm]) -> str:
-    """Name what is unfinished or was never begun, and what is no arm of the tables because its spec is
-    another.
-    """
+    """List the runs that are unfinished or missing, and those left out because their spec differs."""
     open_ = [f"- {a.name}: {', '.join(a.unfinished)}" for a in arms if a.unfinished]
     other = [
         [a.name, a.differs or f"task {a.task}", *summary(a)]
@@ -280,9 +278,7 @@ def _rest(arms: Sequence[Arm]) -> str:
 
 
 def _given_up(arm: Arm) -> list[str]:
-    """Say where collapsed seeds were stopped, if the run was asked to: their density is not the one asked
-    for.
-    """
+    """State where collapsed seeds were stopped early: their density is not the requested one."""
     dead = [seed for seed in arm.seeds if seed.is_diverged]
     if arm.give_up is None or not dead:
         return []
@@ -298,9 +294,7 @@ def _given_up(arm: Arm) -> list[str]:
 
 
 def _needed(curves: dict[bool, dict[float, float]]) -> str:
-    """Say after how many epochs each model first has the score that both reach, by straight lines between
-    means.
-    """
+    """State after how many epochs each model reaches the common score, interpolated between means."""
     if not all(len(curve) > 1 for curve in curves.values()):
         return "Too few lengths of training are finished to say how many epochs a score needs."
     goal = min(max(curve.values()) for curve in curves.values())

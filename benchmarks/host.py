@@ -1,5 +1,4 @@
-"""What is slow in a training step on this processor, by torch and by ours (bermo/nn/fast/cpu.py): attention
-with dropout, gelu, and whole steps.
+"""Slow parts of a training step on a CPU, torch against bermo/nn/fast/cpu.py: attention, gelu, whole steps.
 
     python benchmarks/host.py [--threads 2] [--out results/host-cpu.json]
 

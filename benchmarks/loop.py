@@ -1,5 +1,4 @@
-"""Our loop against transformers.Trainer, and our fine-pruning step against our plain one, on this machine:
-two ratios.
+"""Our loop against transformers.Trainer, and our pruning step against our plain one: two ratios.
 
     python benchmarks/loop.py [--rows 2048] [--rounds 3] [--batch-size 32] [--layers 4] [--width 256]
 
@@ -101,9 +100,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 class MiddleHook:
-    """A pruner's hook that stays in the middle of its schedule: each step keeps fewer weights than the one
-    before.
-    """
+    """A pruning hook that stays in the middle of its schedule: each step keeps fewer weights than before."""
 
     def __init__(self, pruner: WeightPruner) -> None:
         self.hook, self.middle = PruneHook(pruner), pruner.schedule.total_steps // 2

@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
-# What probing must show, on one GPU: jobs from one queue, the most wanted first; only JSON and logs come back, in OUT/probe-gpu.tar.xz.
-#   benchmarks/probe_gpu.sh MODEL DATA OUT STAGE…          the same command goes on; then: python benchmarks/probe_tables.py OUT --xprobe XPROBE
+# What probing must show, on one GPU: jobs from one queue, the most wanted first; only JSON and logs come
+# back, in OUT/probe-gpu.tar.xz.
+#   benchmarks/probe_gpu.sh MODEL DATA OUT STAGE…
+#       the same command goes on; then: python benchmarks/probe_tables.py OUT --xprobe XPROBE
 # MODEL: gte-small's folder. DATA: a folder with xprobe_en/, sst2/, cola/, rte/ and wikitext103_valid_test/.
 # STAGE, in the order in which their jobs begin:
-#   frozen                              nine tasks × all layers with controls, gte-small and the box: six processes
-#   gte-right gte-wrong                 five semantic tasks, plain and mix, five seeds stacked, 3 epochs: 12,876 stacked steps; wrong: capitals kept
+#   frozen
+#       nine tasks × all layers with controls, gte-small and the box: six processes
+#   gte-right gte-wrong
+#       five semantic tasks, plain and mix, five seeds stacked, 3 epochs: 12,876 stacked steps; wrong:
+#       capitals kept
 #   box-right box-wrong                 the same with the box
 #   gte-right-rest … box-wrong-rest     the other four tasks: 8,934 stacked steps
-#   quick                               the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
+#   quick
+#       the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
 #   vectors                             vectors.py, to be run alone
-# WORKERS [5] processes at a time; no job begins after BUDGET [380] seconds, and what still runs after BUDGET + 20 is stopped: what has ended is packed.
-# FINETUNE holds changes of the fine-tuned stages ("train.epochs=1"); SEEDS, STACK (seeds at once), LIMIT (frozen), EPOCHS, PRECISION and ROWS (quick), COUNT (vectors) make all smaller.
+# WORKERS [5] processes at a time; no job begins after BUDGET [380] seconds, and what still runs after BUDGET
+# + 20 is stopped: what has ended is packed. FINETUNE holds changes of the fine-tuned stages
+# ("train.epochs=1"); SEEDS, STACK (seeds at once), LIMIT (frozen), EPOCHS, PRECISION and ROWS (quick), COUNT
+# (vectors) make all smaller.
 set -u
 export model=$1 data=$2 out=$3; shift 3
 export python=${PYTHON:-python3} xprobe=$data/xprobe_en seeds=${SEEDS:-63,77,9,96,39}
@@ -18,33 +26,40 @@ export BERMO_CACHE=$out/cache OMP_NUM_THREADS=${OMP_NUM_THREADS:-3} PYTHONPATH=.
 export fields="train.together=${STACK:-5} train.keep=none train.checkpoint_minutes=100 ${FINETUNE:-}" LIMIT=${LIMIT:-} EPOCHS=${EPOCHS:-3} PRECISION=${PRECISION:-bf16} ROWS=${ROWS:-100000} COUNT=${COUNT:-100000}
 mkdir -p "$out/logs"
 
-job() {  # name, command…
+# Arguments: name, command…
+job() {
   local name=$1 began=$(($(date +%s) - BEGAN)); shift
   if [ $began -ge "$BUDGET" ]; then echo "$name: not begun" | tee -a "$out/seconds.log"; return; fi
   timeout --foreground -k 10 $((BUDGET + 20 - began)) "$@" > "$out/logs/$name.log" 2>&1
   echo "$name: $? from $began to $(($(date +%s) - BEGAN)) s" | tee -a "$out/seconds.log"
 }
-frozen() {  # name encoder tasks
+# Arguments: name, encoder, tasks.
+frozen() {
   job "frozen-$1-${3%%,*}" $python -m bermo probe --model "$2" --data "$xprobe" --tasks "$3" --batch-size 256 ${LIMIT:+--limit $LIMIT} --out "$out/frozen-$1"
 }
-tuned() {  # folder encoder case task: both arms in one process, which imports and builds its kernels once
+# Arguments: folder, encoder, case, task. Both arms in one process, which imports and builds its kernels once.
+tuned() {
   local case=""
   [ "$3" = wrong ] && case="data.lowercase=off data.max_unknown=1"
   job "$1-$4" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $case $fields --arms "$4-plain,$4-mix" --seeds "$seeds" --out "$out/$1"
 }
-glue() {  # task kind
+# Arguments: task, kind.
+glue() {
   job "box-$1-$2" $python -m bermo train --task "$1" --data "$data/$1" --lr 3e-4 --precision "$PRECISION" --epochs "$EPOCHS" --seeds 9,25 --together 2 \
     $([ "$2" = untrained ] && echo --untrained) --out "$out/box-$1-$2"
 }
-masked() {  # part
+# Argument: the part of the data.
+masked() {
   job "masked-$1" $python benchmarks/masked.py "$data/wikitext103_valid_test/wiki.$1.tokens" --rows "$ROWS" --out "$out/masked-$1.json"
 }
-vectors() {  # precision
+# Argument: the precision.
+vectors() {
   job "vectors-$1" $python benchmarks/vectors.py "$model" --count "$COUNT" --precision "$1"
 }
 export -f job frozen tuned glue masked vectors
 
-finetune() {  # folder encoder case tasks
+# Arguments: folder, encoder, case, tasks.
+finetune() {
   for task in $4; do echo "tuned $1 $2 $3 $task"; done
 }
 semantic="tense subject-number object-number coordination-inversion odd-man-out"

@@ -121,9 +121,7 @@ def _paired(pair: Any) -> tuple[Any, ...]:
 
 
 def panels(out: Path, name: str, items: Sequence[Findings], title: str) -> str:
-    """Draw the heat maps of one title of all encoders, one under the other, in one range of colours; return
-    how Markdown shows them.
-    """
+    """Draw a heat map per encoder, stacked, in one range of colours; return the Markdown that shows them."""
     heats = {
         item.facts["model"]: figure
         for item in items

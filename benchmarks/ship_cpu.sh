@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# What a trained model and its students give on this machine's CPU, in every form that its runtimes can run, all side by side in one bench.
-#   benchmarks/ship_cpu.sh DATA OUT DENSE [STUDENT…]      DATA: rows with answers (sst2/dev.tsv); DENSE, STUDENT: runs or models' folders
-# Each is exported to every form in FORMS that this machine can make (a form that is refused is said and left out); then one bench
-# takes turns over all of them with THREADS threads, the dense model in torch fp32 being the baseline. Close everything else first.
+# What a trained model and its students give on this machine's CPU, in every form that its runtimes can run,
+# all side by side in one bench.
+#   benchmarks/ship_cpu.sh DATA OUT DENSE [STUDENT…]
+#       DATA: rows with answers (sst2/dev.tsv); DENSE, STUDENT: runs or models' folders
+# Each is exported to every form in FORMS that this machine can make (a form that is refused is reported and
+# left out); then one bench takes turns over all of them with THREADS threads, the dense model in torch fp32
+# being the baseline. Close everything else first.
 #   THREADS=2 ROUNDS=5 CORES=0,1 (pinned by taskset, if it is there) FORMS="…" STUDENT_FORMS="…"
-# Leaves OUT/bench/bench.json (with the processor's name), OUT/NAME-FORM/ and OUT/*.log; a folder that is there is not made again.
+# Leaves OUT/bench/bench.json (with the processor's name), OUT/NAME-FORM/ and OUT/*.log; a folder that is
+# there is not made again.
 set -u
 data=$1 out=$2 dense=$3; shift 3
 python=${PYTHON:-python3} threads=${THREADS:-2}
@@ -15,7 +19,8 @@ pin() { if command -v taskset > /dev/null; then taskset -c "${CORES:-0,1}" "$@";
 mkdir -p "$out"
 
 folders=
-make_forms() {  # folder, form…: exports of one model
+# Arguments: folder, form… Exports one model.
+make_forms() {
   local folder=$1 name form; shift
   name=$(basename "$folder")
   for form in "$@"; do

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Small students of gte-small on SST-2: truncations without a teacher, then students of 2 to 6 layers, whole and pruned by heads
-# and neurons, a few side by side on one GPU, the most wanted first; shrunk, timed on the GPU, and packed to be taken home.
+# Small students of gte-small on SST-2: truncations without a teacher, then students of 2 to 6 layers, whole
+# and pruned by heads and neurons, a few side by side on one GPU, the most wanted first; shrunk, timed on the
+# GPU, and packed for transfer.
 #   benchmarks/ship_gpu.sh MODEL DATA OUT [TEACHER]      DATA holds sst2
-#   TEACHER: a run that teaches, also one that is still being trained: it is waited for (200 s; after that, and without one, one is trained here)
-#   SECONDS_LEFT=900 for everything, TIMES=5 (rows of the larger training file), EPOCHS=5, WORKERS=7, ONLY='^(four|two)' (some of the students);
+#   TEACHER: a run that teaches, also one that is still being trained: it is waited for (200 s; after that,
+#       and without one, one is trained here)
+#   SECONDS_LEFT=900 for everything, TIMES=5 (rows of the larger training file), EPOCHS=5, WORKERS=7,
+#       ONLY='^(four|two)' (some of the students);
 #   a trial elsewhere: DEVICE=cpu PRECISION=fp32. The same command goes on where it stopped.
-# Then, at home: python benchmarks/ship_pack.py --packed OUT/packed-1 OUT/packed-2 --model MODEL --out STUDENTS
+# Then: python benchmarks/ship_pack.py --packed OUT/packed-1 OUT/packed-2 --model MODEL --out STUDENTS
 set -u
 export model=$1 data=$2 out=$3 teacher=${4:-} python=${PYTHON:-python3}
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=1 PYTHONPATH=. START=$(date +%s) PRECISION=${PRECISION:-bf16}
@@ -15,13 +18,16 @@ mkdir -p "$out/small"
 cut -f 1 "$data/sst2/train.tsv" | tail -n +2 > "$words"
 
 now() { echo $(($(date +%s) - START)); }
-attempt() {  # log, folder, options…: a run that is asked to stop, and saves, when the time for students is over
+# Arguments: log, folder, options… A run that is asked to stop, and saves, when the time for students is over.
+attempt() {
   local log=$1 folder=$2 left=$((students_end - $(now))); shift 2
   [ $left -gt 5 ] || return 124
   timeout -k 20 -s TERM $left "$python" -m bermo train --task sst2 --mix none --precision "$PRECISION" \
     --seeds 9, --checkpoint-minutes 100 --out "$folder" "$@" > "$log" 2>&1
 }
-train() {  # name, options…: a run in $out/name; one that breaks is tried once more without graphs and fused kernels
+# Arguments: name, options… A run in $out/name; one that breaks is tried once more without graphs and fused
+# kernels.
+train() {
   local name=$1 code; shift
   [ -f "$out/$name/result.json" ] && { echo "$name: done before"; return; }
   attempt "$out/$name.log" "$out/$name" "$@"; code=$?
@@ -32,7 +38,9 @@ train() {  # name, options…: a run in $out/name; one that breaks is tried once
   esac
   echo "$name: $code after $(now) s$([ $code = 124 ] && echo ", out of time")"
 }
-student() {  # name, options…: trained; then what it no longer uses is deleted, and where words were trained, those of no training text
+# Arguments: name, options… Trains; then what it no longer uses is deleted, and where words were trained,
+# those of no training text.
+student() {
   local name=$1
   train "$@"
   case $name in *words*|*-[0-9][0-9]) ;; *) return;; esac
@@ -60,17 +68,19 @@ if [ ! -f "$teacher/result.json" ]; then
 fi
 echo "teacher after $(now) s"
 wait $telling
-# Many rows, many steps: batches of 128 fill the GPU, and the rate goes up with them (3e-5 · √4, and shallow students bear 1e-4).
-# The variants' labels are unknown, so the teacher's answers are all there is to learn. Pruning ends early, to leave time for repair.
-# A student starts from the teacher's own fine-tuned layers, embeddings and head; of several seeds the teacher is the best.
+# Many rows, many steps: batches of 128 fill the GPU, and the rate goes up with them (3e-5 · √4, and shallow
+# students bear 1e-4). The variants' labels are unknown, so the teacher's answers are all there is to learn.
+# Pruning ends early, to leave time for repair. A student starts from the teacher's own fine-tuned layers,
+# embeddings and head; of several seeds the teacher is the best.
 taught="$plain --teacher $teacher"
 more="--data $out/more --teacher $teacher --distill-hard 0 --distill-soft 1 --batch-size 128 --lr 1e-4 --epochs ${EPOCHS:-5}"
 units="--prune heads-and-neurons --rank size --final-warmup 3"
 frozen="$more --freeze-embeddings"
 train answers $more --student-layers 1 --epochs 0.001                       # fills the cache of the teacher's answers
 
-# Throughput of each shape, int8, 32 × 128, two ARM cores, over dense torch, from untrained models: six-70 9.0, five-90 8.9, four 10.7, six-45 13.2, four-80 13.1,
-# three 15.6, four-60 16.9, three-90 17, two 29, three-55 26. Wanted: 8 (12), and 15 (25), so the most that clears each comes first.
+# Throughput of each shape, int8, 32 × 128, two ARM cores, over dense torch, from untrained models: six-70
+# 9.0, five-90 8.9, four 10.7, six-45 13.2, four-80 13.1, three 15.6, four-60 16.9, three-90 17, two 29,
+# three-55 26. The most promising come first.
 grep -E "${ONLY:-.}" <<STUDENTS | xargs -P "${WORKERS:-7}" -I {} bash -c 'student {}'
 six-70 $frozen --student-layers 1,2,3,4,5,6 $units --density 0.7
 four $frozen --student-layers 1,2,3,4

@@ -1,5 +1,4 @@
-"""What ship_gpu.sh trained, in few and small files, and back: results of all runs, the teacher, and the
-weights of the best students.
+"""Packs what ship_gpu.sh trained into few small files, and unpacks it: results, teacher, best students.
 
     python benchmarks/ship_pack.py --runs OUT --teacher RUN --model MODEL --out PACKED
         -> PACKED-1, PACKED-2
@@ -137,9 +136,7 @@ def _score_so_far(run: dict[str, Any]) -> float:
 
 
 def ranked(students: list[Student]) -> list[Student]:
-    """Truncations, for they are what is to be beaten; then the front of layer weights and score; then the
-    rest.
-    """
+    """Order: truncations (the baseline), then the front of layer weights and score, then the rest."""
 
     def is_beaten(one: Student) -> bool:
         return any(o.layer_weights < one.layer_weights and o.score >= one.score for o in students)
@@ -172,9 +169,7 @@ def fill(
 
 
 def shortened(state: dict[str, Tensor], known: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors that are not the pretrained encoder's: as differences where these are small, else in half
-    precision.
-    """
+    """Return the tensors that training changed or added: as small differences, else in half precision."""
     kept: dict[str, Tensor] = {}
     for name, value in state.items():
         value, base = value.float(), known.get(name)

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Movement pruning to 10 % on SST-2, three epochs: who survives, and where the mix reads. All runs side by side on one GPU.
+# Movement pruning to 10 % on SST-2, three epochs: who survives, and where the mix reads. All runs side by
+# side on one GPU.
 #   benchmarks/stability_gpu.sh MODEL DATA OUT
 set -u
 model=$1 data=$2 out=$3
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=1
 mkdir -p "$out"
-start() {  # name arm seed changes…
+# Arguments: name, arm, seed, changes…
+start() {
   local name=$1 arm=$2 seed=$3; shift 3
   python -m bermo run paper/stability "model.backbone=$model" "data.folder=$data/sst2" train.epochs=3 train.warmup=0.1 \
     prune.warmup_steps=none train.checkpoint_minutes=100 --arms "$arm" --seeds "$seed," --out "$out/$name-$seed" "$@" \

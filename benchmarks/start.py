@@ -1,5 +1,4 @@
-"""Where the seconds of one command go that are not training steps: imports, data, model, captures, the last
-look, the end.
+"""The seconds of a command outside its training steps: imports, data, model, captures, last evaluation, end.
 
     python benchmarks/start.py train --model M --task sst2 --data SST2 --prune movement --density 0.1 …
 

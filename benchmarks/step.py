@@ -1,5 +1,4 @@
-"""How long a step of training takes on this machine's GPU, beside Hugging Face's and beside the
-floor.
+"""How long a training step takes on this machine's GPU, against Hugging Face's and against the floor.
 
     python benchmarks/step.py --out results/step-cuda.json
         BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
@@ -73,9 +72,7 @@ def measure(make: Callable[[], Any], options: argparse.Namespace, length: int) -
 
 
 def floor(options: argparse.Namespace, length: int, kind: str) -> dict[str, float]:
-    """The fewest operations and bytes: products three times; each weight, moment and gradient once; scores
-    likewise.
-    """
+    """The fewest operations and bytes: products three times; each weight, moment, gradient and score once."""
     width, tokens = options.width, options.batch * length
     weights = 12 * 12 * width * width
     # Frozen where something is pruned.

@@ -1,6 +1,4 @@
-"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm on
-Hugging Face's model.
-"""
+"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm."""
 
 import argparse
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Every loss and score of every recipe's tiny form, to the bit: the proof that a change of the code's shape
-changed no number.
+"""Every loss and score of every recipe's tiny form, to the bit: proves that a refactoring changed no number.
 
     python scripts/losses.py --out before.json            # before the change
     python scripts/losses.py --against before.json        # after it, on the same machine: names what differs

@@ -140,9 +140,7 @@ def _name(name: str) -> str:
 
 
 def _methods(thing: Any) -> list[tuple[str, Any]]:
-    """The public methods of a class that stand in bermo and say what they do, without those that a framework
-    calls.
-    """
+    """Return the public methods that bermo defines and documents, without those that a framework calls."""
     if not isinstance(thing, type):
         return []
     own = [base for base in thing.__mro__ if base.__module__.startswith("bermo.")]
@@ -191,9 +189,7 @@ def _signature(name: str, thing: Any) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a docstring as Markdown: indented lines are formulas and stay as they are, others are broken
-    anew.
-    """
+    """Return a docstring as Markdown: indented lines (formulas) are kept, other lines are wrapped again."""
     parts = []
     for part in re.split(r"\n\s*\n", text.strip()):
         lines = part.splitlines()

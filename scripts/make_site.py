@@ -34,9 +34,7 @@ def stage() -> None:
 
 
 def for_site(path: Path) -> str:
-    """Return a document with links to the README led to the start page, and lists apart from the text before
-    them.
-    """
+    """Return a document whose README links lead to the start page, with an empty line before its lists."""
     text = path.read_text(encoding="utf-8")
     up = "../" * (len(path.relative_to(SOURCE).parts) - 1)
     text = text.replace(f"]({up}README.md", f"]({up}{START}") if path.name != START else text

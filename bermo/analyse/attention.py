@@ -100,9 +100,7 @@ def head_distances(maps: Tensor) -> Tensor:
 
 
 def plane(distances: Tensor) -> Tensor:
-    """Lay points out in two dimensions so that their distances stay, as far as they can: classical scaling
-    (N, 2).
-    """
+    """Place points in two dimensions (N, 2) so that distances change little: classical scaling."""
     count = len(distances)
     centre = torch.eye(count, dtype=torch.double) - 1 / count
     values, vectors = torch.linalg.eigh(-0.5 * centre @ distances.double() ** 2 @ centre)
@@ -168,9 +166,7 @@ class _Sums:
 
 
 def _short(maps: Tensor) -> Tensor:
-    """Keep the first tokens of a text, and let their attention sum to 1 again: comparing all heads is
-    quadratic.
-    """
+    """Keep a text's first tokens and renormalise their attention, since comparing all heads is quadratic."""
     cut = maps[:, :DISTANCE_TOKENS, :DISTANCE_TOKENS]
     return cut / cut.sum(-1, keepdim=True).clamp(min=1e-9)
 

@@ -68,9 +68,7 @@ def explained_variance(vectors: Tensor) -> float:
 
 
 def sentence_similarity(words: Words, layer: int) -> tuple[float, int]:
-    """Return the sum over a batch's texts of the mean cosine to the text's mean vector, and the number of
-    texts.
-    """
+    """Return the sum of the texts' mean cosines to their mean vectors, and the number of texts."""
     vectors = words.vectors[layer].double()
     texts, text = torch.unique(torch.tensor(words.rows), return_inverse=True)
     text = text.to(vectors.device)

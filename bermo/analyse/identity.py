@@ -19,9 +19,7 @@ from bermo.figures.data import Lines, Section
 from bermo.vectors import Encoder, TokenVectors, stream_vectors
 
 RIDGE = 1e-2
-"""Weight of the penalty, as a share of the mean variance of a unit: small beside any direction that carries
-something.
-"""
+"""Penalty of the ridge regression as a share of the mean variance of a unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +76,7 @@ class LinearMap:
 def measure_identity(
     encoder: Encoder, texts: Sequence[str], max_length: int, advance: Advance = lambda done: None
 ) -> Identity:
-    """Look for each token's input among its text's: the maps learn on every other text, and all counts are of
-    the rest.
-    """
+    """Match each token to its input in its text; maps are fitted on every other text, scored on the rest."""
     learn, test = texts[1::2], texts[::2]
     maps = [LinearMap(encoder.hidden_size) for _ in range(encoder.num_layers)]
     for batch in stream_vectors(encoder, learn, max_length=max_length):

@@ -1,5 +1,4 @@
-"""What a masked language model knows of grammar: minimal pairs by pseudo-likelihood (Salazar et al. 2020;
-BLiMP).
+"""Grammar in a masked language model: minimal pairs by pseudo-likelihood (Salazar et al. 2020; BLiMP).
 
     PLL(s) = Σ_t log P(s_t | s with token t masked)        a pair is right if PLL(good) > PLL(bad)
 

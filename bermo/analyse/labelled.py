@@ -1,6 +1,4 @@
-"""A trained model with rows that have answers: its score, with whatever is done to it meanwhile, and its
-loss.
-"""
+"""A trained model and labelled rows: its score and its loss, also while heads or layers are changed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

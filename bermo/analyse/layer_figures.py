@@ -180,9 +180,7 @@ def _layers(number: int) -> str:
 
 
 def enough(item: CutScores) -> int:
-    """Return the fewest first layers that score as the whole, but for the tolerance; a cut further up may
-    score less again.
-    """
+    """Return the fewest first layers whose score is within the tolerance of the whole model's."""
     least = item.scores[-1] - TOLERANCE
     fine = (k for k, score in enumerate(item.scores, start=1) if score >= least)
     # None where the score is not a number.

@@ -33,9 +33,7 @@ LEAST = 4
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFacts:
-    """Alikeness of all layers, the change of each, the mix, and the likeness of a cut model's output to the
-    whole's.
-    """
+    """Similarity of all layers, the change each makes, the mix, and how near a cut model's output stays."""
 
     names: tuple[str, ...]
     alike: tuple[tuple[float | None, ...], ...]
@@ -59,9 +57,7 @@ class Between:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Share of weights that are not zero: layers × matrices, and layers × heads where heads can be
-    separated.
-    """
+    """Share of weights that are not zero: layers × matrices, and layers × heads where heads are separate."""
 
     matrices: tuple[str, ...]
     shares: tuple[tuple[float | None, ...], ...]
@@ -263,9 +259,7 @@ def _ratio(pairs: Sequence[tuple[int, int]]) -> float:
 
 
 def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
-    """Return the kept share of each head's rows in query, key and value; nothing where they are not matrices
-    apart.
-    """
+    """Return the kept share of each head's query, key and value rows; empty where the matrices are fused."""
     config = encoder_of(encoder.backbone).config
     projections = family_of(config).projections
     if projections is None:

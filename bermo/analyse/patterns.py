@@ -24,9 +24,7 @@ TRAIN_MAPS, TEST_MAPS, STEPS = 1000, 500, 200
 
 
 def map_features(maps: Tensor, block: Tensor) -> Tensor:
-    """Return nine numbers of each attention map (H, T, T) of a text whose tokens stand in sentences `block`
-    (T).
-    """
+    """Return nine features of each attention map (H, T, T); `block` (T) numbers each token's sentence."""
     length = maps.shape[-1]
     columns = maps.mean(-2)
     top = columns.topk(min(3, length), dim=-1).values

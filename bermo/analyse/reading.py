@@ -1,6 +1,4 @@
-"""The texts of an analysis: lines of a .txt file or the text columns of a table, no text twice, an even
-choice of many.
-"""
+"""The texts of an analysis: lines of a .txt file or columns of a table, no duplicates, sampled evenly."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -51,9 +51,7 @@ class Senses:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Tagged words of a batch: sentence and number in it, and their vectors (kinds, U, D), the mix last if
-    there is one.
-    """
+    """Tagged words of a batch: (sentence, number in it), and vectors (kinds, U, D), a mix last."""
 
     positions: tuple[tuple[int, int], ...]
     tagged: tuple[Tagged, ...]
@@ -69,9 +67,7 @@ def f1(right: int, answered: int, total: int) -> float:
 
 
 def read_uses(encoder: Encoder, sentences: Sequence[SenseSentence], max_length: int) -> Iterator[Uses]:
-    """Yield the tagged words of the sentences, a batch at a time; a word of several is their mean, a cut one
-    is left out.
-    """
+    """Yield the tagged words batch by batch; several tagged as one are averaged, truncated ones left out."""
     stream = stream_vectors(
         encoder,
         [list(item.words) for item in sentences],
@@ -114,9 +110,7 @@ def names_of(encoder: Encoder) -> tuple[str, ...]:
 
 
 def cosines(one: Tensor, other: Tensor, num_layers: int) -> Tensor:
-    """Return cosines (kinds + 1, M, U) of vectors (kinds, M, D) and (kinds, U, D); the last is of four layers
-    side by side.
-    """
+    """Return cosines (kinds + 1, M, U) of (kinds, M, D) and (kinds, U, D); the last joins four layers."""
     products = one @ other.transpose(1, 2)
     squares = one.pow(2).sum(-1)[:, :, None], other.pow(2).sum(-1)[:, None, :]
     four = slice(max(0, num_layers - 4), num_layers)

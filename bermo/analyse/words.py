@@ -28,9 +28,7 @@ class Words:
 
 
 def has_mix(encoder: Encoder) -> bool:
-    """Tell whether there is a mix as wide as a layer, to stand beside the layers; layers side by side are no
-    such.
-    """
+    """Tell whether the encoder has a mix as wide as a layer, which can be compared with the layers."""
     size = encoder.hidden_size
     return encoder.mix is not None and encoder.mix.output_size(size) == size
 

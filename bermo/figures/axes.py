@@ -62,9 +62,7 @@ def linear_axis(
 
 
 def log_axis(values: Iterable[Number]) -> Axis:
-    """Cover the positive values from power of ten to power of ten, or from 1, 2 or 5 times one where they lie
-    close.
-    """
+    """Cover the positive values by powers of ten, or by 1, 2 and 5 times a power of ten if they are close."""
     positive = [value for value in finite(values) if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)

@@ -1,6 +1,4 @@
-"""A figure in words, for who cannot see it: what is drawn over what, and where each series begins, ends and
-peaks.
-"""
+"""A figure as text for readers who cannot see it: its axes, and where each series begins, ends and peaks."""
 
 from collections.abc import Sequence
 

@@ -151,9 +151,7 @@ def names_height(names: Sequence[str], slot: float) -> float:
 
 
 def level_names(names: Sequence[str], left: float, slot: float, y: float) -> str:
-    """Write a name under each slot, level where all fit, else sloping; where slots are thin, every second or
-    third.
-    """
+    """Write a name under each slot: level or sloping; every second or third where slots are thin."""
     broken = _level_lines(names, slot)
     every = max(1, math.ceil(SMALL / slot)) if broken is None else 1
     marks = []

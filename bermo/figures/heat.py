@@ -1,5 +1,4 @@
-"""A coloured grid: ink over paper, the more the thicker; around a `center`, one ink above it and another
-below.
+"""A coloured grid: stronger ink for larger values; with a `center`, one ink above it and another below.
 
 share of ink = (value − low) / (high − low)        or, around a center,  |value − center| / the greatest such
 distance

@@ -1,6 +1,4 @@
-"""Curves: a line for each series, its band behind it, dots where there are few; thin ones in one colour for a
-group.
-"""
+"""Curves: a line for each series, its band behind it, dots where points are few; a group has one colour."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""Named points in the plane: a shape and a colour for each group, names where they do not cover anything, the
-front as a line.
-"""
+"""Named points: a shape and a colour for each group, names where they fit, a line for the front."""
 
 import math
 from html import escape

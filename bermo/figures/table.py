@@ -12,9 +12,7 @@ DIGITS = 6
 
 
 def to_html_table(table: Table) -> str:
-    """Write a table whose columns a click on their name sorts; numbers stand right, nothing where there is
-    none.
-    """
+    """Write a table that sorts on a click on a column's name; numbers are right-aligned, None is empty."""
     is_number = [_is_numeric(table, index) for index in range(len(table.columns))]
     kinds = ["" if numeric else ' class="t"' for numeric in is_number]
     head = "".join(

@@ -110,9 +110,7 @@ def _names(folders: list[Path]) -> list[str]:
 
 
 def _training_spec(folder: Path) -> Mapping[str, Any] | None:
-    """Return the spec of a run that trained for a task; other verbs' runs tell about themselves in their
-    figures.
-    """
+    """Return the spec of a run that trained for a task; other runs are described by their figures."""
     if not (folder / SPEC_FILE).is_file():
         return None
     spec = read_spec_file(folder).spec

@@ -1,6 +1,4 @@
-"""Heads on a trained model: gradients against finite differences, scans against heads cut by hand, the whole
-run.
-"""
+"""Heads of a trained model: gradients against finite differences, scans against heads cut by hand."""
 
 import json
 from pathlib import Path

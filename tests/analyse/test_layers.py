@@ -1,6 +1,4 @@
-"""Layers: alikeness against sums over four words at a time, cuts against the student that is built, zeros
-counted by hand.
-"""
+"""Layers: similarity against sums over four words, cuts against the student that is built, zeros counted."""
 
 import math
 from itertools import permutations
@@ -26,9 +24,7 @@ from tests.analyse.conftest import TEXTS, build
 
 
 def slow_hsic(k: Tensor, l: Tensor) -> float:  # noqa: E741
-    """The U-statistic that the estimator is a closed form of: a mean over all ordered fours of different
-    words.
-    """
+    """The U-statistic that the estimator computes in closed form: a mean over all ordered fours of words."""
     total, fours = 0.0, list(permutations(range(len(k)), 4))
     for i, j, q, r in fours:
         total += float(k[i, j] * (l[i, j] + l[q, r] - 2 * l[i, q]))

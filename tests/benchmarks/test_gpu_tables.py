@@ -1,6 +1,4 @@
-"""The tables of benchmarks/gpu_tables.py say what the numbers of a gathered JSON say, and nothing that is not
-there.
-"""
+"""The tables of benchmarks/gpu_tables.py show the numbers of a gathered JSON, and nothing else."""
 
 import importlib
 import json

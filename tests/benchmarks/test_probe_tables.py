@@ -1,6 +1,4 @@
-"""The page of benchmarks/probe_tables.py says what the runs in a folder say: means, paired differences, the
-verdict.
-"""
+"""The page of benchmarks/probe_tables.py shows a folder's runs: means, paired differences, the verdict."""
 
 import importlib
 import json

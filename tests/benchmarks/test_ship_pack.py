@@ -15,9 +15,7 @@ from tests.tiny import make_batch, save_backbone
 
 
 def _leave_run(runs: Path, name: str, encoder: Path, num_layers: int, score: float | None) -> None:
-    """Write a run as ship_gpu.sh leaves it: layers trained a little, embeddings frozen; without a score it
-    was stopped.
-    """
+    """Write a run like ship_gpu.sh: trained layers, frozen embeddings; without a score it was stopped."""
     whole = BermoForSequenceClassification.from_backbone(str(encoder), mix=None, num_labels=2)
     model = student_from_teacher(whole, range(1, num_layers + 1))
     with torch.no_grad():

@@ -1,6 +1,4 @@
-"""The wheel is whole: it holds every file that the package reads, and an empty environment runs the demo from
-it.
-"""
+"""The wheel holds every file that the package reads, and runs the demo in an empty environment."""
 
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""Drawings: every kind has title, labelled axes and words for who cannot see it; places match the numbers;
-text is escaped.
-"""
+"""Drawings: each has a title, labelled axes and a description; positions match numbers; text is escaped."""
 
 import math
 import re

@@ -1,6 +1,4 @@
-"""A real Chromium without a window, told what to do over a pipe (the DevTools protocol), with nothing but the
-standard library.
-"""
+"""A headless Chromium, driven over a pipe (DevTools protocol) with the standard library alone."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""The page in a real browser: it loads from the disk without a complaint, sorts, copies, fits a phone, is
-dark in the dark.
-"""
+"""The page in a real browser: it loads without errors, sorts, copies, fits a phone, has a dark mode."""
 
 from collections.abc import Iterator
 from pathlib import Path

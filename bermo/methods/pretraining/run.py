@@ -1,5 +1,4 @@
-"""Pretraining: a spec -> text, vocabulary, rows -> the loop -> an encoder, its score on held-out text, its
-card.
+"""Pretraining: a spec -> text, vocabulary, rows -> the loop -> an encoder, its held-out score, its card.
 
     loss = mean over masked tokens of −log p(token)  [+ that of the pair]  [+ 50 · that of "replaced or not"]
 

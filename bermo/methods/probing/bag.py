@@ -1,5 +1,4 @@
-"""What the words alone tell: logistic regression on the counts of a text's words, the baseline under every
-probe.
+"""The baseline of every probe: logistic regression on the counts of a text's words.
 
     min  mean cross-entropy of softmax(W c(x) + b) + λ ‖W‖²,
     c(x) the counts of the 20,000 most frequent words, in lower case

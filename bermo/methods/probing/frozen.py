@@ -1,5 +1,4 @@
-"""What each frozen layer knows: probes on the vectors of every layer, with the controls that make their
-scores mean something.
+"""Probes on the vectors of every frozen layer, with the controls that their scores are compared with.
 
     test accuracy of each layer and of a learned mix of all    SentEval's protocol (Conneau et al. 2018)
     centre of gravity  Σ_j j·s_j of that mix                   Tenney et al. 2019
@@ -169,9 +168,7 @@ def data_digest(data: ProbeData) -> str:
 
 
 def read_probed(path: Path, expected: str | None = None) -> Probed | None:
-    """Return results written before, or None; results of other rows than the expected ones are an
-    error.
-    """
+    """Return the written results, or None; results of other rows than the expected ones are an error."""
     if not path.exists():
         return None
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -315,9 +312,7 @@ def _untrained(
 
 
 def _control_labels(data: ProbeData, seed: int) -> list[Tensor]:
-    """Give each word type a class, drawn as often as the task's classes are, and each sentence its longest
-    word's.
-    """
+    """Give each word type a random class, as frequent as the task's; a sentence has its longest word's."""
     rng = Random(f"control-{data.task}-{seed}")
     pool = [data.labels.index(str(label)) for label in data.train.labels or ()]
     classes: dict[str, int] = {}

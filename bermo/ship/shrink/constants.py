@@ -28,9 +28,7 @@ NAMES_OF_ACTIVATION = (
 
 @torch.no_grad()
 def fold_constants_(model: BermoPreTrainedModel) -> None:
-    """Move what constant units add into the bias of the matrices that read them, in place, and zero their
-    columns.
-    """
+    """Move the output of constant units into the bias of their reading matrices, and zero their columns."""
     for group in groups_of(model):
         constant = constant_units(model, group)
         if not constant.any():

@@ -93,8 +93,7 @@ def gate_gradients(
 
 
 def rearrange(gradients: Tensor, kept: Sequence[int]) -> tuple[int, ...]:
-    """Return as many units as `kept` that lose less together: pruned ones are swapped one by one for better
-    ones.
+    """Return as many units as `kept` with a smaller joint loss: kept and pruned units are swapped one by one.
 
     What is lost is ‖Σ_pruned g‖²: units whose gradients cancel can go together.
     """
@@ -220,9 +219,7 @@ def _gated(groups: Sequence[Group]) -> Iterator[list[_Gate]]:
 def _outputs_of(
     model: BermoPreTrainedModel, groups: Sequence[Group], batches: Sequence[Batch]
 ) -> list[list[Tensor]]:
-    """Return what the reading matrices give for the real tokens of each batch, in half precision to save
-    room.
-    """
+    """Return the outputs of the reading matrices for the real tokens of each batch, in half precision."""
     outputs: list[list[Tensor]] = [[] for _ in groups]
     for batch in batches:
         seen: list[list[Tensor]] = [[] for _ in groups]
@@ -240,9 +237,7 @@ def _outputs_of(
 
 
 def _inputs_of(model: BermoPreTrainedModel, group: Group, batch: Batch, is_last: bool) -> Tensor:
-    """Return what enters a reading matrix for the real tokens of a batch; where `is_last`, nothing runs after
-    it.
-    """
+    """Return the inputs of a reading matrix for real tokens; if `is_last`, nothing runs after it."""
     seen: list[Tensor] = []
 
     def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:

@@ -115,9 +115,7 @@ def _encoder(config: PretrainedConfig, shape: LayerShape | None, depth: int) -> 
 
 
 def _times(encoders: Sequence[PreTrainedModel], workload: Workload, display: Display) -> list[float]:
-    """Return the median milliseconds of each encoder; rounds go over all, so that a slow moment hits all
-    alike.
-    """
+    """Return the median milliseconds of each encoder; each round times all, so that noise hits all alike."""
     device = torch.device(workload.device)
     shape = (workload.batch_size, workload.length)
     ids = torch.randint(0, int(encoders[0].config.vocab_size), shape, device=device)

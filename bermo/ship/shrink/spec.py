@@ -1,6 +1,4 @@
-"""How a model is shrunk without training: how much is kept, and the data that decides it. No torch is
-imported.
-"""
+"""How a model is shrunk without training: how much is kept, and the data that decides it (without torch)."""
 
 from dataclasses import dataclass
 

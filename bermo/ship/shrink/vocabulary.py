@@ -111,9 +111,7 @@ def cut_tokenizer(
 
 @torch.no_grad()
 def cut_embeddings_(model: BermoPreTrainedModel, cut: VocabularyCut) -> None:
-    """Keep the rows of the embeddings that the tokens left need, in place, with the head that is tied to
-    them.
-    """
+    """Keep the embedding rows of the remaining tokens, in place, and those of a head tied to them."""
     old = cast(nn.Embedding, model.get_input_embeddings())
     rows = torch.tensor(cut.ids, device=old.weight.device)
     new_id = cut.new_id
@@ -169,9 +167,7 @@ def _unknowns(state: dict[str, Any]) -> list[str]:
 
 
 def _letters(state: dict[str, Any], vocabulary: dict[str, int]) -> set[int]:
-    """Return the tokens of one character, in the middle of words too, and all that hold a character without
-    one.
-    """
+    """Return all one-character tokens, also inside words, and all tokens with a character that has none."""
     prefix = state["model"].get("continuing_subword_prefix") or ""
     suffix = state["model"].get("end_of_word_suffix") or ""
     added = {item["content"] for item in state["added_tokens"]}

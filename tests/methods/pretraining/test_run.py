@@ -1,6 +1,4 @@
-"""Pretraining end to end on generated sentences: it learns, stops and goes on to the same bits, and its
-encoder loads.
-"""
+"""Pretraining on generated sentences: it learns, resumes to the same bits, and its encoder loads."""
 
 import json
 import signal

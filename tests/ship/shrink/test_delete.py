@@ -1,6 +1,4 @@
-"""Top layers that nobody reads, and the command: a smaller model that answers, or one sentence and nothing
-written.
-"""
+"""Top layers without a reader, and the command: a smaller model that answers, or one sentence and no file."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Fisher search: gradients of gates against finite differences, rearranging against all subsets, an exact
-refit.
-"""
+"""Fisher: gate gradients against finite differences, rearranging against all subsets, an exact refit."""
 
 from itertools import combinations
 
