@@ -33,9 +33,9 @@ def table_of(text: str, title: str) -> list[dict[str, str]]:
 def test_the_page_of_pruning_is_what_its_script_makes_of_its_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = ROOT / "benchmarks" / "here_tables.py"
+    script = ROOT / "benchmarks" / "gpu_tables.py"
     monkeypatch.syspath_prepend(str(script.parent))
-    monkeypatch.setattr(sys, "argv", [str(script), str(RESULTS / "here-gpu.json"), "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", [str(script), str(RESULTS / "gpu.json"), "--out", str(tmp_path)])
     runpy.run_path(str(script), run_name="__main__")
     for made in tmp_path.iterdir():
         assert made.read_text(encoding="utf-8") == (RESULTS / made.name).read_text(encoding="utf-8"), (
