@@ -22,8 +22,9 @@ SMALLER = {
 }
 """Options that make a command small enough for a test; the last of two wins."""
 NO_GOAL_MET = 3
-"""What `bermo compress` ends with where no candidate meets the goal: a tiny model on a busy machine may not.
-"""
+"""What `bermo compress` ends with where no candidate meets the goal: a tiny model may not."""
+REFUSED = "Nothing was written. Try another form."
+"""A model that has hardly begun to learn has logits near zero, which rounding moves too far."""
 VALUES = {"fine", "good", "bad"}
 """Words of a printed line that depend on the training."""
 PAGES = [path for path in documents() if commands(path)]
@@ -80,6 +81,8 @@ def _run(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(smaller(command.words))
     printed = capsys.readouterr()
     allowed = (0, NO_GOAL_MET) if command.words[1] == "compress" else (0,)
+    if command.words[1] == "export" and REFUSED in printed.err:
+        return
     assert code in allowed, (command.words, printed.err)
     for line in command.printed:
         assert words_of(line) <= words_of(printed.out) | VALUES, (line, printed.out)
