@@ -21,7 +21,7 @@ print("layers that are mixed:", len(model.mix.weights))
 
 # %%
 print("shares:", [round(share, 3) for share in model.mix.weights.tolist()])
-assert abs(float(model.mix.weights.sum()) - 1) < 1e-6
+assert abs(model.mix.weights.sum().item() - 1) < 1e-6
 
 # %% [markdown]
 # The mix alone works on any list of hidden states. At inference it streams: each layer is added when the encoder has made
@@ -37,7 +37,7 @@ stack = torch.stack(layers)
 mean, deviation = stack.mean(0), stack.std(0, correction=0)
 shares = mix.weights[:, None, None, None]
 by_hand = mix.scale * (shares * (stack - mean) / (deviation**2 + mix.eps).sqrt()).sum(0)
-print("largest difference to the formula:", f"{float((mixed - by_hand).abs().max()):.0e}")
+print("largest difference to the formula:", f"{(mixed - by_hand).abs().max().item():.0e}")
 assert torch.allclose(mixed, by_hand, atol=1e-5)
 
 # %% [markdown]
