@@ -11,8 +11,8 @@ ROOT = str(Path(__file__).parent.parent)
 START = "import gc, runpy, sys; gc.disable(); del sys.argv[0]; runpy.run_path(sys.argv[0]); gc.freeze()"
 
 
-def run_twice(script: Path, *arguments: str) -> None:
-    """Run a script as both processes of a group, and ask that both end well."""
+def run_twice(script: Path, *arguments: str, codes: tuple[int, int] = (0, 0)) -> None:
+    """Run a script as both processes of a group, and ask that they end with these exit codes: both well."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -33,5 +33,5 @@ def run_twice(script: Path, *arguments: str) -> None:
     finally:
         for process in started:
             process.kill()
-    for process, error in zip(started, errors, strict=True):
-        assert process.returncode == 0, error[-3000:]
+    for process, code, error in zip(started, codes, errors, strict=True):
+        assert process.returncode == code, error[-3000:]

@@ -1,11 +1,14 @@
-"""What a training runs on: a graphics card or processors, one process or several, and in which arithmetic."""
+"""What a training runs on: a GPU or a CPU, one process or several, and in which arithmetic."""
 
+import atexit
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from torch import distributed
 
 from bermo.errors import BermoError
 from bermo.spec import TrainSpec
@@ -34,14 +37,32 @@ def make_accelerator(
     mixed = "no" if settings.precision == "fp32" or lacks_half else settings.precision
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
         AcceleratorState._reset_state()
+    has_group = _has_group()
     accelerator = Accelerator(
         mixed_precision=mixed,
         cpu=settings.device == "cpu",
         log_with=None if settings.tracker == "none" else settings.tracker,
         project_dir=str(folder),
     )
+    if _has_group() and not has_group:
+        atexit.register(_end_group)
     if lacks_half and accelerator.is_main_process:
         tell("This processor has no bf16: training in fp32.")
     if settings.tracker != "none":
         accelerator.init_trackers("bermo")
     return accelerator
+
+
+def _has_group() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _end_group() -> None:
+    """End the group of processes that we made: gloo's threads must not be alive when the interpreter ends.
+
+    This comes at the end of the process, since a process may train several times and its group serves all of
+    them. NCCL waits for operations under way, which after an error may never end: then it is left alone.
+    """
+    is_after_error = hasattr(sys, "last_value")
+    if _has_group() and not (is_after_error and "nccl" in distributed.get_backend()):
+        distributed.destroy_process_group()
