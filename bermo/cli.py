@@ -1,6 +1,7 @@
 """The command line: words -> a verb and its options. What a verb does stands in `verbs/`."""
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from bermo.verbs.ending import STOPPED
 from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
 FULL_DISK = "The disk is full. What was saved before is whole: make room, and the same command goes on."
+BROKEN_PIPE = 13  # the number of SIGPIPE, which Windows does not have
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."
 
 
@@ -36,6 +38,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; a user's mistake is one sentence and exit code 2."""
+    _print_any_character()
     try:
         return _dispatch(sys.argv[1:] if arguments is None else arguments)
     except BermoError as error:
@@ -46,13 +49,20 @@ def main(arguments: list[str] | None = None) -> int:
         return STOPPED + signal.SIGINT
     except BrokenPipeError:  # `bermo list | head`: the reader has gone, and so may we
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return STOPPED + signal.SIGPIPE
+        return STOPPED + BROKEN_PIPE
     except Exception as error:
         # safetensors has an error class of its own for a full disk, with no number in it.
         if "No space left on device" not in str(error):
             raise
         print(f"bermo: {FULL_DISK}", file=sys.stderr)
         return 1
+
+
+def _print_any_character() -> None:
+    """Let the terminal show a question mark for a character it lacks, such as × in Windows' old encodings."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -11,7 +11,11 @@ from typing import Any
 
 def sync(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename after it cannot outrun its content."""
-    handle = os.open(path, os.O_RDONLY)
+    is_windows = os.name == "nt"
+    # Windows cannot open a folder as a file, and flushes only what was opened for writing.
+    if is_windows and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -23,7 +27,8 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        # The same bytes on every system: Windows would end lines with \r\n.
+        temporary.write_text(text, encoding="utf-8", newline="\n")
         sync(temporary)
         temporary.replace(path)
     finally:
@@ -85,10 +90,7 @@ def _old(path: Path) -> Path:
 
 
 def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    # Not os.kill(process, 0): on Windows that sends Ctrl-C.
+    import psutil
+
+    return bool(psutil.pid_exists(process))

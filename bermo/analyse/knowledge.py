@@ -18,6 +18,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 from bermo.analyse.attention import Advance
 from bermo.data.pairs import Pair
 from bermo.encoders import backbone
+from bermo.encoders.hub import is_local
 from bermo.errors import BermoError
 from bermo.figures.data import Bars, Section, Table
 from bermo.models.encoder import BermoConfig
@@ -43,12 +44,13 @@ class Knowledge:
 def load_masked(name: str | Path) -> BermoForMaskedLM:
     """Load a model with a trained masked-LM head: a saved BermoForMaskedLM, or an encoder that brings one."""
     source = resolve_model(name)
-    config = AutoConfig.from_pretrained(source)
+    config = AutoConfig.from_pretrained(source, local_files_only=is_local(source))
     if isinstance(config, BermoConfig):
         kind = (config.architectures or ["nothing"])[0]
         if kind != "BermoForMaskedLM":
             raise BermoError(f"{name} is a {kind} and has no masked-LM head, so it cannot weigh sentences.")
-        return cast(BermoForMaskedLM, BermoForMaskedLM.from_pretrained(source).eval())
+        loaded = BermoForMaskedLM.from_pretrained(source, local_files_only=is_local(source))
+        return cast(BermoForMaskedLM, loaded.eval())
     if backbone.load_encoder(source, with_head=True).head is None:
         raise BermoError(f"{name} has no trained masked-LM head, so it cannot weigh sentences.")
     return BermoForMaskedLM.from_backbone(source, mix=None)

@@ -34,7 +34,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, has_segments, num_layers
 from bermo.encoders.family import MaskedHeadPaths
-from bermo.encoders.hub import check_hub
+from bermo.encoders.hub import check_hub, is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.errors import BermoError
 
@@ -58,7 +58,7 @@ def resolve(name: str | Path) -> str:
     path = BOX if text == "box" else Path(text).expanduser()
     if text and path.is_dir():
         return str(path)
-    is_path = isinstance(name, Path) or text.startswith((".", "/", "~")) or "\\" in text
+    is_path = isinstance(name, Path) or text.startswith((".", "/", "~")) or "\\" in text or path.is_absolute()
     if path.is_file():
         raise BermoError(f'"{text}" is a file. Pass the folder that holds config.json.')
     if is_path or text == "box" or text.count("/") > 1 or text.endswith("/") or not text:
@@ -70,7 +70,8 @@ def resolve(name: str | Path) -> str:
 def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
     with loading("config", str(name)):
-        config = AutoConfig.from_pretrained(resolve(name))
+        folder = resolve(name)
+        config = AutoConfig.from_pretrained(folder, local_files_only=is_local(folder))
     if is_mixed_inside(config):
         config = config.backbone
     family_of(config)
@@ -113,6 +114,7 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
             dtype=torch.float32,
             attn_implementation=family_of(config).attention.implementation,
             output_loading_info=True,
+            local_files_only=is_local(folder),
         )
     encoder = model.base_model
     # A folder's last name says where the encoder came from; its path is this machine's own business.
@@ -135,7 +137,7 @@ def box() -> PreTrainedModel:
 def _load_mixed_inside(config: PretrainedConfig, folder: str) -> PreTrainedModel:
     """Load an encoder with an inner mix out of the bermo model that it was saved as."""
     with loading("weights", folder):
-        model = AutoModel.from_pretrained(folder, dtype=torch.float32)
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=is_local(folder))
     encoder: PreTrainedModel = model.backbone
     encoder.config.name_or_path = Path(folder).name
     return encoder
@@ -148,7 +150,7 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
     """
     folder = resolve(name)
     with loading("tokenizer", str(name)):
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=is_local(folder))
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
         raise BermoError(

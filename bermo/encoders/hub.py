@@ -2,6 +2,7 @@
 
 import socket
 from functools import cache
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -23,7 +24,11 @@ def check_hub(name: str) -> None:
             f'There is no folder "{name}", and the model hub cannot be reached to look for a model of that'
             " name. Pass a folder, or box."
         )
-    constants.HF_HUB_OFFLINE = True  # so that no file of it is asked for
+
+
+def is_local(name: str) -> bool:
+    """Tell whether only files on this machine may be read: a folder's, or the cache of a hub that cannot be asked."""
+    return Path(name).is_dir() or constants.HF_HUB_OFFLINE or not can_ask()
 
 
 @cache

@@ -35,6 +35,7 @@ from transformers.utils import ModelOutput
 
 from bermo.encoders import families
 from bermo.encoders.backbone import Loaded, resolve
+from bermo.encoders.hub import is_local
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoConfig, BermoModel, BermoPreTrainedModel, encoder_config
 from bermo.nn.heads import (
@@ -258,7 +259,9 @@ LABEL_NAMES = ("labels", "start_positions", "end_positions")
 
 def has_segments(name: str | Path) -> bool:
     """Tell whether a saved model, or a bare encoder, reads the segment ids of sentence pairs."""
-    return families.has_segments(encoder_config(AutoConfig.from_pretrained(resolve(name))))
+    folder = resolve(name)
+    config = AutoConfig.from_pretrained(folder, local_files_only=is_local(folder))
+    return families.has_segments(encoder_config(config))
 
 
 def _encode(

@@ -7,15 +7,15 @@ A folder belongs to one spec and one content of the data. The same command goes 
 all is done, does nothing; another command on the same folder is refused, and nothing is overwritten.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from bermo.errors import BermoError
 from bermo.files import write_json
@@ -130,15 +130,15 @@ def claim_options(out: Path, name: str, options: Mapping[str, Any]) -> None:
 def locked(out: Path) -> Iterator[None]:
     """Hold the folder for this process alone; the system lets go of it even after kill -9."""
     out.mkdir(parents=True, exist_ok=True)
-    handle = os.open(out / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = FileLock(out / LOCK)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BermoError(f"Another bermo is at work in {out}. Wait for it, or stop it.") from None
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise BermoError(f"Another bermo is at work in {out}. Wait for it, or stop it.") from None
+    try:
         yield
     finally:
-        os.close(handle)
+        lock.release()
 
 
 def read_spec_file(out: Path) -> SpecFile:

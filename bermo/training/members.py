@@ -67,7 +67,7 @@ class Member:
         """Append a row to the metrics; a value that is infinite or not a number becomes null."""
         if self.is_writing:
             finite = {k: v if math.isfinite(v) else None for k, v in row.items()}
-            with self.metrics.open("a", encoding="utf-8") as file:
+            with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps({"step": step} | finite) + "\n")
 
     def state(self) -> dict[str, Any]:

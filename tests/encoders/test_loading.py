@@ -124,7 +124,33 @@ def test_a_hub_out_of_reach_is_told_at_once_but_its_cache_is_read(
             backbone.load_encoder(name)
     monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *_: str(tmp_path / "config.json"))
     assert backbone.resolve("somebody/something") == "somebody/something"
-    assert huggingface_hub.constants.HF_HUB_OFFLINE
+    assert hub.is_local("somebody/something")
+    assert not huggingface_hub.constants.HF_HUB_OFFLINE
+
+
+@pytest.mark.parametrize(
+    ("name", "can_ask", "expected"),
+    [("box", True, True), ("somebody/something", True, False), ("somebody/something", False, True)],
+)
+def test_the_hub_is_asked_only_for_a_model_of_its_own_that_can_be_asked_for(
+    name: str, can_ask: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Asked(Exception):
+        pass
+
+    def note(folder: str, local_files_only: bool) -> None:
+        raise Asked(local_files_only)
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "can_ask", lambda: can_ask)
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *_: "config.json")
+    for loader, load in (
+        (backbone.AutoConfig, backbone.load_config),
+        (backbone.AutoTokenizer, backbone.load_tokenizer),
+    ):
+        monkeypatch.setattr(loader, "from_pretrained", note)
+        with pytest.raises(Asked, match=str(expected)):
+            load(name)
 
 
 def test_a_hub_is_asked_by_a_call_to_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from bermo.values import override
 from tests.results import seed_result
 
 SPEC = RunSpec()
+ROOT = str(Path(__file__).parents[2])
 
 
 @pytest.mark.parametrize(
@@ -91,12 +95,51 @@ def test_changed_data_is_refused(tmp_path: Path) -> None:
         claim(tmp_path, SPEC, "new")
 
 
-def test_two_processes_cannot_write_one_folder(tmp_path: Path) -> None:
-    with (
-        locked(tmp_path),
-        pytest.raises(BermoError, match="Another bermo is at work"),
-        locked(tmp_path),
-    ):
-        pass
-    with locked(tmp_path):
-        assert True
+# The name "bermo" makes the import of the package a light one.
+HOLD = """
+import sys, time
+sys.argv[0] = "bermo"
+from pathlib import Path
+from bermo.errors import BermoError
+from bermo.runs.folder import locked
+try:
+    with locked(Path(sys.argv[1])):
+        print("held", flush=True)
+        time.sleep(float(sys.argv[2]))
+except BermoError as error:
+    print(error, flush=True)
+"""
+
+
+def hold(folder: Path, seconds: float) -> subprocess.Popen[str]:
+    """Start a process that asks for the folder, and says whether it has it."""
+    words = [sys.executable, "-c", HOLD, str(folder), str(seconds)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": ROOT})
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    refusal = f"Another bermo is at work in {tmp_path}. Wait for it, or stop it."
+    with hold(tmp_path, 600) as first:
+        try:
+            assert first_line(first) == "held"
+            with hold(tmp_path, 0) as second:
+                assert first_line(second) == refusal
+            with pytest.raises(BermoError, match="Another bermo is at work"), locked(tmp_path):
+                pass
+        finally:
+            first.kill()
+    with hold(tmp_path, 0) as third:
+        assert first_line(third) == "held"
+
+
+def test_a_lock_falls_with_its_block_and_its_file_is_no_content(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="inside"), locked(tmp_path / "run"):
+        raise ValueError("inside")
+    with locked(tmp_path / "run"):
+        check_free(tmp_path / "run", SPEC)
+    check_free(tmp_path / "run", SPEC)

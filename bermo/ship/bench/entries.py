@@ -32,7 +32,7 @@ def line_up(
             suffix = f" {precision}" if is_torch and len(precisions) > 1 else ""
             entries.append(
                 Entry(
-                    name=folder.rstrip("/") + suffix,
+                    name=folder.rstrip("/\\") + suffix,
                     folder=source.folder,
                     threads=threads or os.cpu_count() or 1,
                     device=device,

@@ -26,6 +26,7 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 from bermo.encoders.families import first_position
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
+from bermo.files import write_json
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.nn.heads import MaskedHead
 from bermo.progress import Display, Quiet
@@ -81,7 +82,7 @@ def cut_tokenizer(
     path = folder / "tokenizer.json"
     state = json.loads(path.read_text(encoding="utf-8"))
     _renumber_(state, cut)
-    path.write_text(json.dumps(state, ensure_ascii=False, indent=2), encoding="utf-8")
+    write_json(path, state)
     for name in (
         "vocab.txt",
         "vocab.json",
@@ -94,7 +95,7 @@ def cut_tokenizer(
     values = json.loads(settings.read_text(encoding="utf-8"))
     # The tokens' numbers stand in tokenizer.json; a second list of them would be the old one.
     values.pop("added_tokens_decoder", None)
-    settings.write_text(json.dumps(values, ensure_ascii=False, indent=2), encoding="utf-8")
+    write_json(settings, values)
     small = cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(folder))
     new_id = cut.new_id
     for begin in range(0, len(texts), CHUNK):
