@@ -16,13 +16,16 @@ from transformers.utils import ModelOutput
 
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
+from bermo.data.scoring import Scores
+from bermo.encoders.card import Evaluated
 from bermo.errors import BermoError
-from bermo.files import whole_folder
+from bermo.files import whole_folder, write_text
 from bermo.methods.distill import DistilledLoss, check_distill, needs_only_logits, set_aside
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
+from bermo.models.encoder import model_card
 from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
 from bermo.nn.heads import IGNORED
 from bermo.nn.masks import Mask
@@ -146,9 +149,13 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     )
 
 
-def save_model(model: nn.Module, prepared: Prepared, folder: Path) -> None:
-    """Save a model in training as an ordinary one: masks folded, projections to a teacher left out."""
+def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: Scores | None = None) -> None:
+    """Save a model in training as an ordinary one: masks folded, no projections to a teacher, its scores on the card."""
+    task, values = prepared.data.task.name, latest.values if latest is not None else {}
+    evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
     with whole_folder(folder) as temporary, set_aside(model):
+        card = model_card(cast(BermoPreTrainedModel, model), evaluated, prepared.spec.data.hub)
+        write_text(temporary / "README.md", card)
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
         prepared.tokenizer.save_pretrained(temporary)
         write_task(temporary, trained_task(prepared.data, prepared.spec.data))

@@ -199,7 +199,7 @@ class _Seed:
     def keep(self, current: nn.Module) -> None:
         """Save the best model so far, where that is wanted."""
         if self.prepared.spec.train.keep == "best":
-            save_model(current, self.prepared, self.job.folder / "model")
+            save_model(current, self.prepared, self.job.folder / "model", self.latest)
 
     def result(self, ended: Fit, together: int) -> SeedResult:
         """Put together how it ended."""

@@ -7,7 +7,7 @@ At inference the mix streams while the backbone runs. A head that reads one toke
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -25,6 +25,7 @@ from bermo.encoders.backbone import (
     make_inputs,
     visit,
 )
+from bermo.encoders.card import PIPELINES, Evaluated, with_header
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.structure import Structure, resize_
 from bermo.errors import BermoError, nearest
@@ -292,18 +293,14 @@ class BermoModel(BermoPreTrainedModel):
         return self.layer_mix([kept.get(index, some) for index in range(self.layer_mix.num_layers)])
 
 
-def model_card(model: BermoPreTrainedModel) -> str:
+def model_card(
+    model: BermoPreTrainedModel, evaluated: Sequence[Evaluated] = (), dataset: str | None = None
+) -> str:
     """Write what a reader of the saved folder needs: what it is made of, and how to load it."""
     config, name = cast(BermoConfig, model.config), type(model).__name__
     auto = name.replace("Bermo", "Auto") if name == "BermoModel" else name.replace("BermoFor", "AutoModelFor")
     origin = config.backbone.name_or_path or "from random weights"
     lines = [
-        "---",
-        "library_name: transformers",
-        "tags:",
-        "- bermo",
-        "---",
-        "",
         f"# {name}",
         "",
         f"A {config.backbone.model_type} encoder ({origin}) whose {config.num_hidden_layers + 1} layers,"
@@ -320,7 +317,14 @@ def model_card(model: BermoPreTrainedModel) -> str:
         lines += ["", "Share of each layer in the mix:", "", "| layer | share |", "|---|---|"]
         names = ["embeddings" if layer == 0 else str(layer) for layer in model.mix.layers]
         lines += [f"| {n} | {share:.4f} |" for n, share in zip(names, shares, strict=True)]
-    return "\n".join(lines) + "\n"
+    return with_header(
+        "\n".join(lines) + "\n",
+        title=name,
+        pipeline=PIPELINES.get(name),
+        base=config.backbone.name_or_path,
+        dataset=dataset,
+        evaluated=evaluated,
+    )
 
 
 def _structure_in(source: EncoderName) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from bermo.verbs import (
     catalogue,
     compress,
     demo,
+    doctor,
     export,
     predict,
     pretrain,
@@ -38,4 +39,5 @@ VERBS: Mapping[str, Verb] = {
     "show": show.VERB,
     "run": recipe.VERB,
     "report": report.VERB,
+    "doctor": doctor.VERB,
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bermo.encoders.card import Evaluated, with_header
 from bermo.fields import leaves
 from bermo.figures.data import Figure, Findings, Heat, Lines, Section
 from bermo.pretrain_spec import PretrainSpec
@@ -18,12 +19,6 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
     inner = "" if spec.shape.inner_mix == "none" else f", inner mix {spec.shape.inner_mix}"
     files = " and ".join(Path(file).name for file in text.files)
     lines = [
-        "---",
-        "library_name: transformers",
-        "tags:",
-        "- bermo",
-        "---",
-        "",
         f"# {sizes.layers} layers of width {sizes.width}, pretrained from random weights",
         "",
         f"- Shape: {sizes.heads} heads, {sizes.intermediate} units inside a layer,"
@@ -51,7 +46,14 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
         "",
         "The text's licence holds for what you may do with it; name it here when you pass the model on.",
     ]
-    return "\n".join(lines) + "\n"
+    return with_header(
+        "\n".join(lines) + "\n",
+        title=f"{sizes.layers} layers of width {sizes.width}",
+        pipeline="fill-mask",
+        evaluated=[
+            Evaluated(task="held-out", metric=name, value=value) for name, value in result["values"].items()
+        ],
+    )
 
 
 def command(spec: PretrainSpec) -> str:

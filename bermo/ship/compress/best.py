@@ -10,6 +10,7 @@ import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from bermo.encoders.card import with_header
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
 from bermo.machine import processor
@@ -111,4 +112,4 @@ def _card(run: Path, result: Bench, written: WrittenForms, sentence: str) -> str
         *bench_rows(result),
         *(["", "Left out:", "", *refused] if refused else []),
     ]
-    return "\n".join(lines) + "\n"
+    return with_header("\n".join(lines) + "\n", title=f"{run.name}, in its best form")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bermo.data.load import load_task
 from bermo.data.rows import TextRows
+from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import whole_folder, write_json, write_text
@@ -258,4 +259,10 @@ def _card(spec: CompressSpec, result: Bench, picked: Measured, sentence: str) ->
         "",
         *bench_rows(result),
     ]
-    return "\n".join(lines) + "\n"
+    task = open_trained(spec.run).trained.task.name
+    scored = (
+        ()
+        if picked.score is None
+        else (Evaluated(task=task, metric=result.metric or "score", value=picked.score),)
+    )
+    return with_header("\n".join(lines) + "\n", title=f"{spec.run.name}, made small", evaluated=scored)

@@ -19,6 +19,7 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.read import read_text
 from bermo.data.scoring import score
+from bermo.encoders.card import Evaluated
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
@@ -104,7 +105,7 @@ def make_small(
             tokenizer.save_pretrained(folder)
         else:
             cut_tokenizer(tokenizer, cut, folder, texts)
-        write_text(folder / "README.md", model_card(small) + _card(result))
+        write_text(folder / "README.md", model_card(small, _evaluated(opened, result)) + _card(result))
         small.save_pretrained(folder)
         shutil.copy2(opened.folder / "task.json", folder / "task.json")
         write_json(folder / "shrink.json", asdict(result))
@@ -216,6 +217,12 @@ def _score(
     seconds = time.perf_counter() - started
     scored = score(valid, predictions)
     return _Scored(metric=scored.main, score=scored.score, rows_per_second=round(len(valid) / seconds, 2))
+
+
+def _evaluated(source: TrainedFolder, result: Shrinking) -> list[Evaluated]:
+    if result.scores is None:
+        return []
+    return [Evaluated(task=source.trained.task.name, metric=str(result.metric), value=result.scores[1])]
 
 
 def _card(result: Shrinking) -> str:

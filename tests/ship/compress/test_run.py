@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
 
 from bermo.cli import main
 from bermo.errors import BermoError
@@ -61,7 +62,9 @@ def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
     assert {row.name for row in made.bench.rows} == {"dense", f"dense {INT8}", f"2 layers at 0.05 {INT8}"}
     for name in ("model/model.onnx", "torch/model.safetensors", "bench.json", "README.md"):
         assert (out / name).is_file()
-    assert made.sentence in (out / "README.md").read_text()
+    card = ModelCard.load(out / "README.md")
+    assert made.sentence in card.text
+    assert card.data.eval_results[0].metric_value == pytest.approx(made.picked.score, abs=1e-3)
 
     def never(*_: object) -> None:
         raise AssertionError("a finished stage ran again")

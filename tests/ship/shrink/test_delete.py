@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification
 
@@ -103,7 +104,9 @@ def test_a_run_pruned_by_units_becomes_half_a_model_that_predicts(
     batch = make_batch("bert")
     torch.testing.assert_close(logits(small, batch), logits(pruned, batch), rtol=0, atol=1e-6)
     assert json.loads((out / "shrink.json").read_text())["after"]["neurons"] == 384
-    assert "| heads | 24 | 12 |" in (out / "README.md").read_text()
+    card = ModelCard.load(out / "README.md")
+    assert "| heads | 24 | 12 |" in card.text
+    assert card.data.pipeline_tag == "text-classification"
     (tmp_path / "texts.txt").write_text("the dog sees the cat .\nthe dogs saw a cat .\n")
     capsys.readouterr()
     assert main(["predict", str(out), str(tmp_path / "texts.txt")]) == 0
