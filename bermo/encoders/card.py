@@ -52,7 +52,7 @@ def with_header(
         language="en" if is_box else None,
         license="cc-by-sa-3.0" if is_box else None,
         base_model=base if is_on_hub(base) else None,
-        datasets=[dataset] if is_on_hub(dataset) else None,
+        datasets=[dataset] if dataset is not None and is_on_hub(dataset) else None,
         metrics=sorted({result.metric_type for result in results}) or None,
         pipeline_tag=pipeline,
         tags=["bermo"],

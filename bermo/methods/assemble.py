@@ -16,7 +16,7 @@ from transformers.utils import ModelOutput
 
 from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
-from bermo.data.scoring import Scores
+from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_text
@@ -149,7 +149,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     )
 
 
-def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: Scores | None = None) -> None:
+def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: TaskScores | None = None) -> None:
     """Save a model in training as an ordinary one: masks folded, no projections to a teacher, its scores on the card."""
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
