@@ -36,7 +36,7 @@ WANTED = (
     Wanted(name="onnxscript", use="export to ONNX", install='pip install "bermo[onnx]"'),
     Wanted(name="onnxruntime", use="running ONNX, int8", install='pip install "bermo[onnx]"'),
     Wanted(name="openvino", use="running OpenVINO", install='pip install "bermo[openvino]"'),
-    Wanted(name="nncf", use="int8 for OpenVINO", install="pip install nncf"),
+    Wanted(name="nncf", use="int8 for OpenVINO", install='pip install "bermo[nncf]"'),
     Wanted(name="pyarrow", use="Parquet files", install='pip install "bermo[parquet]"'),
     Wanted(name="datasets", use="data of the hub", install='pip install "bermo[hub]"'),
 )
