@@ -34,4 +34,4 @@ def run_twice(script: Path, *arguments: str, codes: tuple[int, int] = (0, 0)) ->
         for process in started:
             process.kill()
     for process, code, error in zip(started, codes, errors, strict=True):
-        assert process.returncode == code, error[-3000:]
+        assert process.returncode == code, f"ended with {process.returncode}: {error[-3000:]}"
