@@ -1,6 +1,7 @@
 """The package on macOS and Windows, as far as Linux can stand for them: nothing that they lack is imported or called."""
 
 import ast
+import csv
 import io
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from bermo import cli, files
+from bermo.data.read import read_table
 
 PACKAGE = Path(__file__).parent.parent / "bermo"
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
@@ -152,6 +154,30 @@ def test_processes_are_spawned_and_never_forked() -> None:
 def test_the_command_is_not_run_again_by_a_spawned_process() -> None:
     last = TREES[PACKAGE / "__main__.py"].body[-1]
     assert ast.unparse(last).startswith("if __name__ == '__main__':")
+
+
+def test_a_temporary_folder_whose_files_are_still_mapped_is_no_error() -> None:
+    for path, tree in TREES.items():
+        for node, name in calls(tree):
+            if name == "TemporaryDirectory":
+                given = {keyword.arg for keyword in node.keywords}
+                # Windows deletes no file that is mapped or open.
+                assert "ignore_cleanup_errors" in given, where(path, node)
+
+
+def test_long_cells_are_read_where_a_c_long_has_32_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_limit = csv.field_size_limit
+
+    def of_windows(limit: int) -> int:
+        if limit >= 2**31:
+            raise OverflowError("Python int too large to convert to C long")
+        return set_limit(limit)
+
+    monkeypatch.setattr(csv, "field_size_limit", of_windows)
+    (tmp_path / "long.csv").write_text(f"text,label\n{'word ' * 60_000},1\n", encoding="utf-8")
+    assert len(read_table(tmp_path / "long.csv").columns["text"][0]) > 2**17
 
 
 class Windows:

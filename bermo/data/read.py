@@ -1,13 +1,13 @@
 """Files to tables of named text columns: TSV, CSV, JSON, JSONL, parquet.
 
-A table keeps the line of each row, so that every complaint about a row names file and line. TSV has no
-quoting, as in GLUE: a quotation mark is text. CSV has. JSON holds a list of objects, JSONL one a line.
+A table keeps the line of each row, so that every complaint about a row names file and line; libraries of tables
+do not keep it, so the files are read by hand. TSV has no quoting, as in GLUE: a quotation mark is text. CSV has.
+JSON holds a list of objects, JSONL one a line.
 """
 
 import csv
 import io
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +108,8 @@ def _csv_cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     first = text.split("\n", 1)[0]
     delimiter = ";" if ";" in first and "," not in first else ","
     # The module's limit of 128 KiB a cell guards against nothing here, and real articles pass it.
-    csv.field_size_limit(sys.maxsize)
+    # The limit is a C long, which has 32 bits on Windows.
+    csv.field_size_limit(2**31 - 1)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     start = 1
     try:

@@ -60,7 +60,7 @@ def predict_file(
     # One short text with one odd word is a question like any other, so unknown tokens are no error here.
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
     # The arrays stay mapped after the files are gone.
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         features = make_features(
             rows,
             trained.task,

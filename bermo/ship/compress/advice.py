@@ -63,7 +63,7 @@ def advise(folder: Path, spec: BenchSpec, threads: int | None, display: Display)
     source = open_trained(folder)
     record = read_export(source.folder)
     own = own_form(record)
-    with tempfile.TemporaryDirectory() as aside:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as aside:
         model = save_untrained(source, Path(aside) / "untrained")
         asked = FormsSpec(calibrate=spec.data, max_loss=100.0)
         written = write_forms(model, Path(aside) / "forms", asked, display)

@@ -54,7 +54,7 @@ def write_form(
         case "torch":
             model.bfloat16().save_pretrained(folder)
             return {}
-    with tempfile.TemporaryDirectory(dir=folder) as aside:
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as aside:
         graph = Path(aside) / "graph.onnx"
         # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
         example = inputs_of(built_in(opened), np.arange(3))

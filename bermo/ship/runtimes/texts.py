@@ -64,7 +64,7 @@ def features_of(opened: TrainedFolder, rows: Rows) -> Features:
     trained = opened.trained
     # A file to measure on may hold odd words; training has checked the share of unknown tokens.
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         return make_features(
             rows,
             trained.task,
