@@ -17,6 +17,7 @@ from bermo.methods.evaluate import LABEL_NAMES
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
 from bermo.ship.export.onnx import quiet, write_onnx
+from bermo.ship.export.openvino_graph import avoid_wrong_kernels
 from bermo.ship.export.openvino_int8 import write_openvino_int8
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.export.rewrite import quicken
@@ -61,6 +62,7 @@ def write_form(
         write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
         if form.runtime == "onnxruntime":
             return _write_onnx_form(graph, form, folder, ranges, reference)
+        avoid_wrong_kernels(graph)
         if form.precision == "int8":
             assert ranges is not None
             return write_openvino_int8(graph, folder, ranges, reference)
