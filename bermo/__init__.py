@@ -70,7 +70,7 @@ def _is_command() -> bool:
     return is_module or called in ("bermo", "bermo.exe")
 
 
-# A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must answer
-# --help in an instant; its verbs import what they need themselves.
+# A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must
+# answer --help in an instant; its verbs import what they need themselves.
 if not _is_command():
     importlib.import_module("bermo.models.tasks")

@@ -1,7 +1,7 @@
 """The machine at hand: its processor, instruction sets and memory, as Linux, macOS and Windows report them.
 
-Each system's answer is parsed by a function of its own from the text that the system gives, so that a test can
-stand in for any machine. What a system does not report counts as absent, and is listed as unreported.
+Each system's answer is parsed by a function of its own from the text that the system gives, so that a test
+can stand in for any machine. What a system does not report counts as absent, and is listed as unreported.
 """
 
 import os
@@ -56,7 +56,9 @@ ARM_NAMES: Mapping[tuple[int, int], str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """A processor: its name, its architecture as Python names it, and the instruction sets that matter to us."""
+    """A processor: its name, its architecture as Python names it, and the instruction sets that matter to
+    us.
+    """
 
     name: str
     architecture: str

@@ -1,7 +1,7 @@
 """Every test has its own token cache, and no test reaches the network.
 
-Here `box` means a box without weights, half as wide as an untrained one and far smaller than the real one: a test that trains wants a moment, not a score. The `real_box` fixture
-brings the real one back.
+Here `box` means a box without weights, half as wide as an untrained one and far smaller than the real one:
+a test that trains wants a moment, not a score. The `real_box` fixture brings the real one back.
 """
 
 import gc
@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU here; read when Triton is imported
+# Kernels run on the CPU, in Triton's interpreter, which cannot read a GPU's memory. Tests of the mark `gpu`
+# need the compiler: TRITON_INTERPRET=0 pytest -m gpu. Triton reads this when it is imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import torch
 from transformers import AutoConfig, AutoModel
@@ -30,12 +32,14 @@ gc.freeze()  # a million objects of torch and transformers, walked through again
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that carry the mark `gpu` where there is none."""
-    if torch.cuda.is_available():
+    """Skip the tests that carry the mark `gpu` where there is none, or where kernels are interpreted on the
+    CPU.
+    """
+    if torch.cuda.is_available() and os.environ["TRITON_INTERPRET"] == "0":
         return
     for item in items:
         if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU, and TRITON_INTERPRET=0"))
 
 
 def pytest_unconfigure() -> None:
@@ -51,7 +55,9 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def small_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small box with random weights as a folder, for tests that start other processes; it has no dropout."""
+    """The small box with random weights as a folder, for tests that start other processes; it has no
+    dropout.
+    """
     folder = tmp_path_factory.mktemp("encoder")
     shutil.copytree(SMALL_BOX, folder, dirs_exist_ok=True)
     torch.manual_seed(0)

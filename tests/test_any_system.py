@@ -1,4 +1,6 @@
-"""The package on macOS and Windows, as far as Linux can stand for them: nothing that they lack is imported or called."""
+"""The package on macOS and Windows, as far as Linux can stand for them: nothing that they lack is imported
+or called.
+"""
 
 import ast
 import csv
@@ -27,7 +29,8 @@ POSIX_ONLY = {
 }
 
 
-# The modules that write kernels need Triton, and are imported only after it was asked for (nn/fast/available.py).
+# The modules that write kernels need Triton, and are imported only after it was asked for
+# (nn/fast/available.py).
 def with_triton() -> set[Path]:
     """The files that import Triton at once, themselves or through others."""
     names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in TREES}
@@ -181,7 +184,9 @@ def test_long_cells_are_read_where_a_c_long_has_32_bits(
 
 
 class Windows:
-    """The module os as Windows has it: no folder is opened, and only what was opened for writing is flushed."""
+    """The module os as Windows has it: no folder is opened, and only what was opened for writing is
+    flushed.
+    """
 
     name = "nt"
 

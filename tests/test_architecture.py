@@ -1,4 +1,5 @@
-"""The house: imports go only downwards and in no circle, heavy libraries stay in their rooms, files stay small.
+"""The house: imports go only downwards and in no circle, heavy libraries stay in their rooms, files stay
+small.
 
 `ROOMS` is the only drawing of the package: a room is a folder or a loose file, the lowest floor comes last.
 README.md and CONTRIBUTING.md show this table; a test compares them with it.
@@ -18,7 +19,7 @@ ROOMS: list[dict[str, str]] = [
     {"ship/compress/": "the whole way to a wanted speed, latency or size"},
     {
         "ship/bench/": "models side by side: size, latency, throughput, memory, score",
-        "ship/export/": "ONNX, OpenVINO, int8 and sparse files, compared with the model before they are written",
+        "ship/export/": "ONNX, OpenVINO, int8 and sparse files, compared with the model before they are kept",
         "ship/shrink/": "delete heads, neurons, layers and words that are dead or chosen",
     },
     {
@@ -107,7 +108,8 @@ def test_imports_go_only_downwards(path: Path) -> None:
         # Loose files of one floor are one room.
         is_same = below == own or (own.endswith(".py") and below.endswith(".py"))
         assert FLOOR_OF[below] < FLOOR_OF[own] + is_same, (
-            f"{MODULES[path]} ({own}, floor {FLOOR_OF[own]}) imports {MODULES[target]} ({below}, floor {FLOOR_OF[below]})"
+            f"{MODULES[path]} ({own}, floor {FLOOR_OF[own]}) imports {MODULES[target]}"
+            f" ({below}, floor {FLOOR_OF[below]})"
         )
 
 

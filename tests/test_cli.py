@@ -1,4 +1,6 @@
-"""The command line as a user meets it, and every kind of mistake. tests/docs runs the commands of the documents."""
+"""The command line as a user meets it, and every kind of mistake. tests/docs runs the commands of the
+documents.
+"""
 
 import json
 from pathlib import Path

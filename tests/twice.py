@@ -1,4 +1,6 @@
-"""A script run by two processes that train as one, as a launcher would start them but without the launcher's own start."""
+"""A script run by two processes that train as one, as a launcher would start them but without the
+launcher's own start.
+"""
 
 import os
 import socket

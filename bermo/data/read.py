@@ -1,8 +1,8 @@
 """Files to tables of named text columns: TSV, CSV, JSON, JSONL, parquet.
 
-A table keeps the line of each row, so that every complaint about a row names file and line; libraries of tables
-do not keep it, so the files are read by hand. TSV has no quoting, as in GLUE: a quotation mark is text. CSV has.
-JSON holds a list of objects, JSONL one a line.
+A table keeps the line of each row, so that every complaint about a row names file and line; libraries of
+tables do not keep it, so the files are read by hand. TSV has no quoting, as in GLUE: a quotation mark is
+text. CSV has. JSON holds a list of objects, JSONL one a line.
 """
 
 import csv

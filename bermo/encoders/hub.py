@@ -27,7 +27,9 @@ def check_hub(name: str) -> None:
 
 
 def is_local(name: str) -> bool:
-    """Tell whether only files on this machine may be read: a folder's, or the cache of a hub that cannot be asked."""
+    """Tell whether only files on this machine may be read: a folder's, or the cache of a hub that cannot be
+    asked.
+    """
     return Path(name).is_dir() or constants.HF_HUB_OFFLINE or not can_ask()
 
 

@@ -150,7 +150,9 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
 
 
 def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: TaskScores | None = None) -> None:
-    """Save a model in training as an ordinary one: masks folded, no projections to a teacher, its scores on the card."""
+    """Save a model in training as an ordinary one: masks folded, no projections to a teacher, its scores on
+    the card.
+    """
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
     with whole_folder(folder) as temporary, set_aside(model):

@@ -1,7 +1,7 @@
 """One self-contained page: every figure drawn, told in words, and as a table to sort and to copy.
 
-The page needs no network and no other file. Its policy (CSP) allows nothing but its own style and script, by their hashes. The
-same sources give the same bytes.
+The page needs no network and no other file. Its policy (CSP) allows nothing but its own style and script,
+by their hashes. The same sources give the same bytes.
 """
 
 import base64
@@ -57,7 +57,9 @@ def check_out(out: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Presented:
-    """A figure as the template takes it: its title, its note, its numbers and, unless it is a table, its drawing."""
+    """A figure as the template takes it: its title, its note, its numbers and, unless it is a table, its
+    drawing.
+    """
 
     title: str
     note: str
@@ -98,7 +100,8 @@ def _template() -> Template:
 
 
 def _present(figure: Figure) -> Presented:
-    # Drawings and tables are written by hand (figures/): their numbers are placed by our own rules, not by a plot library's.
+    # Drawings and tables are written by hand (figures/): their numbers are placed by our own rules, not by
+    # a plot library's.
     rows = Markup(to_html_table(as_table(figure)))
     if isinstance(figure, Table):
         return Presented(title=figure.title, note=figure.note, rows=rows)

@@ -114,7 +114,9 @@ def release(out: Path) -> None:
 
 
 def claim_options(out: Path, name: str, options: Mapping[str, Any]) -> None:
-    """Write the options of a command into its new folder, or refuse a folder of other options or of something else."""
+    """Write the options of a command into its new folder, or refuse a folder of other options or of
+    something else.
+    """
     wanted = json.loads(json.dumps(options, default=str))
     path = out / name
     if path.exists():

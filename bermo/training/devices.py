@@ -15,7 +15,9 @@ from bermo.spec import TrainSpec
 
 
 def _lacks_half(settings: TrainSpec) -> bool:
-    """Tell whether bf16 is asked of a processor that has none: torch would take ten times as long and more."""
+    """Tell whether bf16 is asked of a processor that has none: torch would take ten times as long and
+    more.
+    """
     has_card = torch.cuda.is_available() or torch.backends.mps.is_available()
     is_on_processor = settings.device == "cpu" or not has_card
     return settings.precision == "bf16" and is_on_processor and not _has_bf16()

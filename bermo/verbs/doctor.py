@@ -1,4 +1,6 @@
-"""bermo doctor: this machine in one screen: processor, packages, GPU, what is fast on it, and what is missing."""
+"""bermo doctor: this machine in one screen: processor, packages, GPU, what is fast on it, and what is
+missing.
+"""
 
 import json
 import platform

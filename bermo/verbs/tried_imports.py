@@ -1,8 +1,9 @@
-"""Which packages can be imported, and what torch can use: asked in a process of its own, which may even crash.
+"""Which packages can be imported, and what torch can use: asked in a process of its own, which may even
+crash.
 
-A package built for another processor ends Python with a signal, which no `except` catches. So a process imports
-one package after the other and prints a line for each; the package at which it died is named, and another
-process goes on with the rest.
+A package built for another processor ends Python with a signal, which no `except` catches. So a process
+imports one package after the other and prints a line for each; the package at which it died is named, and
+another process goes on with the rest.
 """
 
 import importlib

@@ -14,7 +14,9 @@ from bermo.spec import replace_in
 
 
 def read(card: str) -> dict[str, Any]:
-    """The header as the hub reads it; a model-index without one of its needed fields is refused by the library."""
+    """The header as the hub reads it; a model-index without one of its needed fields is refused by the
+    library.
+    """
     assert card.startswith("---\n")
     values: dict[str, Any] = ModelCard(card, ignore_metadata_errors=False).data.to_dict()
     return values

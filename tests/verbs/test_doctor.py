@@ -14,7 +14,7 @@ from bermo.verbs.doctor import TRITON, WANTED, Diagnosis, Package, advise, as_js
 from bermo.verbs.tried_imports import try_imports
 
 XEON = Processor(
-    name="Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz with a name that is longer than any line has room for",
+    name="Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz with a name that is longer than a line has room",
     architecture="x86_64",
     system="Linux",
     cores=128,

@@ -1,7 +1,8 @@
 """Would another form be better on this machine? Asked for an export that was made on another processor.
 
-The weights of the original are not there to be exported again, but the time of a call depends on the model's shape alone:
-a model of the same config with random weights is exported to every form, and all are timed side by side.
+The weights of the original are not there to be exported again, but the time of a call depends on the
+model's shape alone: a model of the same config with random weights is exported to every form, and all are
+timed side by side.
 """
 
 import tempfile
@@ -26,7 +27,9 @@ MUCH_BETTER = 1.15
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """The form of an export, and the forms that have the most throughput and the shortest calls on this machine."""
+    """The form of an export, and the forms that have the most throughput and the shortest calls on this
+    machine.
+    """
 
     made_on: str
     form: str

@@ -32,7 +32,9 @@ SAME_SIZE = 1.02
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The form that was taken, everything that was measured, and the forms that were refused with their reasons."""
+    """The form that was taken, everything that was measured, and the forms that were refused with their
+    reasons.
+    """
 
     picked: Measured
     sentence: str

@@ -20,6 +20,6 @@ def bench_rows(result: Bench) -> list[str]:
         "|---|---|---|---|---|---|",
         *rows,
         "",
-        f"Measured with {result.threads} thread(s) on {result.machine}, in {result.spec.rounds} rounds by turns,"
-        f" against {result.rows[0].name}.",
+        f"Measured with {result.threads} thread(s) on {result.machine}, in {result.spec.rounds} rounds"
+        f" by turns, against {result.rows[0].name}.",
     ]

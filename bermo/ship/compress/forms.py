@@ -1,7 +1,8 @@
 """Every form of one model that this machine can write and run, each in a folder of its own.
 
-What is fastest is a property of the machine: int8 with signed weights, bf16 in OpenVINO, or plain fp32. So all
-forms are written, each is compared with its model by the export itself, and a bench decides between those that passed.
+What is fastest is a property of the machine: int8 with signed weights, bf16 in OpenVINO, or plain fp32. So
+all forms are written, each is compared with its model by the export itself, and a bench decides between those
+that passed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,9 @@ from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.forms import FORMS, Form, FormName, why_not, why_slow
 
 LEFT_OUT: tuple[FormName, ...] = ("sparse", "onnx-int8")
-"""A sparse container runs as the dense model does; onnx-int8 is the better of its two signs, which are both tried."""
+"""A sparse container runs as the dense model does; onnx-int8 is the better of its two signs, which are both
+tried.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,9 @@ def chosen_forms(names: Sequence[FormName]) -> list[Form]:
 
 
 def write_forms(model: Path, out: Path, spec: FormsSpec, display: Display) -> WrittenForms:
-    """Export a model to every form into `out`/FORM; what is there already is kept, what is refused is reported."""
+    """Export a model to every form into `out`/FORM; what is there already is kept, what is refused is
+    reported.
+    """
     folders: dict[FormName, Path] = {}
     refused: dict[FormName, str] = {}
     has_texts = (spec.calibrate or spec.data) is not None

@@ -1,10 +1,14 @@
-"""Which smaller models to try for a goal: how many of the first layers, and which share of their heads and neurons.
+"""Which smaller models to try for a goal: how many of the first layers, and which share of their heads and
+neurons.
 
-    budget = s · (L − c) + c       s: the share of the dense model's work in its best form that the goal leaves, L its layers
-                                   c: what is saved of the top layer, where only one token of it is read (top.py)
+    budget = s · (L − c) + c
 
-For a budget of so many whole layers: these layers as they are, and 1.6 times as many with the rest of their units, at three
-budgets around it. Of gte-small's cost on SST-2, the first layers are worth the most, and thinner layers let more of them in.
+    s: the share of the dense model's work, in its best form, that the goal leaves; L: its layers
+    c: what is saved of the top layer where only one token of it is read (top.py)
+
+For a budget of so many whole layers: these layers as they are, and 1.6 times as many with the rest of their
+units, at three budgets around it. Of gte-small's cost on SST-2, the first layers are worth the most, and
+thinner layers let more of them in.
 """
 
 from dataclasses import dataclass, replace
@@ -21,12 +25,16 @@ AROUND = (0.75, 1.0, 1.3)
 DEEPER = 1.6
 SMALLEST_DENSITY = 0.05
 SAVED_OF_TOP = 0.75
-"""Of a layer's twelve parts (of width × width), queries, output and feed-forward (ten) go, keys and values stay; measured: 0.75."""
+"""Of a layer's twelve parts (of width × width), queries, output and feed-forward (ten) go, keys and values
+stay; measured: 0.75.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One way to a smaller model: the first so many layers, and the share of their heads and neurons that stays."""
+    """One way to a smaller model: the first so many layers, and the share of their heads and neurons that
+    stays.
+    """
 
     layers: int
     density: float = 1.0
@@ -91,7 +99,9 @@ def quick_arms(plan: Plan) -> list[Arm]:
 
 
 def trained_arms(plan: Plan) -> list[Arm]:
-    """Return what to try with training: the first layers whole, and more of them thinner, around the budget."""
+    """Return what to try with training: the first layers whole, and more of them thinner, around the
+    budget.
+    """
     whole = min(plan.layers, max(1, round(plan.budget)))
     arms = [Arm(layers=whole)] if whole < plan.layers else []
     for times in AROUND:

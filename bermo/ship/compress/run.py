@@ -2,11 +2,12 @@
 
     dense -> every form -> bench -> plan -> [train or Fisher -> shrink -> leading forms] each -> bench -> pick
 
-A form is a runtime with a precision: onnxruntime in int8, OpenVINO in bf16 and so on. Smaller models are tried in the forms
-that lead for the dense one on this machine.
+A form is a runtime with a precision: onnxruntime in int8, OpenVINO in bf16 and so on. Smaller models are
+tried in the forms that lead for the dense one on this machine.
 
-Every stage has its folder under `work/` and is skipped where that is complete, so a stopped command goes on. What is
-picked lies in `model/` and, before its export, in `torch/`, with bench.json, figures.json and a card beside it.
+Every stage has its folder under `work/` and is skipped where that is complete, so a stopped command goes
+on. What is picked lies in `model/` and, before its export, in `torch/`, with bench.json, figures.json and a
+card beside it.
 """
 
 import json
@@ -106,7 +107,9 @@ class _Made:
 
 
 def _run_spec(spec: CompressSpec) -> RunSpec:
-    """Return the spec of the run, with the data that was named; a plain model folder starts from the defaults."""
+    """Return the spec of the run, with the data that was named; a plain model folder starts from the
+    defaults.
+    """
     path = spec.run / "spec.json"
     run = RunSpec()
     if path.exists():
@@ -154,7 +157,9 @@ def _candidates(spec: CompressSpec) -> list[Path]:
 
 
 def _given_small(folder: Path, out: Path, spec: CompressSpec, display: Display) -> Path:
-    """Delete what is dead in a model that was made elsewhere, and words, unless there is nothing to delete."""
+    """Delete what is dead in a model that was made elsewhere, and words, unless there is nothing to
+    delete.
+    """
     source = open_trained(folder)
     if not out.exists():
         model = source.load_model()
@@ -186,7 +191,9 @@ def _arms(spec: CompressSpec, dense: Bench, work: Path, display: Display) -> lis
 
 
 def _small(arm: Arm, spec: CompressSpec, run: RunSpec, teacher: Path, work: Path, display: Display) -> Path:
-    """Make a smaller torch model, unless that is done: by training with a teacher, or by Fisher information."""
+    """Make a smaller torch model, unless that is done: by training with a teacher, or by Fisher
+    information.
+    """
     out = work / arm.folder
     if out.exists():
         return out
@@ -254,8 +261,8 @@ def _card(spec: CompressSpec, result: Bench, picked: Measured, sentence: str) ->
         "",
         sentence,
         "",
-        f"`model/` is for {picked.form} ({picked.precision}), `torch/` is the same model before that. Use them with"
-        " `bermo predict`.",
+        f"`model/` is for {picked.form} ({picked.precision}), `torch/` is the same model before that."
+        " Use them with `bermo predict`.",
         "",
         *bench_rows(result),
     ]

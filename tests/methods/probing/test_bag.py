@@ -26,7 +26,8 @@ def test_weights_are_those_of_scikit_learns_logistic_regression() -> None:
     penalty = 1e-2
     vectorizer = CountVectorizer(tokenizer=words_of, token_pattern=None)
     counts = vectorizer.fit_transform(rows)
-    # Ours: mean loss + λ ‖W‖². scikit-learn's: C · sum of losses + ½ ‖w‖², where two classes share one w = W₁ − W₀.
+    # Ours: mean loss + λ ‖W‖². scikit-learn's: C · sum of losses + ½ ‖w‖², where two classes share one w =
+    # W₁ − W₀.
     theirs = LogisticRegression(C=1 / (penalty * len(rows)), tol=1e-8, max_iter=1000).fit(counts, labels)
     bags = _Bags(rows, vectorizer.vocabulary_, "cpu")
     weight = torch.zeros(len(vectorizer.vocabulary_), 2, requires_grad=True)

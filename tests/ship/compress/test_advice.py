@@ -1,4 +1,6 @@
-"""An export that was made on another processor: the bench times all forms of its shape and says which is better here."""
+"""An export that was made on another processor: the bench times all forms of its shape and says which is
+better here.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The best form on this machine: all forms are written, what cannot be is reported, and the winner for the aim is kept."""
+"""The best form on this machine: all forms are written, what cannot be is reported, and the winner for the
+aim is kept.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Compress: every form is measured, smaller models are tried in the leading ones, and a stopped command goes on."""
+"""Compress: every form is measured, smaller models are tried in the leading ones, and a stopped command
+goes on.
+"""
 
 from dataclasses import replace
 from pathlib import Path

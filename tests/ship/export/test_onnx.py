@@ -109,7 +109,8 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     check_all_shapes(model, OnnxCandidate(graph, 1), family, kind)
     avoid_wrong_kernels(graph)
     write_openvino(graph, tmp_path)
-    # OpenVINO answers some families wrongly on some processors: where it does, the export's own check must refuse.
+    # OpenVINO answers some families wrongly on some processors: where it does, the export's own check must
+    # refuse.
     check_accepted(reference.compare(OnnxCandidate(graph, 1), "fp32"), "onnx", max_loss=0)
     openvino = OpenVinoCandidate(tmp_path / "model.xml", 1)
     compared = reference.compare(openvino, "fp32")

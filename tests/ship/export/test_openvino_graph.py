@@ -1,4 +1,6 @@
-"""Casts written for OpenVINO's ARM plug-in: the same numbers to the bit in onnxruntime, and right in OpenVINO."""
+"""Casts written for OpenVINO's ARM plug-in: the same numbers to the bit in onnxruntime, and right in
+OpenVINO.
+"""
 
 from pathlib import Path
 from typing import Any

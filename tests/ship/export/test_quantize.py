@@ -1,4 +1,6 @@
-"""Int8 graphs of both signs: their types agree, and onnxruntime runs them as it does on ARM and as it does on x86."""
+"""Int8 graphs of both signs: their types agree, and onnxruntime runs them as it does on ARM and as it does
+on x86.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,8 @@ from bermo.ship.runtimes.forms import SIGNS, Sign
 from tests import tiny
 from tests.ship.folders import make_model
 
-# What onnxruntime does with signed activations by default: on ARM it keeps them, on x86 it makes them unsigned.
+# What onnxruntime does with signed activations by default: on ARM it keeps them, on x86 it makes them
+# unsigned.
 INT8_ALLOWED = {"ARM": "1", "x86": "0"}
 
 

@@ -1,4 +1,6 @@
-"""Rewritten graphs: norms give the same numbers, GELU by tanh stays within its bound, other nodes are left alone."""
+"""Rewritten graphs: norms give the same numbers, GELU by tanh stays within its bound, other nodes are left
+alone.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Signed or unsigned weights: the faithful ones are kept, unless the others are much faster here and not much worse."""
+"""Signed or unsigned weights: the faithful ones are kept, unless the others are much faster here and not
+much worse.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

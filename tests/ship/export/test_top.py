@@ -1,4 +1,6 @@
-"""A top layer that is computed for the read token alone answers as the whole one: in torch, ONNX and OpenVINO."""
+"""A top layer that is computed for the read token alone answers as the whole one: in torch, ONNX and
+OpenVINO.
+"""
 
 from pathlib import Path
 

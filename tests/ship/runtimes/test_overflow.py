@@ -1,4 +1,6 @@
-"""Int8 products on x86 without VNNI: simulated in numpy, on the box's real weights, and refused where they are wrong."""
+"""Int8 products on x86 without VNNI: simulated in numpy, on the box's real weights, and refused where they
+are wrong.
+"""
 
 from pathlib import Path
 
@@ -44,7 +46,9 @@ ARM = processor("aarch64", "NEON", "dotprod")
 
 
 def multiply_without_vnni(activations: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """uint8 (T, K) times int8 (K, N) as vpmaddubsw does: neighbours' products are added in 16 bits and saturate."""
+    """uint8 (T, K) times int8 (K, N) as vpmaddubsw does: neighbours' products are added in 16 bits and
+    saturate.
+    """
     products = activations.astype(np.int64)[:, :, None] * codes.astype(np.int64)[None]
     if products.shape[1] % 2:
         products = np.pad(products, ((0, 0), (0, 1), (0, 0)))
