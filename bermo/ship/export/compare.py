@@ -14,7 +14,9 @@ from bermo.errors import BermoError
 from bermo.ship.runtimes.candidate import Candidate, answer
 
 TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 0.25}
-"""Largest relative error of the logits: sums in another order; 11 bits of a number; 8 bits; 8 bits with a common step."""
+"""Largest relative error of the logits: sums in another order; 11 bits of a number; 8 bits; 8 bits with a
+common step.
+"""
 BATCH = 16
 
 
@@ -67,8 +69,8 @@ def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
     loss = compared.score_before - compared.score_after
     if loss > max_loss:
         raise BermoError(
-            f"The {form} model scores {compared.score_after:.2f} on {compared.on}, {loss:.2f} points less than"
-            f" the original's {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
+            f"The {form} model scores {compared.score_after:.2f} on {compared.on}, {loss:.2f} points less"
+            f" than the original's {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
             f" {np.ceil(loss * 10) / 10:g}, or calibrate with --calibrate FILE."
         )
 

@@ -1,8 +1,8 @@
 """A torch model -> an ONNX graph with free batch and length, the mix in its streaming form.
 
-torch.export traces the model with its hooks, so the graph holds the running sums of the mix and no stack of layers.
-Where a head reads one token, the top layer is computed for that token alone (top.py). From opset 23 on, attention and
-GELU are one node each, which onnxruntime runs faster.
+torch.export traces the model with its hooks, so the graph holds the running sums of the mix and no stack of
+layers. Where a head reads one token, the top layer is computed for that token alone (top.py). From opset 23
+on, attention and GELU are one node each, which onnxruntime runs faster.
 """
 
 import contextlib
@@ -67,7 +67,9 @@ def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path
 
 
 def _write_lean(exported: Any, path: Path) -> None:
-    """Write a graph without the metadata that names the torch code of each node, half a megabyte of a small model."""
+    """Write a graph without the metadata that names the torch code of each node, half a megabyte of a small
+    model.
+    """
     for node in exported.model.graph.all_nodes():
         node.metadata_props.clear()
         node.doc_string = None

@@ -1,12 +1,15 @@
 """Nodes of an ONNX graph written in another way where OpenVINO's ARM plug-in (2026.4) computes them wrongly.
 
-    Cast(Unsqueeze(mask)) to float   Unsqueeze(Cast(mask))       an integer that is cast in the same step as it is
-                                                                 multiplied by broadcasting gives wrong products
-    Cast of a float to an integer    Cast(sign(x) · ⌊|x|⌋)       after a chain of other nodes (log, div, mul) the
+    Cast(Unsqueeze(mask)) to float   Unsqueeze(Cast(mask))       an integer that is cast in the same step as
+    it is
+                                                                 multiplied by broadcasting gives wrong
+                                                                 products
+    Cast of a float to an integer    Cast(sign(x) · ⌊|x|⌋)       after a chain of other nodes (log, div,
+    mul) the
                                                                  plug-in rounds where ONNX drops the fraction
 
-Both say the same, to the bit, on every runtime. MobileBERT and DeBERTa need the first, MPNet's buckets of distances
-the second.
+Both say the same, to the bit, on every runtime. MobileBERT and DeBERTa need the first, MPNet's buckets of
+distances the second.
 """
 
 from pathlib import Path

@@ -1,8 +1,9 @@
-"""An OpenVINO model in int8 with calibrated ranges of activations: by nncf where it is installed, else by our own graph.
+"""An OpenVINO model in int8 with calibrated ranges of activations: by nncf where it is installed, else by
+our own graph.
 
-nncf quantises the OpenVINO model itself, also the products inside attention, and smooths outliers of activations
-first. It gives weights 7 bits here (`OverflowFix.ENABLE`), so that no product overflows on x86 without VNNI.
-Our own way converts the calibrated ONNX graph of quantize.py, whose weights are safe too.
+nncf quantises the OpenVINO model itself, also the products inside attention, and smooths outliers of
+activations first. It gives weights 7 bits here (`OverflowFix.ENABLE`), so that no product overflows on x86
+without VNNI. Our own way converts the calibrated ONNX graph of quantize.py, whose weights are safe too.
 """
 
 import contextlib

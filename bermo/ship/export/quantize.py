@@ -4,9 +4,10 @@
     embeddings    w ≈ s_row · q, one scale for each word
     activations   x ≈ s · (q − z), q in uint8; s and z of each batch, or fixed by texts (QuantizeLinear nodes)
 
-Every graph is right on every processor. Activations are unsigned, since on x86 onnxruntime turns signed ones into
-unsigned ones and leaves their declared type behind, which it then refuses. Signed weights get scales with which no
-product overflows on x86 without VNNI (overflow.py). Which sign is faster depends on the processor (signs.py).
+Every graph is right on every processor. Activations are unsigned, since on x86 onnxruntime turns signed
+ones into unsigned ones and leaves their declared type behind, which it then refuses. Signed weights get
+scales with which no product overflows on x86 without VNNI (overflow.py). Which sign is faster depends on
+the processor (signs.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,9 @@ def quantize_calibrated(
 
 
 def _use_safe_scales(graph: Path, quantized: Path) -> None:
-    """Code the matrices of a quantised graph again, with scales with which no product overflows on any processor."""
+    """Code the matrices of a quantised graph again, with scales with which no product overflows on any
+    processor.
+    """
     import onnx
     from onnx import numpy_helper
     from onnxruntime.quantization.quant_utils import TENSOR_NAME_QUANT_SUFFIX
@@ -93,7 +96,9 @@ def _use_safe_scales(graph: Path, quantized: Path) -> None:
 
 
 def _layers(model: Any) -> list[str]:
-    """Name the products of activations with a stored matrix: not attention's, and not the mix's few weights."""
+    """Name the products of activations with a stored matrix: not attention's, and not the mix's few
+    weights.
+    """
     # A layer without heads or neurons is a product with nothing, whose range would be no number.
     stored = {item.name for item in model.graph.initializer if len(item.dims) == 2 and all(item.dims)}
     return [

@@ -1,10 +1,12 @@
-"""Nodes of an ONNX graph replaced by ones for which onnxruntime has faster CPU kernels, before it is quantised.
+"""Nodes of an ONNX graph replaced by ones for which onnxruntime has faster CPU kernels, before it is
+quantised.
 
-    GELU by tanh    x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))      within 5e-4 of the exact one, 2.3 times as fast
-    norm            (x − mean(x)) / rms(x − mean(x)) · γ + β        the same number; the kernel of rms is vectorised
+    GELU by tanh    x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))      within 5e-4 of the exact one, 2.3 times
+    as fast norm            (x − mean(x)) / rms(x − mean(x)) · γ + β        the same number; the kernel of
+    rms is vectorised
 
-Measured on ARM (Neoverse N1) with onnxruntime 1.31: a four-layer int8 model is 1.11 times as fast by the first and
-1.05 times by the second. The step of int8 is far larger than 5e-4. A graph in fp32 is not changed.
+Measured on ARM (Neoverse N1) with onnxruntime 1.31: a four-layer int8 model is 1.11 times as fast by the
+first and 1.05 times by the second. The step of int8 is far larger than 5e-4. A graph in fp32 is not changed.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Signed or unsigned int8 weights: both are written, compared with the model and timed on this machine.
 
-The more faithful sign is kept, unless the other is faster by `MUCH_FASTER` and its error not `MUCH_WORSE` times as
-large. On x86 with VNNI unsigned weights can take three times as long as signed ones; on ARM both take the same time.
+The more faithful sign is kept, unless the other is faster by `MUCH_FASTER` and its error not `MUCH_WORSE`
+times as large. On x86 with VNNI unsigned weights can take three times as long as signed ones; on ARM both
+take the same time.
 """
 
 import time
@@ -23,7 +24,9 @@ FEWEST_ROUNDS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class TriedSign:
-    """A graph with weights of one sign: its error beside the model, and its time for one batch on this machine."""
+    """A graph with weights of one sign: its error beside the model, and its time for one batch on this
+    machine.
+    """
 
     sign: Sign
     graph: Path

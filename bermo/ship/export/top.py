@@ -2,9 +2,10 @@
 
     query, attention output, norms, feed-forward    of the read token       keys, values    of all tokens
 
-The result is exact and saves about three quarters of the top layer's work, which counts in a student of two or three
-layers. It is done in the graph that is written for another runtime; the torch model is not changed. Families with
-BERT's layers (RoBERTa, XLM-R, CamemBERT, ERNIE, ELECTRA) can be cut; other families are written as they are.
+The result is exact and saves about three quarters of the top layer's work, which counts in a student of two
+or three layers. It is done in the graph that is written for another runtime; the torch model is not changed.
+Families with BERT's layers (RoBERTa, XLM-R, CamemBERT, ERNIE, ELECTRA) can be cut; other families are
+written as they are.
 """
 
 from collections.abc import Iterator
@@ -43,14 +44,17 @@ class ReadAttention(nn.Module):
                 (core.value, hidden_states),
             )
         )
-        # Which keys are padding does not depend on the query, so the first query's row of the mask serves all.
+        # Which keys are padding does not depend on the query, so the first query's row of the mask serves
+        # all.
         mask = None if attention_mask is None else attention_mask[:, :, :1]
         context = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return context.transpose(1, 2).flatten(2), None
 
 
 class ReadAnswers(nn.Module):
-    """A text model as (input_ids, attention_mask, token_type_ids) -> logits, its top layer cut to the read token."""
+    """A text model as (input_ids, attention_mask, token_type_ids) -> logits, its top layer cut to the read
+    token.
+    """
 
     def __init__(self, model: BermoForSequenceClassification) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""The files of each form: torch weights in bf16, an ONNX graph in fp32 or int8, an OpenVINO model, a sparse container."""
+"""The files of each form: torch weights in bf16, an ONNX graph in fp32 or int8, an OpenVINO model, a sparse
+container.
+"""
 
 import shutil
 import tempfile

@@ -1,4 +1,5 @@
-"""A model loaded by its runtime, ready to answer: torch, an ONNX graph, an OpenVINO model, a sparse container.
+"""A model loaded by its runtime, ready to answer: torch, an ONNX graph, an OpenVINO model, a sparse
+container.
 
     open_candidate(opened, threads) -> Candidate;   candidate(batch of numpy arrays) -> logits
 
@@ -60,7 +61,8 @@ class OnnxCandidate:
         options.log_severity_level = 3
         if threads is not None:
             options.intra_op_num_threads = threads
-        # Threads that spin within a call make a short one an eighth faster; spinning on after it takes time from others.
+        # Threads that spin within a call make a short one an eighth faster; spinning on after it takes time
+        # from others.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self.names = [item.name for item in self.session.get_inputs()]
@@ -71,7 +73,9 @@ class OnnxCandidate:
 
 
 class OpenVinoCandidate:
-    """A model run by OpenVINO on the CPU, tuned for latency; `allows_bf16` lets it use bf16 where the CPU can."""
+    """A model run by OpenVINO on the CPU, tuned for latency; `allows_bf16` lets it use bf16 where the CPU
+    can.
+    """
 
     def __init__(self, path: Path, threads: int | None, allows_bf16: bool = False) -> None:
         openvino = load_openvino()
@@ -95,7 +99,9 @@ class OpenVinoCandidate:
 def open_candidate(
     opened: TrainedFolder, threads: int | None = None, device: str = "cpu", precision: Precision | None = None
 ) -> Candidate:
-    """Load a folder's model with its runtime; only torch takes another device or precision than the folder's own."""
+    """Load a folder's model with its runtime; only torch takes another device or precision than the
+    folder's own.
+    """
     if opened.runtime in ("onnxruntime", "openvino") and (device != "cpu" or precision not in (None, "fp32")):
         raise BermoError(
             f"{opened.folder} is made for {opened.runtime} and runs on the CPU as it is. Leave --device and"

@@ -1,4 +1,5 @@
-"""The forms that a model can be exported to: one table, read by `bermo export` and by all that compares forms.
+"""The forms that a model can be exported to: one table, read by `bermo export` and by all that compares
+forms.
 
     FORMS["onnx-int8"]                     a form: its runtime, the precision of its arithmetic, what it needs
     why_not(form, has_texts=True)          None where it can be written and run on this machine, or the reason
@@ -160,7 +161,9 @@ def why_not(form: Form, *, has_texts: bool = True) -> str | None:
 
 
 def why_slow(form: Form, on: Processor | None = None) -> str | None:
-    """Say in a sentence why a form's arithmetic is slow on a processor, or return None where nothing is known."""
+    """Say in a sentence why a form's arithmetic is slow on a processor, or return None where nothing is
+    known.
+    """
     on = on or processor()
     if form.precision == "bf16" and not on.has_bf16:
         return f"{on.name} has no instructions for bf16, so that {form.name} is slower there than fp32."

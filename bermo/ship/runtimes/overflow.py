@@ -1,13 +1,14 @@
 """Int8 products that overflow on x86 without VNNI: which weights can, and scales with which none does.
 
-An x86 processor without VNNI multiplies unsigned activations with signed weights by `vpmaddubsw`, which adds the
-products of two neighbours along the summed dimension in 16 bits and saturates:
+An x86 processor without VNNI multiplies unsigned activations with signed weights by `vpmaddubsw`, which
+adds the products of two neighbours along the summed dimension in 16 bits and saturates:
 
     255 · |w_k + w_{k+1}| ≤ 32767    holds for every activation if    |w_k + w_{k+1}| ≤ 128
 
-Full 8-bit weights (to ±127) can break this; 7-bit weights (to ±64) cannot. A scale for each column that makes the
-largest neighbours' sum 128 keeps most of the eighth bit: on the box the logits' relative error is 3.5 % like that of
-full 8-bit weights, against 4.1 % with 7 bits. Unsigned weights and ARM's kernels add in 32 bits and never overflow.
+Full 8-bit weights (to ±127) can break this; 7-bit weights (to ±64) cannot. A scale for each column that
+makes the largest neighbours' sum 128 keeps most of the eighth bit: on the box the logits' relative error is
+3.5 % like that of full 8-bit weights, against 4.1 % with 7 bits. Unsigned weights and ARM's kernels add in 32
+bits and never overflow.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ def can_overflow(codes: npt.NDArray[np.int8]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMatrix:
-    """A signed int8 matrix of an ONNX graph, and whether its products sum over its columns (Gemm with transB)."""
+    """A signed int8 matrix of an ONNX graph, and whether its products sum over its columns (Gemm with
+    transB).
+    """
 
     stored: Any
     is_transposed: bool

@@ -1,10 +1,11 @@
 """A matrix with many zeros in few bytes: the positions of the kept weights, and their values.
 
-    positions   a bit for each weight, or the gaps between kept ones, a byte each; the shorter after entropy coding
-    values      fp32 or fp16 as they are, or int8 with a scale for each row; first bytes, then second ones, then coded
+    positions   a bit for each weight, or the gaps between kept ones, a byte each; the shorter after entropy
+    coding values      fp32 or fp16 as they are, or int8 with a scale for each row; first bytes, then second
+    ones, then coded
 
-At density d the positions cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form comes
-within 2 % of that on gaps, which follow a geometric law.
+At density d the positions cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form
+comes within 2 % of that on gaps, which follow a geometric law.
 """
 
 import zlib
@@ -106,7 +107,9 @@ def _positions(packed: Packed, size: int) -> npt.NDArray[np.intp]:
 
 
 def _coded(values: npt.NDArray[np.generic]) -> Bytes:
-    """Put the first bytes of all values side by side, then the second, and so on: signs and exponents repeat."""
+    """Put the first bytes of all values side by side, then the second, and so on: signs and exponents
+    repeat.
+    """
     return _deflated(values.view(np.uint8).reshape(-1, values.itemsize).T.reshape(-1))
 
 
@@ -116,7 +119,9 @@ def _decoded(stream: Bytes, dtype: np.dtype[np.generic], count: int) -> npt.NDAr
 
 
 def _deflated(values: Bytes) -> Bytes:
-    """Return the shorter of two codings: Huffman alone (random positions), or with repeats (blocks, whole rows)."""
+    """Return the shorter of two codings: Huffman alone (random positions), or with repeats (blocks, whole
+    rows).
+    """
     raw = np.ascontiguousarray(values).tobytes()
     streams = []
     for strategy in (zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY):

@@ -1,8 +1,8 @@
 """The sparse container of a pruned model: sparse.safetensors, config, tokenizer, and an exact way back.
 
-A prunable matrix becomes `NAME.places`, `NAME.codes` and, for int8, `NAME.scales` (see `packed.py`); every other
-tensor is stored as it is, in fp32 or, with fp16 and int8 values, in fp16. The file's header says how each
-matrix was packed. What is loaded is an ordinary model in float32, equal to what was stored to the bit.
+A prunable matrix becomes `NAME.places`, `NAME.codes` and, for int8, `NAME.scales` (see `packed.py`); every
+other tensor is stored as it is, in fp32 or, with fp16 and int8 values, in fp16. The file's header says how
+each matrix was packed. What is loaded is an ordinary model in float32, equal to what was stored to the bit.
 """
 
 import json

@@ -22,7 +22,9 @@ from bermo.spec import DataSpec
 BUILT_IN = 64
 """Generated texts that a conversion is compared on where the user gives no file."""
 MOST_SENTENCES = 5
-"""Texts have one to so many sentences: some runtimes answer wrongly from 19 tokens on, or at some lengths alone."""
+"""Texts have one to so many sentences: some runtimes answer wrongly from 19 tokens on, or at some lengths
+alone.
+"""
 
 
 def labelled(opened: TrainedFolder, path: Path) -> Features:
