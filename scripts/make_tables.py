@@ -22,6 +22,7 @@ from scripts.tables import pruning, scores, ship, speed, tree  # noqa: E402
 BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
     "ship-cpu": ship.cpu,
+    "ship-forms": ship.forms,
     "ship-gpu": ship.gpu,
     "pruning-survival": pruning.survival,
     "pruning-summary": pruning.summary,

@@ -122,6 +122,34 @@ def cpu() -> str:
     return table(["", "throughput", "latency", "dev", "test", "MB"], rows)
 
 
+def forms() -> str:
+    """Every form of the dense model and of its students, on each processor that was measured."""
+    benches = {name: read(f"ship-{name}.json")["bench"]["rows"] for name in PROCESSORS}
+    known = {name: {row["name"]: row for row in rows} for name, rows in benches.items()}
+    rows = []
+    for name in dict.fromkeys(row["name"] for rows in benches.values() for row in rows):
+        cells = [FORM_NAMES.get(name, name)]
+        for processor in known:
+            row = known[processor].get(name)
+            cells += ["–", "–"] if row is None else [_gain(row, "speedup"), _gain(row, "latency")]
+        some = next(rows[name] for rows in known.values() if name in rows)
+        rows.append([*cells, f"{some['score']:.2f}", f"{some['megabytes']:.1f}"])
+    titles = [f"{name}: {what}" for name in PROCESSORS.values() for what in ("throughput", "latency")]
+    return table(["", *titles, "dev", "MB"], rows)
+
+
+PROCESSORS = {"x86": "x86-64"}
+"""The files results/ship-NAME.json, and what a document calls their processor."""
+FORM_NAMES = {"dense": "dense, torch fp32"}
+
+
+def _gain(row: dict[str, Any], what: str) -> str:
+    """A ratio with the least and the most of any round."""
+    low, high = row[f"{what}_spread"]
+    value = row["speedup" if what == "speedup" else "latency_gain"]
+    return f"{value:.2f} × ({low:.2f} … {high:.2f})"
+
+
 def gpu() -> str:
     """Students and the dense model in torch on one H200, against the dense fp32 model in the same run."""
     known = read("ship-cuda.json")["bench"]["rows"]

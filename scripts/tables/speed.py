@@ -47,24 +47,26 @@ def mix_cost() -> str:
 
 
 def loop() -> str:
-    """Our loop against transformers.Trainer on two ARM cores."""
-    known = read("loop-cpu.json")
-    rate = known["examples_per_second"]
-    both_frozen = known["pruning_step_ratio_both_frozen"]
-    rows = [
-        ["bermo", f"{rate['ours']:.1f}", f"{known['loop_ratio']:.2f} × Trainer"],
-        ["transformers.Trainer", f"{rate['Trainer']:.1f}", "–"],
-        [
-            "bermo, movement pruning (embeddings frozen)",
-            f"{rate['pruning']:.1f}",
-            f"a step takes {known['pruning_step_ratio']:.2f} × a plain one",
-        ],
-        [
-            "bermo, plain, embeddings frozen",
-            f"{rate['frozen']:.1f}",
-            f"a pruning step takes {both_frozen:.2f} × this one",
-        ],
-    ]
+    """Our loop against transformers.Trainer on two cores of an ARM and of an x86-64 processor."""
+    rows = []
+    for processor, file in (("ARM", "loop-cpu.json"), ("x86-64", "loop-x86.json")):
+        known = read(file)
+        rate = known["examples_per_second"]
+        both_frozen = known["pruning_step_ratio_both_frozen"]
+        rows += [
+            [f"{processor}: bermo", f"{rate['ours']:.1f}", f"{known['loop_ratio']:.2f} × Trainer"],
+            [f"{processor}: transformers.Trainer", f"{rate['Trainer']:.1f}", "–"],
+            [
+                f"{processor}: bermo, movement pruning (embeddings frozen)",
+                f"{rate['pruning']:.1f}",
+                f"a step takes {known['pruning_step_ratio']:.2f} × a plain one",
+            ],
+            [
+                f"{processor}: bermo, plain, embeddings frozen",
+                f"{rate['frozen']:.1f}",
+                f"a pruning step takes {both_frozen:.2f} × this one",
+            ],
+        ]
     return table(["", "examples a second", "ratio"], rows)
 
 
