@@ -43,7 +43,7 @@ def smaller(words: tuple[str, ...]) -> list[str]:
     if verb == "compress" and not {"--quick", "--no-training"} & set(known):
         known += ["--epochs", "1", "--batch-size", "8"]
     if "best" in known:
-        known += "--rounds 1 --lengths 16 --batch 1,2 --forms onnx,onnx-int8-signed".split()
+        known += ["--rounds", "1", "--lengths", "16", "--batch", "1,2", "--forms", "onnx,onnx-int8-signed"]
     if verb == "run":
         known += (
             [] if "--tiny" in known else ["train.precision=fp32", "data.max_length=16", "train.together=1"]

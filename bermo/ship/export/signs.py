@@ -1,8 +1,7 @@
 """Signed or unsigned int8 weights: both are written, compared with the model and timed on this machine.
 
 The more faithful sign is kept, unless the other is faster by `MUCH_FASTER` and its error not `MUCH_WORSE`
-times as large. On x86 with VNNI unsigned weights can take three times as long as signed ones; on ARM both
-take the same time.
+times as large. On x86 with VNNI unsigned weights can take three times as long as signed ones.
 """
 
 import time
