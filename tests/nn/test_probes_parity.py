@@ -6,22 +6,22 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
-from bermo.nn.probes import LinearProbes, Part, Settings, accuracy, fit_probes, start_at_means_
+from bermo.nn.probes import LabelledVectors, LinearProbes, Settings, accuracy, fit_probes, start_at_means_
 
 UNITS, CLASSES, ROWS = 6, 3, 600
 CENTRES = np.random.default_rng(9).normal(0, 1, (CLASSES, UNITS))
 
 
-def part(seed: int) -> Part:
+def vectors(seed: int) -> LabelledVectors:
     """One layer's vectors around a centre for each class."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, CLASSES, ROWS)
     x = CENTRES[labels] + random.normal(0, 1, (ROWS, UNITS))
-    return Part(x_LND=torch.tensor(x, dtype=torch.float32)[None], labels_N=torch.tensor(labels))
+    return LabelledVectors(x_LND=torch.tensor(x, dtype=torch.float32)[None], labels_N=torch.tensor(labels))
 
 
 def test_the_start_is_scikit_learns_discriminant_analysis() -> None:
-    train = part(0)
+    train = vectors(0)
     probes = LinearProbes(1, UNITS, 1, CLASSES)
     with torch.no_grad():
         start_at_means_(probes, train)
@@ -32,7 +32,7 @@ def test_the_start_is_scikit_learns_discriminant_analysis() -> None:
 
 
 def test_a_fitted_probe_is_as_good_as_scikit_learns_logistic_regression() -> None:
-    parts = part(0), part(1), part(2)
+    parts = vectors(0), vectors(1), vectors(2)
     settings = Settings(penalties=(1e-3,), rate=1e-2, looks=60, patience=60)
     fitted = fit_probes(LinearProbes(1, UNITS, 1, CLASSES), parts, settings)
     x, y = parts[0].x_LND[0].numpy(), parts[0].labels_N.numpy()
@@ -42,7 +42,7 @@ def test_a_fitted_probe_is_as_good_as_scikit_learns_logistic_regression() -> Non
 
 
 def test_the_share_of_right_answers_is_counted_as_scikit_learn_does() -> None:
-    train = part(0)
+    train = vectors(0)
     probes = LinearProbes(1, UNITS, 1, CLASSES)
     with torch.no_grad():
         start_at_means_(probes, train)
