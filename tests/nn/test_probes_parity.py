@@ -33,7 +33,7 @@ def test_the_start_is_scikit_learns_discriminant_analysis() -> None:
 
 def test_a_fitted_probe_is_as_good_as_scikit_learns_logistic_regression() -> None:
     parts = vectors(0), vectors(1), vectors(2)
-    settings = Settings(penalties=(1e-3,), rate=1e-2, looks=60, patience=60)
+    settings = Settings(penalties=(1e-3,), rate=1e-2, evaluations=60, patience=60)
     fitted = fit_probes(LinearProbes(1, UNITS, 1, CLASSES), parts, settings)
     x, y = parts[0].x_LND[0].numpy(), parts[0].labels_N.numpy()
     theirs = LogisticRegression(C=1 / (2 * 1e-3 * ROWS), max_iter=1000).fit(x, y)
