@@ -41,6 +41,8 @@ from bermo.errors import BermoError
 BOX = Path(__file__).parents[1] / "box"
 EncoderName = str | Path | PretrainedConfig
 """An encoder on the hub, in a folder, or only its config, for random weights."""
+REGISTERING = threading.Lock()
+"""Held while hooks are registered: torch counts up their numbers without one, so two could get the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,22 +250,39 @@ def _watch(
     encoder: PreTrainedModel, wanted: Collection[int], visitor: Callable[[int, Tensor], None]
 ) -> list[RemovableHandle]:
     """Hook what enters each layer. A shared layer is hooked once and counted at every call."""
-    family, calls, owner = family_of(encoder.config), count(), threading.get_ident()
+    family, calls = family_of(encoder.config), count()
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # Another thread may run the same encoder meanwhile; its layers are not ours to read.
-        if threading.get_ident() == owner and (index := next(calls)) in wanted:
+        if (index := next(calls)) in wanted:
             hidden = args[0] if args else kwargs["hidden_states"]
             visitor(index, hidden.transpose(0, 1) if family.layers.is_time_first else hidden)
 
-    modules = layer_modules(encoder, family)
-    # First of all hooks, so that h_j is seen before an inner mix turns it into what the layer reads.
-    handles = [module.register_forward_pre_hook(before, with_kwargs=True, prepend=True) for module in modules]
-    if family.layers.collector is not None:
-        collector = encoder.get_submodule(family.layers.collector)
-        handles.append(collector.register_forward_pre_hook(_collect_nothing, with_kwargs=True))
-        handles.append(collector.register_forward_hook(_only_last))
+    see, options = _in_this_thread(before), {"with_kwargs": True}
+    with REGISTERING:
+        # First of all hooks, so that h_j is seen before an inner mix turns it into what the layer reads.
+        handles = [
+            module.register_forward_pre_hook(see, prepend=True, **options)
+            for module in layer_modules(encoder, family)
+        ]
+        if family.layers.collector is not None:
+            collector = encoder.get_submodule(family.layers.collector)
+            handles.append(collector.register_forward_pre_hook(_in_this_thread(_collect_nothing), **options))
+            handles.append(collector.register_forward_hook(_in_this_thread(_only_last)))
     return handles
+
+
+def _in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook that acts only in this thread: another one may run the same encoder meanwhile.
+
+    torch keeps in a second table which hooks want kwargs, so that a thread that calls a layer while another
+    registers or removes a hook may call that hook without them.
+    """
+    owner = threading.get_ident()
+
+    def hook_here(module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        return hook(module, args, *rest) if threading.get_ident() == owner else None
+
+    return hook_here
 
 
 def _collect_nothing(

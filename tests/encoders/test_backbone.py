@@ -1,7 +1,9 @@
 """Every family against transformers' own hidden states, at once and by layer; padding and segments."""
 
 import itertools
-import threading
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -123,22 +125,46 @@ def test_hooks_are_gone_after_a_visit_even_a_failed_one() -> None:
     assert sum(hooks) == 0
 
 
+@pytest.fixture
+def frequent_switches() -> Iterator[None]:
+    """Let threads take turns every microsecond, as often as on a machine with far too much to do."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("frequent_switches")
 def test_threads_that_share_an_encoder_read_their_own_layers() -> None:
     encoder = make_encoder(make_config("bert"))
     batches = [make_inputs(encoder, make_batch("bert", seed=seed)) for seed in range(4)]
     expected = [visited(encoder, inputs, range(4)) for inputs in batches]
-    seen: dict[int, list[dict[int, Tensor]]] = {}
 
     def work(index: int) -> None:
-        seen[index] = [visited(encoder, batches[index], range(4)) for _ in range(20)]
+        for _ in range(100):
+            seen = visited(encoder, batches[index], range(4))
+            assert all(torch.equal(seen[j], expected[index][j]) for j in range(4))
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for index, runs in seen.items():
-        assert all(torch.equal(run[j], expected[index][j]) for run in runs for j in range(4))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+
+@pytest.mark.parametrize("family", ["bert", "deberta-v2"])
+def test_a_visit_changes_nothing_for_another_thread(family: str) -> None:
+    encoder = make_encoder(make_config(family))
+    inputs = make_inputs(encoder, make_batch(family))
+    expected = backbone.hidden_states(encoder, inputs).hidden_states
+    others: list[Any] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def ask_elsewhere(index: int, hidden: Tensor) -> None:
+            others.append(pool.submit(backbone.hidden_states, encoder, inputs).result().hidden_states)
+
+        backbone.visit(encoder, inputs, range(4), ask_elsewhere)
+    assert len(others) == 4
+    for layers in others:
+        assert len(layers) == 4
+        assert all(torch.equal(a, b) for a, b in zip(layers, expected, strict=True))
 
 
 @pytest.mark.parametrize("family", ["deberta", "deberta-v2"])
