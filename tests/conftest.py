@@ -19,7 +19,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 import torch
 from transformers import AutoConfig, AutoModel
 
-from bermo.encoders import backbone
+from bermo.encoders import where
 from scripts.make_box import FOLDER, write_untrained
 
 SMALL_BOX = Path(tempfile.mkdtemp(prefix="bermo-box-"))
@@ -27,7 +27,7 @@ write_untrained(SMALL_BOX)
 small = AutoConfig.from_pretrained(SMALL_BOX)
 small.update({"hidden_size": 32, "intermediate_size": 128})
 small.save_pretrained(SMALL_BOX)
-backbone.BOX = SMALL_BOX
+where.BOX = SMALL_BOX
 gc.freeze()  # a million objects of torch and transformers, walked through again and again otherwise
 
 
@@ -49,7 +49,7 @@ def pytest_unconfigure() -> None:
 @pytest.fixture
 def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The box that is in the package."""
-    monkeypatch.setattr(backbone, "BOX", FOLDER)
+    monkeypatch.setattr(where, "BOX", FOLDER)
     return FOLDER
 
 

@@ -23,7 +23,7 @@ from bermo.errors import BermoError
 from bermo.figures.data import Bars, Section, Table
 from bermo.models.encoder import BermoConfig
 from bermo.models.tasks import BermoForMaskedLM
-from bermo.runs.trained import resolve_model
+from bermo.runs.model_files import resolve_model
 from bermo.vectors import Encoder
 
 BATCH = 64

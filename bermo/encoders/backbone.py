@@ -31,14 +31,15 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
+from bermo.encoders import where
 from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, has_segments, num_layers
 from bermo.encoders.family import MaskedHeadPaths
-from bermo.encoders.hub import check_hub, is_local
+from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
+from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 
-BOX = Path(__file__).parents[1] / "box"
 EncoderName = str | Path | PretrainedConfig
 """An encoder on the hub, in a folder, or only its config, for random weights."""
 REGISTERING = threading.Lock()
@@ -52,21 +53,6 @@ class Loaded:
     encoder: PreTrainedModel
     pooler: Mapping[str, Tensor] | None = None
     head: Mapping[str, Tensor] | None = None
-
-
-def resolve(name: str | Path) -> str:
-    """Return the folder that `name` means, or the name itself if it can only be one on the hub."""
-    text = str(name)
-    path = BOX if text == "box" else Path(text).expanduser()
-    if text and path.is_dir():
-        return str(path)
-    is_path = isinstance(name, Path) or text.startswith((".", "/", "~")) or "\\" in text or path.is_absolute()
-    if path.is_file():
-        raise BermoError(f'"{text}" is a file. Pass the folder that holds config.json.')
-    if is_path or text == "box" or text.count("/") > 1 or text.endswith("/") or not text:
-        raise BermoError(f'There is no folder "{text}". Pass a folder, a model on the hub, or box.')
-    check_hub(text)
-    return text
 
 
 def load_config(name: str | Path) -> PretrainedConfig:
@@ -102,7 +88,7 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
         return Loaded(encoder=create_encoder(copy.deepcopy(source)))
     config = load_config(source)
     folder = resolve(source)
-    if folder == str(BOX) and not list(BOX.glob("*.safetensors")):
+    if folder == str(where.BOX) and not list(where.BOX.glob("*.safetensors")):
         config.name_or_path = "box"
         return Loaded(encoder=create_encoder(config))
     if getattr(config, "inner_mix", "none") != "none":

@@ -18,11 +18,10 @@ from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
 from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
-from bermo.errors import BermoError
 from bermo.files import whole_folder, write_text
-from bermo.methods.distill import DistilledLoss, check_distill, needs_only_logits, set_aside
+from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
 from bermo.methods.prepare import Prepared, build_model
-from bermo.methods.prune import PrunedLoss, PruneHook, check_prune, start_pruning_
+from bermo.methods.prune import PrunedLoss, PruneHook, start_pruning_
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
 from bermo.models.encoder import model_card
@@ -32,7 +31,6 @@ from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
 from bermo.runs.task_file import trained_task, write_task
-from bermo.spec import RunSpec
 from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
 from bermo.training.schedule import parameter_groups
 
@@ -89,20 +87,6 @@ class LabelLoss:
 
     def __call__(self, outputs: ModelOutput, batch: Batch) -> Tensor:
         return self.loss_of(outputs, **{name: batch[name] for name in LABEL_NAMES if name in batch})
-
-
-def check_methods(spec: RunSpec) -> None:
-    """Refuse options of pruning and distillation that cannot work, before any file is read."""
-    check_distill(spec.distill)
-    if spec.distill.teacher is None and spec.distill != type(spec.distill)():
-        raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
-    if spec.distill.student_layers is not None and spec.model.first_layers is not None:
-        raise BermoError("A student of its teacher's layers names them. Leave --first-layers out.")
-    if spec.distill.student_layers is not None and spec.model.pooling is not None:
-        raise BermoError(
-            "A student made of its teacher's layers pools as the teacher does. Leave --pooling out."
-        )
-    check_prune(spec.prune)
 
 
 def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accelerator) -> Assembled:

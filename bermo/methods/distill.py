@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bermo.encoders.projections import Projections
 from bermo.errors import BermoError
+from bermo.methods.checks import check_distill
 from bermo.methods.teacher import LOGITS, Teacher
 from bermo.models.encoder import BermoConfig
 from bermo.models.tasks import BermoPreTrainedModel
@@ -36,23 +37,6 @@ from bermo.training.job import Batch, Objective
 
 NAME = "distillation"
 """The student's submodule in which the learned projections live while it is taught."""
-
-
-def check_distill(spec: DistillSpec) -> None:
-    """Refuse weights of terms that make no sense, before anything is loaded."""
-    weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
-    if spec.teacher is None:
-        if spec.student_layers is not None:
-            raise BermoError("student-layers are layers of a teacher. Name one with --teacher.")
-        return
-    if min(weights) < 0 or not any(weights[1:]):
-        raise BermoError(
-            "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got hard"
-            f" {spec.hard}, soft {spec.soft}, hidden {spec.hidden}, relations {spec.relations},"
-            f" embeddings {spec.embeddings}."
-        )
-    if spec.temperature <= 0:
-        raise BermoError(f"temperature must be over 0, but got {spec.temperature}.")
 
 
 def needs_only_logits(spec: DistillSpec) -> bool:

@@ -17,7 +17,8 @@ from bermo.data.scoring import TaskScores, score
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import restore, whole_folder
-from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, check_methods, save_model
+from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, save_model
+from bermo.methods.checks import check_methods
 from bermo.methods.distill import set_aside
 from bermo.methods.evaluate import predict
 from bermo.methods.measure import (
@@ -31,7 +32,7 @@ from bermo.methods.measure import (
 )
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import make_schedule, missed_density
-from bermo.methods.together import check_together, join_jobs, predict_together
+from bermo.methods.together import join_jobs, predict_together
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.progress import Display, Quiet
 from bermo.pruning.fold import count
@@ -56,7 +57,6 @@ def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunRes
     display = display or Quiet()
     check(spec)
     check_methods(spec)
-    check_together(spec)
     check_free(out, spec)
     accelerator = make_accelerator(spec.train, out, display.tell)
     with accelerator.main_process_first():

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from bermo.data.scoring import TaskScores
 from bermo.encoders.sites import layers_of
 from bermo.machine import peak_memory_bytes, processor
+from bermo.methods.checks import UNITS
 from bermo.methods.prepare import Prepared
-from bermo.methods.prune import UNITS
 from bermo.spec import RunSpec
 from bermo.training.job import Fit
 

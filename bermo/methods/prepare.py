@@ -17,7 +17,7 @@ from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
 from bermo.progress import Display
-from bermo.runs.trained import model_folder
+from bermo.runs.model_files import model_folder
 from bermo.spec import ModelSpec, RunSpec
 from bermo.training.schedule import num_steps
 

@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from bermo.errors import BermoError
-from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
+from bermo.methods.checks import make_method
 from bermo.pruning.pruner import Pruner
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.units import prune_units_
@@ -21,56 +19,6 @@ from bermo.training.job import Batch, ModelCall, Objective
 WARMUP_SHARE = 0.1
 MISSED = 0.2
 """Relative distance from the wanted density from which on the user is warned."""
-UNITS = ("heads-and-neurons", "layers")
-"""Methods that prune whole units; `by` says how these are chosen."""
-
-
-def make_method(spec: PruneSpec) -> Method:
-    """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
-    if spec.method in UNITS:
-        _refuse(spec, "block", *(["scope", "start", "rank"] if spec.method == "layers" else []))
-        if spec.by == "movement" and spec.density is None:
-            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
-        return make_method(replace(spec, method=spec.by, by="movement"))
-    _refuse(spec, "by")
-    match spec.method:
-        case "magnitude" | "movement" if spec.density is None:
-            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
-        case "magnitude":
-            _refuse(spec, "penalty", "threshold", "start", "rank")
-            return Magnitude(density=_density(spec), scope=spec.scope, block=spec.block)
-        case "movement":
-            _refuse(spec, "penalty", "threshold")
-            return Movement(
-                density=_density(spec),
-                scope=spec.scope,
-                block=spec.block,
-                start=spec.start,
-                rank=spec.rank,
-            )
-        case "soft-movement":
-            _refuse(spec, "scope", "start", "rank")
-            return SoftMovement(
-                penalty=spec.penalty,
-                density=spec.density,
-                threshold=spec.threshold,
-                block=spec.block,
-            )
-        case "l0":
-            _refuse(spec, "scope", "start", "rank", "threshold")
-            return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
-        case _:
-            raise BermoError("There is no pruning method to make.")
-
-
-def check_prune(spec: PruneSpec) -> None:
-    """Refuse a spec that cannot work, before anything is loaded or trained."""
-    if spec.method == "none":
-        changed = [n for n in vars(spec) if n != "method" and getattr(spec, n) != vars(PruneSpec())[n]]
-        if changed:
-            raise BermoError(f'"{changed[0]}" belongs to pruning. Choose a method with --prune.')
-        return
-    make_method(spec)
 
 
 def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
@@ -157,14 +105,3 @@ def missed_density(spec: PruneSpec, hooks: Iterable[object]) -> str | None:
         f"keeps {kept:.1%} of the masked weights where {spec.density:.1%} was asked for:"
         " give it more steps (--epochs), or a --penalty."
     )
-
-
-def _density(spec: PruneSpec) -> float:
-    assert spec.density is not None
-    return spec.density
-
-
-def _refuse(spec: PruneSpec, *names: str) -> None:
-    for name in names:
-        if getattr(spec, name) != getattr(PruneSpec(), name):
-            raise BermoError(f'"{name}" means nothing to --prune {spec.method}. Leave it out.')

@@ -23,31 +23,13 @@ from bermo.errors import BermoError
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import NAME, DistilledLoss, needs_only_logits
 from bermo.methods.evaluate import predict
-from bermo.methods.prune import UNITS, PrunedLoss, PruneHook
+from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.nn.fast.penalty import ScoreKernels, mean_size
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
 from bermo.pruning.criteria import L0, Penalised
 from bermo.pruning.weights import PrunerGroup, WeightPruner
-from bermo.spec import RunSpec
 from bermo.training.job import Batch, Batches, Job, ModelCall, Objective
 from bermo.training.stack import stack, stacked_masks
-
-
-def check_together(spec: RunSpec) -> None:
-    """Refuse options that several seeds cannot be trained together with, before any file is read."""
-    train, distill = spec.train, spec.distill
-    faults = {
-        "an accumulation of gradients": train.accumulation > 1,
-        "patience, since they all end together": train.patience is not None,
-        "fp16": train.precision == "fp16",
-        "pruning of whole units": spec.prune.method in UNITS,
-        "blocks of weights": spec.prune.block != (1, 1),
-        "a teacher of attention relations": distill.relations > 0,
-        'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
-    }
-    refused = [name for name, is_set in faults.items() if is_set]
-    if train.together > 1 and refused:
-        raise BermoError(f"Seeds cannot be trained together with {refused[0]}. Leave --together out.")
 
 
 def join_jobs(jobs: Sequence[Job], lengths: np.ndarray, folder: Path) -> Job:

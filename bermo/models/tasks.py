@@ -34,8 +34,9 @@ from transformers.modeling_outputs import (
 from transformers.utils import ModelOutput
 
 from bermo.encoders import families
-from bermo.encoders.backbone import Loaded, resolve
+from bermo.encoders.backbone import Loaded
 from bermo.encoders.hub import is_local
+from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoConfig, BermoModel, BermoPreTrainedModel, encoder_config
 from bermo.nn.heads import (

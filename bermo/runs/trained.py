@@ -4,19 +4,14 @@
       .load_model()                         the torch model, in float32 and eval mode
       .load_tokenizer()  .read_spec()       its tokenizer; the spec of the run that it belongs to
 
-The files of a folder are made for one of four runtimes:
-
-    torch         config.json + *.safetensors: a model of bermo's, a plain transformers model with a head
-    onnxruntime   model.onnx        openvino   model.xml + model.bin        sparse   sparse.safetensors
-
-Every folder that cannot be opened gets one sentence, which is the same wherever the folder was named.
+`model_files.py` says by which files a model is found. Every folder that cannot be opened gets one sentence,
+which is the same wherever the folder was named.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import (
@@ -32,24 +27,15 @@ from transformers import (
 
 from bermo.data.tasks import Kind
 from bermo.encoders import families
-from bermo.encoders.backbone import load_tokenizer, resolve
+from bermo.encoders.backbone import load_tokenizer
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoConfig, BermoPreTrainedModel, encoder_config
-from bermo.runs.folder import MODEL, RESULT_FILE, SPEC_FILE, read_run_spec
+from bermo.runs.folder import read_run_spec
+from bermo.runs.model_files import EXPORT_FILE, WEIGHT_SUFFIXES, Runtime, find_model, read_export, run_of
 from bermo.runs.task_file import TrainedTask, read_task
 from bermo.spec import RunSpec
 
-Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
-MODEL_FILES: Mapping[Runtime, str] = {
-    "onnxruntime": "model.onnx",
-    "openvino": "model.xml",
-    "sparse": "sparse.safetensors",
-    "torch": "config.json",
-}
-"""The file by which the runtime of a folder is known; every folder has a config, so torch comes last."""
-EXPORT_FILE = "export.json"
-WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
 AUTO_CLASSES: Mapping[Kind, Any] = {
     "classification": AutoModelForSequenceClassification,
     "regression": AutoModelForSequenceClassification,
@@ -57,7 +43,6 @@ AUTO_CLASSES: Mapping[Kind, Any] = {
     "span": AutoModelForQuestionAnswering,
     "choice": AutoModelForMultipleChoice,
 }
-EXPECTED = "Give the folder of a finished run, of a saved model or of an export."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,71 +119,16 @@ class TrainedFolder:
 
 def open_trained(path: str | Path) -> TrainedFolder:
     """Open the folder of a run, of a seed, of a saved model or of an export; no weights are read."""
-    given = Path(path).expanduser()
-    folder = model_folder(given)
-    runtime = next((runtime for runtime, name in MODEL_FILES.items() if (folder / name).is_file()), None)
-    if runtime is None or not (folder / MODEL_FILES["torch"]).is_file():
-        raise BermoError(
-            f"{folder} holds no model: there is neither config.json nor an export of bermo's. {EXPECTED}"
-        )
+    given, found = Path(path).expanduser(), find_model(path)
+    folder = found.folder
     with loading("config", folder):
         config = AutoConfig.from_pretrained(folder)
     families.family_of(encoder_config(config))
     return TrainedFolder(
         folder=folder,
-        runtime=runtime,
+        runtime=found.runtime,
         precision=str(read_export(folder).get("precision", "fp32")),
         config=config,
         trained=read_task(folder, config),
         run=run_of(given),
     )
-
-
-def model_folder(path: str | Path) -> Path:
-    """Return where the model's files are: the given folder, or the model of the run or seed that it is."""
-    folder = Path(path).expanduser()
-    if folder.is_file():
-        raise BermoError(f"{folder} is a file. {EXPECTED}")
-    if not folder.is_dir():
-        raise BermoError(f"There is no folder {folder}. {EXPECTED}")
-    if (folder / MODEL_FILES["torch"]).is_file():
-        return folder
-    if (folder / MODEL).is_dir():
-        return folder / MODEL
-    if run_of(folder) is None:
-        return folder
-    if (folder / RESULT_FILE).exists():
-        raise BermoError(
-            f"The run in {folder} has ended but kept no model: it had --keep none, or it diverged before its"
-            " first evaluation. Train again with --keep best, or with a smaller --lr."
-        )
-    raise BermoError(
-        f"The run in {folder} is not finished: it has no model yet. Give the command of the run again, and"
-        " it goes on where it stopped."
-    )
-
-
-def resolve_model(name: str | Path) -> str:
-    """Return what the name of a model means: the folder with its files, or the name itself on the hub."""
-    resolved = resolve(name)
-    return str(model_folder(resolved)) if Path(resolved).is_dir() else resolved
-
-
-def run_of(path: Path) -> Path | None:
-    """Return the run's folder if `path` is a run or one of its seeds, or None."""
-    if (path / SPEC_FILE).exists():
-        return path
-    is_seed = path.name.startswith("seed-") and (path.parent / SPEC_FILE).exists()
-    return path.parent if is_seed else None
-
-
-def read_export(folder: Path) -> dict[str, Any]:
-    """Return what export.json records of an export, or nothing where there is none."""
-    path = folder / EXPORT_FILE
-    if not path.exists():
-        return {}
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BermoError(f"{path} is damaged ({error}). Export the model again.") from error
-    return content

@@ -17,7 +17,7 @@ from bermo.encoders.families import family_of, num_layers
 from bermo.errors import BermoError
 from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
-from bermo.runs.trained import resolve_model
+from bermo.runs.model_files import resolve_model
 from bermo.spec import TokenPooling
 
 

@@ -18,7 +18,7 @@ from transformers import (
     BertTokenizer,
 )
 
-from bermo.encoders import backbone, hub
+from bermo.encoders import backbone, hub, where
 from bermo.errors import BermoError
 from tests.tiny import FAMILIES, make_config, make_tokenizer, save_backbone
 
@@ -85,8 +85,8 @@ def test_a_folder_without_weights_or_with_torn_ones_is_an_error(tmp_path: Path) 
 
 def test_only_the_box_may_lack_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_config("bert").save_pretrained(tmp_path)
-    monkeypatch.setattr(backbone, "BOX", tmp_path)
-    assert backbone.resolve("box") == str(tmp_path)
+    monkeypatch.setattr(where, "BOX", tmp_path)
+    assert where.resolve("box") == str(tmp_path)
     assert backbone.load_encoder("box").encoder.config.name_or_path == "box"
 
 
@@ -105,7 +105,7 @@ def test_a_folder_that_does_not_exist_never_reaches_the_hub(
 def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(BermoError, match="is a file"):
-        backbone.resolve(tmp_path / "config.json")
+        where.resolve(tmp_path / "config.json")
 
 
 def test_no_network_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_a_hub_out_of_reach_is_told_at_once_but_its_cache_is_read(
         with pytest.raises(BermoError, match=f'There is no folder "{name}", and the model hub'):
             backbone.load_encoder(name)
     monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *_: str(tmp_path / "config.json"))
-    assert backbone.resolve("somebody/something") == "somebody/something"
+    assert where.resolve("somebody/something") == "somebody/something"
     assert hub.is_local("somebody/something")
     assert not huggingface_hub.constants.HF_HUB_OFFLINE
 

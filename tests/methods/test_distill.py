@@ -15,7 +15,8 @@ from transformers import (
 from bermo.data.batches import collate
 from bermo.errors import BermoError
 from bermo.methods.assemble import LabelLoss
-from bermo.methods.distill import NAME, DistilledLoss, check_distill, set_aside
+from bermo.methods.checks import check_distill
+from bermo.methods.distill import NAME, DistilledLoss, set_aside
 from bermo.methods.teacher import LOGITS, TaughtBatches, load_teacher, teacher_logits
 from bermo.models import tasks as models
 from bermo.nn.losses import hidden_distance, mean_over, relation_distance

@@ -11,10 +11,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from bermo.errors import BermoError
-from bermo.methods.assemble import assemble, check_methods
+from bermo.methods.assemble import assemble
+from bermo.methods.checks import check_methods, make_method
 from bermo.methods.finetune import finetune
 from bermo.methods.prepare import prepare
-from bermo.methods.prune import PruneHook, make_method, make_schedule
+from bermo.methods.prune import PruneHook, make_schedule
 from bermo.progress import Quiet
 from bermo.pruning.criteria import L0, Magnitude, Movement, SoftMovement
 from bermo.pruning.fold import count

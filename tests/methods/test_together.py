@@ -15,9 +15,10 @@ from torch import nn
 from bermo.data.batches import BatchPlan
 from bermo.errors import BermoError
 from bermo.methods.assemble import TaskBatches, assemble
+from bermo.methods.checks import check_together
 from bermo.methods.finetune import _groups, finetune
 from bermo.methods.prepare import Prepared, prepare
-from bermo.methods.together import JoinedBatches, check_together, join_jobs
+from bermo.methods.together import JoinedBatches, join_jobs
 from bermo.progress import Quiet
 from bermo.spec import DataSpec, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 from bermo.training.devices import make_accelerator

@@ -14,8 +14,9 @@ from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.runs.folder import claim
+from bermo.runs.model_files import model_folder
 from bermo.runs.task_file import read_task, write_task
-from bermo.runs.trained import model_folder, open_trained
+from bermo.runs.trained import open_trained
 from bermo.spec import DataSpec, RunSpec
 from tests import tiny
 from tests.ship.folders import make_model, save

@@ -14,7 +14,8 @@ import torch
 from bermo.errors import BermoError
 from bermo.machine import processor
 from bermo.progress import Display
-from bermo.runs.trained import TrainedFolder, open_trained, read_export
+from bermo.runs.model_files import read_export
+from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench
 from bermo.ship.bench.spec import BenchSpec

@@ -16,13 +16,13 @@ from bermo.files import whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.progress import Display
 from bermo.runs.folder import claim_options, locked
+from bermo.runs.model_files import check_not_exported
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, write_bench
 from bermo.ship.compress.card import bench_rows
 from bermo.ship.compress.forms import FormsSpec, WrittenForms, write_forms
 from bermo.ship.compress.spec import Aim, BestSpec
-from bermo.ship.export.run import check_not_exported
 from bermo.ship.export.spec import ExportSpec
 
 BASELINE = "torch fp32"
@@ -44,8 +44,8 @@ class Best:
 
 def export_best(run: Path, out: Path, spec: BestSpec, asked: ExportSpec, display: Display) -> Best:
     """Write every form of a model that runs here, measure all, and keep the best in `out`/model."""
+    check_not_exported(run)
     source = open_trained(run)
-    check_not_exported(source)
     with locked(out):
         claim_options(out, "best.json", {"run": str(run), **asdict(spec), **asdict(asked)})
         forms = FormsSpec(

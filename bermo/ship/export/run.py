@@ -20,6 +20,7 @@ from bermo.files import whole_folder, write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
+from bermo.runs.model_files import check_not_exported
 from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
@@ -51,8 +52,8 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     display = display or Quiet()
     if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another folder with --out.")
+    check_not_exported(run)
     opened = open_trained(run)
-    check_not_exported(opened)
     form = find_form(spec.to)
     reason = why_not(form, has_texts=(spec.calibrate or spec.data) is not None)
     if reason is not None:
@@ -89,14 +90,6 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
         )
         write_json(folder / "export.json", _record(exported))
     return exported
-
-
-def check_not_exported(opened: TrainedFolder) -> None:
-    """Refuse an export where the model that it was made from is wanted."""
-    if opened.is_export:
-        raise BermoError(
-            f"{opened.folder} is an export already ({opened.runtime}). Give the model that it was made from."
-        )
 
 
 def _calibration(opened: TrainedFolder, form: Form, spec: ExportSpec) -> list[dict[str, np.ndarray]] | None:

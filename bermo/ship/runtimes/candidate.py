@@ -20,7 +20,8 @@ from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.methods.evaluate import LABEL_NAMES
 from bermo.methods.predict import Advance, Ask
-from bermo.runs.trained import Runtime, TrainedFolder, read_export
+from bermo.runs.model_files import Runtime, read_export
+from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow

@@ -17,7 +17,7 @@ from bermo.errors import BermoError, nearest
 from bermo.machine import Processor, processor
 
 if TYPE_CHECKING:
-    from bermo.runs.trained import Runtime
+    from bermo.runs.model_files import Runtime
 
 Precision = Literal["fp32", "bf16", "int8"]
 Sign = Literal["signed", "unsigned"]

@@ -1,0 +1,123 @@
+"""Options of pruning, of a teacher and of seeds together that cannot work, refused before torch is imported.
+
+A pruning that can work is a method's own class (`pruning/criteria.py`), made here from the spec.
+"""
+
+from dataclasses import replace
+
+from bermo.errors import BermoError
+from bermo.fields import leaves
+from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
+from bermo.spec import DistillSpec, PruneSpec, RunSpec
+
+UNITS = ("heads-and-neurons", "layers")
+"""Methods that prune whole units; `by` says how these are chosen."""
+
+
+def check_methods(spec: RunSpec) -> None:
+    """Refuse options of pruning and distillation that cannot work, before any file is read."""
+    check_distill(spec.distill)
+    if spec.distill.teacher is None and spec.distill != type(spec.distill)():
+        raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
+    if spec.distill.student_layers is not None and spec.model.first_layers is not None:
+        raise BermoError("A student of its teacher's layers names them. Leave --first-layers out.")
+    if spec.distill.student_layers is not None and spec.model.pooling is not None:
+        raise BermoError(
+            "A student made of its teacher's layers pools as the teacher does. Leave --pooling out."
+        )
+    check_prune(spec.prune)
+    check_together(spec)
+
+
+def check_distill(spec: DistillSpec) -> None:
+    """Refuse weights of terms that make no sense, before anything is loaded."""
+    weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
+    if spec.teacher is None:
+        if spec.student_layers is not None:
+            raise BermoError("student-layers are layers of a teacher. Name one with --teacher.")
+        return
+    if min(weights) < 0 or not any(weights[1:]):
+        raise BermoError(
+            "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got hard"
+            f" {spec.hard}, soft {spec.soft}, hidden {spec.hidden}, relations {spec.relations},"
+            f" embeddings {spec.embeddings}."
+        )
+    if spec.temperature <= 0:
+        raise BermoError(f"temperature must be over 0, but got {spec.temperature}.")
+
+
+def check_together(spec: RunSpec) -> None:
+    """Refuse options that several seeds cannot be trained together with, before any file is read."""
+    train, distill = spec.train, spec.distill
+    faults = {
+        "an accumulation of gradients": train.accumulation > 1,
+        "patience, since they all end together": train.patience is not None,
+        "fp16": train.precision == "fp16",
+        "pruning of whole units": spec.prune.method in UNITS,
+        "blocks of weights": spec.prune.block != (1, 1),
+        "a teacher of attention relations": distill.relations > 0,
+        'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
+    }
+    refused = [name for name, is_set in faults.items() if is_set]
+    if train.together > 1 and refused:
+        raise BermoError(f"Seeds cannot be trained together with {refused[0]}. Leave --together out.")
+
+
+def check_prune(spec: PruneSpec) -> None:
+    """Refuse a spec that cannot work, before anything is loaded or trained."""
+    if spec.method != "none":
+        make_method(spec)
+        return
+    for leaf in leaves(spec):
+        if leaf.dotted != "method" and leaf.default != getattr(PruneSpec(), leaf.dotted):
+            raise BermoError(f"{leaf.shown} belongs to pruning. Choose a method with --prune.")
+
+
+def make_method(spec: PruneSpec) -> Method:
+    """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
+    if spec.method in UNITS:
+        _refuse(spec, "block", *(["scope", "start", "rank"] if spec.method == "layers" else []))
+        if spec.by == "movement" and spec.density is None:
+            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
+        return make_method(replace(spec, method=spec.by, by="movement"))
+    _refuse(spec, "by")
+    match spec.method:
+        case "magnitude" | "movement" if spec.density is None:
+            raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
+        case "magnitude":
+            _refuse(spec, "penalty", "threshold", "start", "rank")
+            return Magnitude(density=_density(spec), scope=spec.scope, block=spec.block)
+        case "movement":
+            _refuse(spec, "penalty", "threshold")
+            return Movement(
+                density=_density(spec),
+                scope=spec.scope,
+                block=spec.block,
+                start=spec.start,
+                rank=spec.rank,
+            )
+        case "soft-movement":
+            _refuse(spec, "scope", "start", "rank")
+            return SoftMovement(
+                penalty=spec.penalty,
+                density=spec.density,
+                threshold=spec.threshold,
+                block=spec.block,
+            )
+        case "l0":
+            _refuse(spec, "scope", "start", "rank", "threshold")
+            return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
+        case _:
+            raise BermoError("There is no pruning method to make.")
+
+
+def _density(spec: PruneSpec) -> float:
+    assert spec.density is not None, "the caller has checked it"
+    return spec.density
+
+
+def _refuse(spec: PruneSpec, *names: str) -> None:
+    flags = {leaf.dotted: leaf.shown for leaf in leaves(spec)}
+    for name in names:
+        if getattr(spec, name) != getattr(PruneSpec(), name):
+            raise BermoError(f"{flags[name]} means nothing to --prune {spec.method}. Leave it out.")

@@ -1,0 +1,113 @@
+"""Where the files of a trained model are, found by their names alone. No torch is imported.
+
+    find_model(path) -> FoundModel     the folder of the files, and the runtime that they are made for
+    torch         config.json + *.safetensors: a model of bermo's, a plain transformers model with a head
+    onnxruntime   model.onnx        openvino   model.xml + model.bin        sparse   sparse.safetensors
+
+A folder without a model gets one sentence, which is the same wherever the folder was named.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bermo.encoders.where import resolve
+from bermo.errors import BermoError
+from bermo.runs.folder import MODEL, RESULT_FILE, SPEC_FILE
+
+Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
+MODEL_FILES: Mapping[Runtime, str] = {
+    "onnxruntime": "model.onnx",
+    "openvino": "model.xml",
+    "sparse": "sparse.safetensors",
+    "torch": "config.json",
+}
+"""The file by which the runtime of a folder is known; every folder has a config, so torch comes last."""
+EXPORT_FILE = "export.json"
+WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
+EXPECTED = "Give the folder of a finished run, of a saved model or of an export."
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundModel:
+    """The folder with a model's files, and the runtime that they are made for."""
+
+    folder: Path
+    runtime: Runtime
+
+    @property
+    def is_export(self) -> bool:
+        """Whether `bermo export` wrote the folder."""
+        return (self.folder / EXPORT_FILE).is_file()
+
+
+def find_model(path: str | Path) -> FoundModel:
+    """Find the model in the folder of a run, of a seed, of a saved model or of an export."""
+    folder = model_folder(path)
+    runtime = next((runtime for runtime, name in MODEL_FILES.items() if (folder / name).is_file()), None)
+    if runtime is None or not (folder / MODEL_FILES["torch"]).is_file():
+        raise BermoError(
+            f"{folder} holds no model: there is neither config.json nor an export of bermo's. {EXPECTED}"
+        )
+    return FoundModel(folder=folder, runtime=runtime)
+
+
+def check_not_exported(path: str | Path) -> None:
+    """Refuse an export where the model that it was made from is wanted."""
+    found = find_model(path)
+    if found.is_export:
+        raise BermoError(
+            f"{path} is an export already ({found.runtime}). Give the model that it was made from."
+        )
+
+
+def model_folder(path: str | Path) -> Path:
+    """Return where the model's files are: the given folder, or the model of the run or seed that it is."""
+    folder = Path(path).expanduser()
+    if folder.is_file():
+        raise BermoError(f"{folder} is a file. {EXPECTED}")
+    if not folder.is_dir():
+        raise BermoError(f"There is no folder {folder}. {EXPECTED}")
+    if (folder / MODEL_FILES["torch"]).is_file():
+        return folder
+    if (folder / MODEL).is_dir():
+        return folder / MODEL
+    if run_of(folder) is None:
+        return folder
+    if (folder / RESULT_FILE).exists():
+        raise BermoError(
+            f"The run in {folder} has ended but kept no model: it had --keep none, or it diverged before its"
+            " first evaluation. Train again with --keep best, or with a smaller --lr."
+        )
+    raise BermoError(
+        f"The run in {folder} is not finished: it has no model yet. Give the command of the run again, and"
+        " it goes on where it stopped."
+    )
+
+
+def resolve_model(name: str | Path) -> str:
+    """Return what the name of a model means: the folder with its files, or the name itself on the hub."""
+    resolved = resolve(name)
+    return str(model_folder(resolved)) if Path(resolved).is_dir() else resolved
+
+
+def run_of(path: Path) -> Path | None:
+    """Return the run's folder if `path` is a run or one of its seeds, or None."""
+    if (path / SPEC_FILE).exists():
+        return path
+    is_seed = path.name.startswith("seed-") and (path.parent / SPEC_FILE).exists()
+    return path.parent if is_seed else None
+
+
+def read_export(folder: Path) -> dict[str, Any]:
+    """Return what export.json records of an export, or nothing where there is none."""
+    path = folder / EXPORT_FILE
+    if not path.exists():
+        return {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BermoError(f"{path} is damaged ({error}). Export the model again.") from error
+    return content
