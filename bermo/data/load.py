@@ -15,7 +15,7 @@ from bermo.data.hub import read_hub
 from bermo.data.probing import read_probing_task
 from bermo.data.read import Table, read_table, read_text
 from bermo.data.rows import Rows, TaggedRows, TextRows, head
-from bermo.data.tasks import OWN, Kind, Task, TaskData, find_task
+from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -43,8 +43,8 @@ def load_task(spec: DataSpec) -> TaskData:
 
 
 def own_task(kind: Kind) -> Task:
-    """Return the task of a user's own files: accuracy for classes, mean correlation for numbers."""
-    return Task(name="own", kind=kind, metric="mean" if kind == "regression" else "accuracy")
+    """Return the task of a user's own files, scored by its kind's usual metric."""
+    return Task(name="own", kind=kind, metric=OWN_METRICS.get(kind, "accuracy"))
 
 
 def read_inputs(path: Path, task: Task, text: Sequence[str] | None = None) -> Rows:

@@ -87,7 +87,7 @@ def _score_numbers(features: Features, predictions: Predictions) -> dict[str, fl
 def _score_tags(features: Features, predictions: Predictions) -> tuple[dict[str, float], Counter[str]]:
     assert isinstance(features.rows, TaggedRows)
     gold = features.rows.tags or ()
-    tags = _tags(features, predictions)
+    tags = tags_of(features, predictions)
     entities = metrics.entity_scores(tags, gold)
     pairs = [pair for a, b in zip(tags, gold, strict=True) for pair in zip(a, b, strict=True)]
     right = sum(a == b for a, b in pairs) / max(len(pairs), 1)
@@ -100,7 +100,7 @@ def _score_tags(features: Features, predictions: Predictions) -> tuple[dict[str,
     return values, Counter(a for a, _ in pairs)
 
 
-def _tags(features: Features, predictions: Predictions) -> list[list[str]]:
+def tags_of(features: Features, predictions: Predictions) -> list[list[str]]:
     """Return a tag for each word; a word that lost its tokens to `max_length` gets O."""
     assert isinstance(features.rows, TaggedRows)
     assert features.words is not None
@@ -143,7 +143,7 @@ def decode(features: Features, predictions: Predictions) -> list[dict[str, Any]]
             return [{"value": float(row[0])} for row in predictions]
         case "tagging":
             assert isinstance(features.rows, TaggedRows)
-            pairs = zip(features.rows.words, _tags(features, predictions), strict=True)
+            pairs = zip(features.rows.words, tags_of(features, predictions), strict=True)
             return [{"words": list(words), "tags": tags} for words, tags in pairs]
         case "span":
             assert isinstance(features.rows, SpanRows)

@@ -233,6 +233,8 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 
 OWN = ("own", "own/classification", "own/regression")
 """Names of the task in the user's own files; the last two fix its kind."""
+OWN_METRICS: Mapping[Kind, Metric] = {"regression": "mean", "tagging": "f1", "span": "f1"}
+"""How own data is scored where it is not by accuracy."""
 
 
 def find_task(name: str) -> Task:

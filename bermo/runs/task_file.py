@@ -32,12 +32,19 @@ class TrainedTask:
     """The columns of the training file that held the texts."""
     max_length: int
     stride: int
+    label: str | None = None
+    """The column that held the labels, where it is known."""
 
 
 def trained_task(data: TaskData, spec: DataSpec) -> TrainedTask:
     """Return what a model is trained for on these data."""
     return TrainedTask(
-        task=data.task, labels=data.labels, text=data.text, max_length=spec.max_length, stride=spec.stride
+        task=data.task,
+        labels=data.labels,
+        text=data.text,
+        max_length=spec.max_length,
+        stride=spec.stride,
+        label=data.label,
     )
 
 
@@ -50,6 +57,7 @@ def write_task(folder: Path, trained: TrainedTask) -> None:
             "kind": trained.task.kind,
             "labels": trained.labels,
             "text": trained.text,
+            "label": trained.label,
             "max_length": trained.max_length,
             "stride": trained.stride,
         },
@@ -69,6 +77,7 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
             text=tuple(values["text"]),
             max_length=values["max_length"],
             stride=values["stride"],
+            label=values.get("label"),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(

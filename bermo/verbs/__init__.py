@@ -12,6 +12,7 @@ from bermo.verbs import (
     compress,
     demo,
     doctor,
+    evaluate,
     export,
     predict,
     pretrain,
@@ -27,6 +28,7 @@ from bermo.verbs.verb import Verb
 VERBS: Mapping[str, Verb] = {
     "demo": demo.VERB,
     "train": train.VERB,
+    "evaluate": evaluate.VERB,
     "predict": predict.VERB,
     "pretrain": pretrain.VERB,
     "probe": probe.VERB,

@@ -10,7 +10,7 @@ STORY = "the dog sees a cat .\nthe cat saw the film .\nit was a good film .\n\n"
 def write_user_files(folder: Path) -> None:
     """Write every file and folder that a command of a document reads."""
     rows = [f'"{text}",{label}' for label, texts in (("good", GOOD), ("bad", BAD)) for text in texts]
-    for name in ("my.csv", "dev.csv"):
+    for name in ("my.csv", "dev.csv", "test.csv"):
         (folder / name).write_text("text,label\n" + "\n".join(rows * 4) + "\n")
     (folder / "texts.txt").write_text("a fine film\na dull, lifeless film\n")
     for name in ("corpus.txt", "more.txt"):

@@ -25,7 +25,7 @@ from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
-from bermo.spec import Precision
+from bermo.spec import Device, Precision
 
 Batch = Mapping[str, np.ndarray]
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -125,6 +125,15 @@ def open_candidate(
 
         return TorchCandidate(load_sparse(opened.folder), device, precision)
     return TorchCandidate(opened.load_model(), device, precision)
+
+
+def choose_device(opened: TrainedFolder, device: Device) -> str:
+    """Return the device on which a folder's model answers: a GPU where torch has one, if that is allowed."""
+    if device == "cpu" or opened.runtime in ("onnxruntime", "openvino"):
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def torch_precision(opened: TrainedFolder) -> Precision:

@@ -1,6 +1,7 @@
 """Texts to measure with: the user's rows with their answers, or generated sentences."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +30,8 @@ alone.
 
 def labelled(opened: TrainedFolder, path: Path) -> Features:
     """Read a file with texts and answers for the task of a model, checked against its labels."""
-    rows = _read(path, opened.trained)
-    _check_labels(rows, opened.trained, path)
+    rows = read_answered(path, opened.trained)
+    check_labels(rows, opened.trained, path)
     return features_of(opened, rows)
 
 
@@ -61,8 +62,8 @@ def built_in(opened: TrainedFolder) -> Features:
     return features_of(opened, rows)
 
 
-def features_of(opened: TrainedFolder, rows: Rows) -> Features:
-    """Tokenise rows with the model's own tokenizer and limits."""
+def features_of(opened: TrainedFolder, rows: Rows, more_labels: Sequence[str] = ()) -> Features:
+    """Tokenise rows with the model's own tokenizer and limits; `more_labels` are those it cannot give."""
     trained = opened.trained
     # A file to measure on may hold odd words; training has checked the share of unknown tokens.
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
@@ -70,7 +71,7 @@ def features_of(opened: TrainedFolder, rows: Rows) -> Features:
         return make_features(
             rows,
             trained.task,
-            trained.labels,
+            (*trained.labels, *more_labels),
             opened.load_tokenizer(),
             replace(limits, cache=cache),
             opened.has_segments,
@@ -90,21 +91,33 @@ def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: 
     return batch
 
 
-def _read(path: Path, trained: TrainedTask) -> Rows:
+def read_answered(
+    path: Path, trained: TrainedTask, text: Sequence[str] = (), label: str | None = None
+) -> Rows:
+    """Read texts and their answers; columns that are not named are those of training, else the usual ones."""
     match trained.task.kind:
         case "span":
             return read_squad(path, is_train=False)
         case "tagging":
             return read_conll(path)
         case "choice":
-            known = trained.text or trained.task.valid[0].text
-            return choice_rows(read_table(path), known, "label")
+            known = text or trained.text or trained.task.valid[0].text
+            return choice_rows(read_table(path), known, label or trained.label or "label")
         case _:
             table = _table(path, trained)
-            known = trained.text if all(map(table.has, trained.text)) else ()
-            columns = find_columns(table, known or None, None)
+            columns = find_columns(table, *_known_columns(table, trained, text, label))
             rows = text_rows(table, columns.text, columns.label)
             return numbers(rows, path) if trained.task.kind == "regression" else rows
+
+
+def _known_columns(
+    table: Table, trained: TrainedTask, text: Sequence[str], label: str | None
+) -> tuple[Sequence[str] | None, str | None]:
+    if not text and all(map(table.has, trained.text)):
+        text = trained.text
+    if label is None and trained.label is not None and table.has(trained.label):
+        label = trained.label
+    return text or None, label
 
 
 def _table(path: Path, trained: TrainedTask) -> Table:
@@ -114,15 +127,24 @@ def _table(path: Path, trained: TrainedTask) -> Table:
     return read_table(path, header, drops_extra=bool(sources and sources[0].drops_extra))
 
 
-def _check_labels(rows: Rows, trained: TrainedTask, path: Path) -> None:
+def unknown_labels(rows: Rows, trained: TrainedTask) -> Counter[str]:
+    """Count the labels of rows that the model cannot give."""
+    if trained.task.kind in ("regression", "span") or not trained.labels:
+        return Counter()
     values: Sequence[object]
     if isinstance(rows, TaggedRows):
         values = [tag for tags in rows.tags or () for tag in tags]
     else:
         values = getattr(rows, "labels", None) or ()
-    if trained.task.kind not in ("classification", "tagging", "choice") or not trained.labels:
-        return
-    for name in sorted({str(value) for value in values} - set(trained.labels)):
+    return Counter(name for name in map(str, values) if name not in trained.labels)
+
+
+def check_labels(rows: Rows, trained: TrainedTask, path: Path, hint: str = "") -> None:
+    """Refuse a label that the model does not know; `hint` says what else can be done."""
+    unknown = unknown_labels(rows, trained)
+    if unknown:
+        name, times = unknown.most_common(1)[0]
         raise BermoError(
-            f'{path} has the label "{name}", which the model does not know.{nearest(name, trained.labels)}'
+            f'{path} has the label "{name}" ({times:,} times), which the model does not know.'
+            f"{nearest(name, trained.labels)}{hint}"
         )

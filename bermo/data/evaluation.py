@@ -1,0 +1,188 @@
+"""Predictions to all that a test file says of a model: every metric, each class, confusions, an interval.
+
+    evaluate(features, predictions) -> Evaluation      scores in percent, errors of numbers in their own units
+
+The main score is the task's own, as in training. Its 95 % interval is Wilson's where it is a share of rows,
+else a bootstrap over rows.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bermo.data import metrics
+from bermo.data.answers import best_answers
+from bermo.data.features import Features
+from bermo.data.intervals import Indices, Interval, bootstrap, wilson
+from bermo.data.rows import SpanRows, TaggedRows
+from bermo.data.scoring import Predictions, score, tags_of
+from bermo.data.tasks import Kind
+
+Counts = npt.NDArray[np.int64]
+"""Right, given and wanted, in this order: of a class, or one line for each row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores:
+    """One class or type of entity, in percent; `support` are those in the file, `given` the model's."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+    given: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A model's answers to a test file; `confusion[i][j]` are the rows of class i that were given class j."""
+
+    kind: Kind
+    num_rows: int
+    metric: str
+    score: float
+    interval: Interval
+    interval_by: Literal["Wilson", "bootstrap"]
+    values: dict[str, float]
+    errors: dict[str, float] = field(default_factory=dict)
+    classes: tuple[ClassScores, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Details:
+    """What a kind of task adds to its scores."""
+
+    interval: Interval
+    interval_by: Literal["Wilson", "bootstrap"] = "bootstrap"
+    values: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    classes: tuple[ClassScores, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
+
+
+def evaluate(features: Features, predictions: Predictions) -> Evaluation:
+    """Compare predictions with the rows' answers in every way that the kind of task knows."""
+    scores = score(features, predictions)
+    match features.task.kind:
+        case "regression":
+            details = _numbers(features, predictions)
+        case "tagging":
+            details = _tags(features, predictions)
+        case "span":
+            details = _spans(features, predictions)
+        case _:
+            details = _classes(features, predictions)
+    low, high = details.interval
+    return Evaluation(
+        kind=features.task.kind,
+        num_rows=len(features.rows),
+        metric=scores.main,
+        score=scores.score,
+        interval=(100 * low, 100 * high),
+        interval_by=details.interval_by,
+        values=scores.values | details.values,
+        errors=details.errors,
+        classes=details.classes,
+        confusion=details.confusion,
+    )
+
+
+def class_scores(name: str, right: int, given: int, wanted: int) -> ClassScores:
+    """Return precision, recall and F1 of one class, 0 where they are undefined."""
+    return ClassScores(
+        name=name,
+        precision=100 * right / given if given else 0.0,
+        recall=100 * right / wanted if wanted else 0.0,
+        f1=200 * right / (given + wanted) if given + wanted else 0.0,
+        support=int(wanted),
+        given=int(given),
+    )
+
+
+def _classes(features: Features, predictions: Predictions) -> _Details:
+    predicted, gold = np.argmax(np.stack(predictions), axis=1), np.asarray(features.targets)
+    interval = _class_interval(features.task.metric, predicted, gold)
+    if features.task.kind == "choice":
+        return _Details(interval=interval, interval_by="Wilson")
+    size = len(features.labels)
+    matrix = np.bincount(gold * size + predicted, minlength=size * size).reshape(size, size)
+    totals = zip(features.labels, *_totals(matrix), strict=True)
+    listed = tuple(class_scores(*row) for row in totals)
+    weighted = sum(item.f1 * item.support for item in listed) / len(gold)
+    return _Details(
+        interval=interval,
+        interval_by="Wilson" if features.task.metric == "accuracy" else "bootstrap",
+        values={"weighted_f1": weighted},
+        classes=listed,
+        confusion=tuple(tuple(row) for row in matrix.tolist()),
+    )
+
+
+def _totals(matrix: Counts) -> tuple[list[int], list[int], list[int]]:
+    """Return how often each class was right, given and wanted."""
+    return np.diag(matrix).tolist(), matrix.sum(0).tolist(), matrix.sum(1).tolist()
+
+
+def _class_interval(metric: str, predicted: Counts, gold: Counts) -> Interval:
+    def mean(rows: Indices) -> float:
+        return (metrics.accuracy(predicted[rows], gold[rows]) + metrics.f1(predicted[rows], gold[rows])) / 2
+
+    match metric:
+        case "matthews":
+            return bootstrap(lambda rows: metrics.matthews(predicted[rows], gold[rows]), len(gold))
+        case "mean":
+            return bootstrap(mean, len(gold))
+        case _:
+            return wilson(int(np.sum(predicted == gold)), len(gold))
+
+
+def _numbers(features: Features, predictions: Predictions) -> _Details:
+    predicted, gold = np.stack(predictions)[:, 0].astype(np.float64), np.asarray(features.targets)
+    gap = predicted - gold
+
+    def mean(rows: Indices) -> float:
+        a, b = predicted[rows], gold[rows]
+        return (metrics.pearson(a, b) + metrics.spearman(a, b)) / 2
+
+    errors = {"mse": float(np.mean(gap * gap)), "mae": float(np.mean(np.abs(gap)))}
+    return _Details(interval=bootstrap(mean, len(gold)), errors=errors)
+
+
+def _tags(features: Features, predictions: Predictions) -> _Details:
+    assert isinstance(features.rows, TaggedRows)
+    pairs = [
+        (metrics.entities(ours), metrics.entities(theirs))
+        for ours, theirs in zip(tags_of(features, predictions), features.rows.tags or (), strict=True)
+    ]
+    right, given, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for ours, theirs in pairs:
+        right.update(name for name, *_ in ours & theirs)
+        given.update(name for name, *_ in ours)
+        wanted.update(name for name, *_ in theirs)
+    listed = tuple(class_scores(k, right[k], given[k], wanted[k]) for k in sorted(given | wanted))
+    counts_N3 = np.array([(len(a & b), len(a), len(b)) for a, b in pairs], dtype=np.int64)
+    return _Details(interval=f1_interval(counts_N3), classes=listed)
+
+
+def f1_interval(counts_N3: Counts) -> Interval:
+    """Return the interval of the F1 over all that the rows count as right, given and wanted."""
+
+    def statistic(rows: Indices) -> float:
+        right, given, wanted = counts_N3[rows].sum(0)
+        return float(2 * right / max(given + wanted, 1))
+
+    return bootstrap(statistic, len(counts_N3))
+
+
+def _spans(features: Features, predictions: Predictions) -> _Details:
+    assert isinstance(features.rows, SpanRows)
+    gold: Sequence[Sequence[str]] = [[text for text, _ in golds] for golds in features.rows.answers or ()]
+    answers = best_answers(features, predictions)
+    found = metrics.answer_scores(answers, gold, features.task.has_no_answer)
+    return _Details(interval=bootstrap(lambda rows: float(found.f1[rows].mean()), len(gold)))

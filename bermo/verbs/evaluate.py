@@ -1,0 +1,44 @@
+"""bermo evaluate: every score of a trained model on a test file with labels."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bermo.errors import BermoError
+from bermo.fields import option, positional
+from bermo.ship.runtimes.spec import EvaluateSpec
+from bermo.verbs.importing import importing
+from bermo.verbs.verb import Verb
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Which model is tested on which file, and where the result goes."""
+
+    run: Path = positional("a run's folder, a saved model's, or an export's")
+    file: Path = positional("texts with their labels, in the form of the training file")
+    spec: EvaluateSpec = EvaluateSpec()
+    out: Path | None = option(None, "also write all of it there as JSON", metavar="FILE")
+
+
+def run(options: EvaluateOptions) -> int:
+    if options.out is not None and options.out.exists():
+        raise BermoError(f"{options.out} exists and is not overwritten. Give another name with --out.")
+    with importing():
+        from rich.console import Console
+
+        from bermo.report.evaluation import print_evaluation
+        from bermo.report.terminal import TerminalDisplay
+        from bermo.ship.runtimes.evaluate import evaluate_file, write_evaluation
+
+    evaluated = evaluate_file(options.run, options.file, options.spec, TerminalDisplay())
+    if options.out is not None:
+        write_evaluation(options.out, evaluated)
+    print_evaluation(evaluated, Console(highlight=False))
+    return 0
+
+
+VERB = Verb(
+    help="score a trained model on a test file: every metric, each class, confusions",
+    options=EvaluateOptions,
+    run=run,
+)
