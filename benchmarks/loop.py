@@ -49,7 +49,7 @@ from bermo.spec import TrainSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Job
 from bermo.training.loop import fit
-from bermo.training.schedule import parameter_groups
+from bermo.training.schedule import rate_groups
 
 # Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles;
 # mean 13.2.
@@ -139,7 +139,7 @@ def time_ours(
         objective=objective,
         hooks=hooks,
         masked=masked,
-        groups=parameter_groups(model, settings, fast),
+        groups=rate_groups(model, settings, fast),
         evaluate=lambda m: {"none": 0.0},
         keep=lambda m: None,
         folder=folder,

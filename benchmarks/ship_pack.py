@@ -27,7 +27,7 @@ from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor
 from transformers import AutoModel
 
-from bermo.models.encoder import BermoConfig
+from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoForSequenceClassification
 
 MIB = 2**20

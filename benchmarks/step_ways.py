@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
-from bermo.models.encoder import BermoConfig
+from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.nn.fast.shadow import Shadow
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
@@ -23,7 +23,7 @@ from bermo.training.fuse import NOTHING, Fused
 from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
 from bermo.training.optimiser import make_optimizer
-from bermo.training.schedule import parameter_groups, seed_step
+from bermo.training.schedule import rate_groups, seed_step
 from bermo.training.step import Step, WeightedBatch, linear_parameters
 
 METHODS: dict[str, Method | None] = {
@@ -87,7 +87,7 @@ class Ours:
             objective, hooks = PrunedLoss(objective, self.pruner.penalty), (PruneHook(self.pruner),)
             fast_groups.append((self.pruner.score_parameters(), 1e-2))
             masked = self.pruner.simple_masks()
-        groups = parameter_groups(model, TrainSpec(), fast_groups)
+        groups = rate_groups(model, TrainSpec(), fast_groups)
         job = Job(
             model=model,
             batches=None,

@@ -12,7 +12,7 @@ from bermo.spec import TrainSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Batch, Fit, Job, ModelCall
 from bermo.training.loop import fit
-from bermo.training.schedule import parameter_groups
+from bermo.training.schedule import rate_groups
 
 NUM_ROWS = 50
 SETTINGS = TrainSpec(
@@ -85,7 +85,7 @@ def toy_job(folder: Path, settings: TrainSpec, *, dropout: float = 0.1, **change
         "model": model,
         "batches": batches,
         "objective": ToyLoss(),
-        "groups": parameter_groups(model, settings, [(model.first.parameters(), settings.mix_lr)]),
+        "groups": rate_groups(model, settings, [(model.first.parameters(), settings.mix_lr)]),
         "evaluate": evaluate,
         "keep": keep,
         "folder": folder,

@@ -21,7 +21,7 @@ from bermo.encoders import backbone
 from bermo.encoders.hub import is_local
 from bermo.errors import BermoError
 from bermo.figures.data import Bars, Section, Table
-from bermo.models.encoder import BermoConfig
+from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.runs.model_files import resolve_model
 from bermo.vectors import Encoder

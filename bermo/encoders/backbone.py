@@ -11,10 +11,10 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer
@@ -40,8 +40,8 @@ from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 
-EncoderName = str | Path | PretrainedConfig
-"""An encoder on the hub, in a folder, or only its config, for random weights."""
+EncoderName = str | Path | PretrainedConfig | PreTrainedModel
+"""An encoder on the hub, in a folder, only its config, for random weights, or a loaded model."""
 REGISTERING = threading.Lock()
 """Held while hooks are registered: torch counts up their numbers without one, so two could get the same."""
 
@@ -79,13 +79,15 @@ def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
 
 
 def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
-    """Load an encoder by name, folder or config (then with random weights), in float32.
+    """Load an encoder by name, folder or config (then with random weights), in float32; copy a loaded one.
 
     With `with_head`, also look for the checkpoint's masked-LM head. Weights that the checkpoint lacks are
     an error, since an encoder that is random in part looks like one that trains badly.
     """
     if isinstance(source, PretrainedConfig):
         return Loaded(encoder=create_encoder(copy.deepcopy(source)))
+    if isinstance(source, PreTrainedModel):
+        return _copy_loaded(source, with_head)
     config = load_config(source)
     folder = resolve(source)
     if folder == str(where.BOX) and not list(where.BOX.glob("*.safetensors")):
@@ -104,17 +106,28 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
             output_loading_info=True,
             local_files_only=is_local(folder),
         )
-    encoder = model.base_model
-    # A folder's last name says where the encoder came from; its path is this machine's own business.
-    encoder.config.name_or_path = Path(folder).name if Path(folder).is_dir() else folder
     missing = _missing(model, report["missing_keys"])
     _check_whole(str(source), missing)
-    head = None
-    if parts is not None and not any(key.startswith("head:") for key in missing):
-        head = _head_weights(model, parts)
+    has_head = parts is not None and not any(key.startswith("head:") for key in missing)
+    loaded = _take_apart_(model, folder, parts if has_head else None)
     has_pooler = not any(key.startswith("pooler") for key in missing)
-    pooler = _remove_pooler_(encoder)
-    return Loaded(encoder=encoder, pooler=pooler if has_pooler else None, head=head)
+    return loaded if has_pooler else replace(loaded, pooler=None)
+
+
+def _copy_loaded(source: PreTrainedModel, with_head: bool) -> Loaded:
+    """Copy the encoder inside a model of transformers, in float32: what was given stays as it is."""
+    parts = _head_parts(source.config) if with_head else None
+    has_head = type(source).__name__.endswith("ForMaskedLM")
+    return _take_apart_(copy.deepcopy(source).float(), source.name_or_path or "", parts if has_head else None)
+
+
+def _take_apart_(model: PreTrainedModel, name: str, parts: MaskedHeadPaths | None) -> Loaded:
+    """Return the encoder inside a model, with the weights of its pooler and of its masked-LM head."""
+    encoder = cast(PreTrainedModel, model.base_model)
+    # A folder's last name says where the encoder came from; its path is this machine's own business.
+    encoder.config.name_or_path = Path(name).name if Path(name).is_dir() else name
+    head = None if parts is None else _head_weights(model, parts)
+    return Loaded(encoder=encoder, pooler=_remove_pooler_(encoder), head=head)
 
 
 def box() -> PreTrainedModel:

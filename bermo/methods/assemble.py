@@ -32,7 +32,7 @@ from bermo.progress import Display
 from bermo.pruning.fold import folded_state
 from bermo.runs.task_file import trained_task, write_task
 from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
-from bermo.training.schedule import parameter_groups
+from bermo.training.schedule import rate_groups
 
 # No activations are kept for gradients, so twice the rows fit into memory.
 EVAL_BATCH_FACTOR = 2
@@ -120,7 +120,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         fast.append((pruner.score_parameters(), spec.prune.lr))
         masked = pruner.simple_masks()
         best_from = pruner.schedule.last_step
-    groups = parameter_groups(model, spec.train, fast)
+    groups = rate_groups(model, spec.train, fast)
     return Assembled(
         model=model,
         batches=batches,

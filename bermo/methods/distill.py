@@ -19,7 +19,7 @@ from bermo.encoders.projections import Projections
 from bermo.errors import BermoError
 from bermo.methods.checks import check_distill
 from bermo.methods.teacher import LOGITS, Teacher
-from bermo.models.encoder import BermoConfig
+from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.heads import IGNORED
 from bermo.nn.losses import (

@@ -15,7 +15,7 @@ from transformers import PretrainedConfig
 from bermo.encoders.families import num_layers
 from bermo.encoders.sites import layers_of
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, MixChoice, mix_options
+from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.mix import LayerMix
 

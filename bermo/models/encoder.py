@@ -6,16 +6,19 @@ At inference the mix streams while the backbone runs. A head that reads one toke
 (`rows`), and then only these rows are mixed.
 """
 
+import copy
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
+from bermo.encoders import where
 from bermo.encoders.backbone import (
     EncoderName,
     Loaded,
@@ -28,84 +31,13 @@ from bermo.encoders.backbone import (
 from bermo.encoders.card import PIPELINES, Evaluated, with_header
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.structure import Structure, resize_
-from bermo.errors import BermoError, nearest
+from bermo.errors import BermoError
 from bermo.files import write_text
+from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.nn.heads import take_rows
 from bermo.nn.inner import InnerMix
+from bermo.nn.masked import INSIDE
 from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
-from bermo.spec import POOLINGS, MixSpec
-from bermo.values import from_dict, to_dict
-
-MixChoice = str | MixSpec | Mapping[str, Any] | None
-
-
-def mix_options(mix: MixChoice) -> dict[str, Any]:
-    """Return the arguments of `build_mix` for a kind's name, a MixSpec, its fields, or None (no mix)."""
-    if mix is None or isinstance(mix, str):
-        mix = {"kind": mix or "none"}
-    options: dict[str, Any] = to_dict(mix if isinstance(mix, MixSpec) else from_dict(MixSpec, mix))
-    return options
-
-
-class BermoConfig(PretrainedConfig):
-    """The backbone's own config, how its layers mix, and how a text becomes one vector."""
-
-    model_type = "bermo"
-    sub_configs: ClassVar[dict[str, Any]] = {"backbone": AutoConfig}
-
-    def __init__(
-        self,
-        backbone: PretrainedConfig | dict[str, Any] | None = None,
-        mix: MixChoice = "across",
-        pooling: str | None = None,
-        head_dropout: float = 0.1,
-        inner_mix: str | None = None,
-        structure: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if not isinstance(backbone, PretrainedConfig):
-            backbone = AutoConfig.for_model(**(backbone or {"model_type": "bert"}))
-        if inner_mix is not None:
-            # Kept with the backbone, whose layers read it: "within", "raw" or "none".
-            backbone.inner_mix = inner_mix
-        self.backbone = backbone
-        self.mix = mix_options(mix)
-        self.pooling = pooling or family_of(backbone).pooling
-        if self.pooling not in POOLINGS:
-            raise BermoError(f'There is no pooling "{pooling}".{nearest(self.pooling, POOLINGS)}')
-        self.head_dropout = head_dropout
-        # The shape of each layer, where some heads or neurons were taken out (bermo.encoders.structure).
-        self.structure = structure
-        # The base class hands its attention on to the backbone, so it must start from the backbone's.
-        attention = kwargs.pop("attn_implementation", None) or backbone._attn_implementation
-        super().__init__(**{"tie_word_embeddings": True, **kwargs, "attn_implementation": attention})
-        self.pad_token_id = getattr(backbone, "pad_token_id", None)
-
-    @property
-    def hidden_size(self) -> int:
-        return int(self.backbone.hidden_size)
-
-    @property
-    def num_hidden_layers(self) -> int:
-        return num_layers(self.backbone) - 1
-
-    @property
-    def initializer_range(self) -> float:
-        return float(getattr(self.backbone, "initializer_range", 0.02))
-
-    @property
-    def vocab_size(self) -> int:
-        return int(self.backbone.vocab_size)
-
-    @vocab_size.setter
-    def vocab_size(self, value: int) -> None:
-        self.backbone.vocab_size = value
-
-
-def encoder_config(config: PretrainedConfig) -> PretrainedConfig:
-    """Return the config of the encoder inside a model of bermo's, or the config itself for a plain model."""
-    inner: PretrainedConfig = config.backbone if isinstance(config, BermoConfig) else config
-    return inner
 
 
 class BermoPreTrainedModel(PreTrainedModel):
@@ -114,6 +46,8 @@ class BermoPreTrainedModel(PreTrainedModel):
     config_class = BermoConfig
     base_model_prefix = "bermo"
     reads_masked_head = False
+    # Masks and scores of a checkpoint; the masked weights stand beside them.
+    _keys_to_ignore_on_load_unexpected = (re.escape(INSIDE),)  # type: ignore[assignment]
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
@@ -128,7 +62,8 @@ class BermoPreTrainedModel(PreTrainedModel):
         head_dropout: float = 0.1,
         **labels: Any,
     ) -> Self:
-        """Put a mix and a head on an encoder given by name, folder or config (then with random weights).
+        """Put a mix and a head on an encoder: its name, folder, config (then with random weights), or a
+        loaded model of transformers, which is copied.
 
         The folder of a model that `bermo shrink` wrote gives its small encoder: no other checkpoint has it.
 
@@ -139,6 +74,8 @@ class BermoPreTrainedModel(PreTrainedModel):
         structure = _structure_in(source)
         if structure is None:
             loaded = load_encoder(source, with_head=cls.reads_masked_head)
+        elif isinstance(source, BermoPreTrainedModel):
+            loaded = Loaded(encoder=copy.deepcopy(source.core.backbone))
         else:
             loaded = Loaded(encoder=BermoModel.from_pretrained(str(source)).backbone)
         config = BermoConfig(
@@ -148,6 +85,23 @@ class BermoPreTrainedModel(PreTrainedModel):
         with torch.no_grad():
             model._adopt_(loaded)
         return model.eval()
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, pretrained_model_name_or_path: str | Path | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Load a model that `save_pretrained` wrote, or a checkpoint of transformers.Trainer.
+
+        A plain encoder is refused, and so is a checkpoint that lacks weights of the encoder.
+        """
+        name = pretrained_model_name_or_path
+        if name is not None:
+            _check_saved(cls, name, kwargs)
+        wants_report = kwargs.pop("output_loading_info", False)
+        loaded: Any = super().from_pretrained(name, *args, output_loading_info=True, **kwargs)
+        model, report = loaded
+        _check_whole(name, report["missing_keys"])
+        return (model, report) if wants_report else model
 
     @property
     def core(self) -> "BermoModel":
@@ -189,7 +143,11 @@ class BermoPreTrainedModel(PreTrainedModel):
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | Path, is_main_process: bool = True, **kwargs: Any
     ) -> None:
-        """Write config, safetensors and, where there is none yet, a model card."""
+        """Write config, safetensors and, where there is none yet, a model card.
+
+        Of a pruned model that is not folded, the masked weights are written, and beside them what
+        transformers.Trainer needs to go on: the weights themselves, their masks and scores.
+        """
         card = Path(save_directory) / "README.md"
         if is_main_process and not Path(save_directory).is_file() and not card.exists():
             write_text(card, model_card(self))
@@ -327,9 +285,35 @@ def model_card(
     )
 
 
+def _check_saved(kind: type, name: str | Path, options: Mapping[str, Any]) -> None:
+    """Refuse a plain model of transformers, which has neither the mix nor the head."""
+    config = options.get("config")
+    if config is None:
+        places = ("revision", "subfolder", "cache_dir", "token", "local_files_only")
+        known = {place: options[place] for place in places if place in options}
+        config = PretrainedConfig.get_config_dict(where.BOX if str(name) == "box" else name, **known)[0]
+    model_type = config["model_type"] if isinstance(config, dict) else config.model_type
+    if model_type != BermoConfig.model_type:
+        raise BermoError(
+            f'"{name}" is a plain {model_type} model, without the mix and the head of {kind.__name__}. Call'
+            f' {kind.__name__}.from_backbone("{name}") to put them on it.'
+        )
+
+
+def _check_whole(name: str | Path | None, missing: Collection[str]) -> None:
+    lost = sorted(key for key in missing if "backbone." in key)
+    if lost:
+        raise BermoError(
+            f'"{name}" lacks {len(lost)} of the encoder\'s weights ({", ".join(lost[:3])} …), which would'
+            " stay random. Save the model again where it was trained, or copy the whole folder anew."
+        )
+
+
 def _structure_in(source: EncoderName) -> dict[str, Any] | None:
-    """Return the recorded shape of a shrunk model's folder, or None for any other source."""
-    if isinstance(source, PretrainedConfig) or not (Path(source) / "config.json").is_file():
+    """Return the recorded shape of a shrunk model or its folder, or None for any other source."""
+    if isinstance(source, BermoPreTrainedModel):
+        return cast(BermoConfig, source.config).structure
+    if isinstance(source, PretrainedConfig | PreTrainedModel) or not (Path(source) / "config.json").is_file():
         return None
     values = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
     return values.get("structure") if values.get("model_type") == "bermo" else None

@@ -24,7 +24,8 @@ from transformers import (
 )
 
 from bermo.encoders.families import family_of
-from bermo.models.encoder import BermoConfig, BermoModel
+from bermo.models.config import BermoConfig
+from bermo.models.encoder import BermoModel
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.nn.heads import PooledHead, take_rows
 

@@ -38,7 +38,8 @@ from bermo.encoders.backbone import Loaded
 from bermo.encoders.hub import is_local
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, BermoModel, BermoPreTrainedModel, encoder_config
+from bermo.models.config import BermoConfig, encoder_config
+from bermo.models.encoder import BermoModel, BermoPreTrainedModel
 from bermo.nn.heads import (
     MaskedHead,
     PooledHead,

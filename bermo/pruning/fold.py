@@ -7,11 +7,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bermo.encoders.sites import layers_of, prunable_sites
-from bermo.nn.masked import INSIDE, mask_on, masked_parameters, remove_mask_
-from bermo.nn.masks import HardConcrete, ScoreMask, TopMask
-from bermo.nn.unit_masks import Follower
-
-MASKS = (TopMask, ScoreMask, HardConcrete, Follower)
+from bermo.nn.masked import masked_parameters, remove_mask_, scores_of, without_masks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,34 +35,24 @@ def fold_(model: nn.Module) -> None:
     # L0 folds the values that evaluation uses, without noise.
     model.eval()
     for module in list(model.modules()):
-        for name in _masked_names(module):
+        for name in masked_parameters(module):
             remove_mask_(module, name)
     model.train(was_training)
 
 
-@torch.no_grad()
 def folded_state(model: nn.Module) -> dict[str, Tensor]:
     """Return the state of a model as `fold_` would leave it, without changing the model.
 
     A folded copy would need the memory of a second model.
     """
-    masked = {}
-    for prefix, module in model.named_modules():
-        for name in _masked_names(module):
-            mask = mask_on(module, name)
-            was_training = mask.training
-            mask.eval()
-            masked[f"{prefix}.{name}"] = getattr(module, name).detach()
-            mask.train(was_training)
-    kept = {name: tensor for name, tensor in model.state_dict().items() if INSIDE not in name}
-    return kept | masked
+    return without_masks(model.state_dict())
 
 
 @torch.no_grad()
 def count(model: PreTrainedModel) -> Count:
     """Count kept and all weights; in prunable matrices a zero is not kept."""
     sites = {id(site.original): site for site in prunable_sites(model)}
-    scores = {id(p) for name, p in model.named_parameters() if INSIDE in name and name.endswith(".scores")}
+    scores = {id(parameter) for parameter in scores_of(model)}
     layers = {id(p) for layer in layers_of(model) for p in layer.parameters()}
     totals = dict.fromkeys(("encoder_kept", "encoder_total", "model_kept", "model_total"), 0)
     for parameter in model.parameters():
@@ -82,9 +68,4 @@ def count(model: PreTrainedModel) -> Count:
 
 def has_masks(model: nn.Module) -> bool:
     """Tell whether a model has masks that are not folded."""
-    return any(_masked_names(module) for module in model.modules())
-
-
-def _masked_names(module: nn.Module) -> list[str]:
-    """The module's own parameters that have a mask of pruning, and not a parametrization of the user's."""
-    return [name for name in masked_parameters(module) if isinstance(mask_on(module, name), MASKS)]
+    return any(masked_parameters(module) for module in model.modules())

@@ -30,7 +30,8 @@ from bermo.encoders import families
 from bermo.encoders.backbone import load_tokenizer
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, BermoPreTrainedModel, encoder_config
+from bermo.models.config import BermoConfig, encoder_config
+from bermo.models.encoder import BermoPreTrainedModel
 from bermo.runs.folder import read_run_spec
 from bermo.runs.model_files import EXPORT_FILE, WEIGHT_SUFFIXES, Runtime, find_model, read_export, run_of
 from bermo.runs.task_file import TrainedTask, read_task

@@ -16,7 +16,7 @@ def num_steps(num_batches: int, epochs: float) -> int:
     return max(1, math.ceil(epochs * num_batches))
 
 
-def parameter_groups(
+def rate_groups(
     model: nn.Module, settings: TrainSpec, fast: Iterable[tuple[Iterable[nn.Parameter], float]] = ()
 ) -> list[dict[str, Any]]:
     """Split weights into fast ones with rates of their own (undecayed), decayed ones, and undecayed vectors.

@@ -103,6 +103,8 @@ def _check_exists(command: Command) -> None:
         assert (ROOT / rest[0]).exists(), command.words
 
 
+# A machine without a GPU, where transformers.Trainer asks for pinned memory.
+@pytest.mark.filterwarnings("ignore:'pin_memory'")
 @pytest.mark.parametrize("path", PYTHON, ids=name_of)
 def test_the_python_of_a_document_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

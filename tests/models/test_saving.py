@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     BertModel,
@@ -16,7 +17,8 @@ from transformers import (
 
 from bermo.encoders import backbone
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, BermoPreTrainedModel
+from bermo.models.config import BermoConfig
+from bermo.models.encoder import BermoModel, BermoPreTrainedModel
 from bermo.models.tasks import (
     BermoForMaskedLM,
     BermoForSequenceClassification,
@@ -121,6 +123,36 @@ def test_a_pretrained_encoder_is_taken_over_unchanged(family: str, tmp_path: Pat
     seen = model.bermo.backbone.state_dict()
     assert all(torch.equal(seen[name], weight) for name, weight in expected.items())
     assert not model.training
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kind"),
+    [(AutoModel, BermoForSequenceClassification), (AutoModelForMaskedLM, BermoForMaskedLM)],
+)
+def test_a_loaded_model_is_taken_over_as_its_folder_would_be(loaded: Any, kind: Any, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    loaded.from_config(make_config("bert")).save_pretrained(tmp_path)
+    given = loaded.from_pretrained(tmp_path)
+    before = {name: value.clone() for name, value in given.state_dict().items()}
+    models = []
+    for source in (tmp_path, given):
+        torch.manual_seed(2)
+        models.append(kind.from_backbone(source))
+    one, two = (model.state_dict() for model in models)
+    assert one.keys() == two.keys()
+    assert all(torch.equal(value, two[name]) for name, value in one.items())
+    assert models[1].config.backbone.name_or_path == tmp_path.name
+    with torch.no_grad():
+        next(models[1].parameters()).zero_()
+    assert given.state_dict().keys() == before.keys(), "the pooler stays in the given model"
+    assert all(torch.equal(value, before[name]) for name, value in given.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["box", "folder"])
+def test_a_plain_encoder_is_not_loaded_as_a_model_with_a_mix(name: str, tmp_path: Path) -> None:
+    source = name if name == "box" else save_backbone("bert", tmp_path)
+    with pytest.raises(BermoError, match=r"plain bert model.*Call BermoModel.from_backbone\("):
+        BermoModel.from_pretrained(source)
 
 
 def test_attention_asked_for_reaches_the_backbone(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from transformers import AutoModel
 
 from bermo.encoders.backbone import hidden_states, load_encoder
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, BermoModel
+from bermo.models.config import BermoConfig
+from bermo.models.encoder import BermoModel
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.nn.inner import InnerMix
 from tests import tiny

@@ -2,9 +2,11 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
+from bermo.errors import BermoError
 from bermo.nn.masked import (
     INSIDE,
     attach_mask_,
@@ -13,6 +15,7 @@ from bermo.nn.masked import (
     masked_parameters,
     original_of,
     remove_mask_,
+    without_masks,
 )
 from bermo.nn.masks import TopMask
 
@@ -43,7 +46,28 @@ def test_the_module_reads_the_masked_parameter_and_keeps_the_original() -> None:
 def test_what_belongs_to_a_masked_parameter_is_told_by_its_name() -> None:
     model = nn.Sequential(masked_linear()[0])
     names = {name for name in model.state_dict() if INSIDE in name}
-    assert names == set(model.state_dict()) - {"0.bias"}
+    assert names == set(model.state_dict()) - {"0.weight", "0.bias"}
+    assert set(without_masks(model.state_dict())) == {"0.weight", "0.bias"}
+
+
+def test_the_state_of_a_masked_module_loads_with_its_mask_and_without() -> None:
+    linear, mask = masked_linear()
+    state, plain, again = linear.state_dict(), nn.Linear(3, 2), masked_linear()[0]
+    plain.load_state_dict(without_masks(state))
+    assert torch.equal(plain.weight, linear.weight)
+    mask_on(again).mask.fill_(True)
+    again.load_state_dict(state)
+    assert torch.equal(original_of(again), original_of(linear))
+    assert torch.equal(mask_on(again).mask, mask.mask)
+
+
+def test_a_state_without_masks_is_refused_by_a_masked_module_even_where_missing_keys_are_not() -> None:
+    linear, _ = masked_linear()
+    with pytest.raises(BermoError, match="has a mask in this model, but none in the weights"):
+        linear.load_state_dict(nn.Linear(3, 2).state_dict(), strict=False)
+    remove_mask_(linear)
+    linear.load_state_dict(nn.Linear(3, 2).state_dict())
+    assert set(linear.state_dict()) == {"weight", "bias"}
 
 
 def test_taking_a_mask_off_leaves_its_product_and_does_not_touch_a_copy() -> None:

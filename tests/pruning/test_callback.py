@@ -1,18 +1,22 @@
 """Pruning inside transformers.Trainer: the density, masks after a resume, whole units."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from transformers import Trainer, TrainingArguments
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
+from bermo.errors import BermoError
 from bermo.pruning.callback import PruningCallback
 from bermo.pruning.criteria import L0, Method, Movement, SoftMovement
+from bermo.pruning.fold import count
 from bermo.pruning.pruner import Pruner
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.units import prune_units_
 from bermo.pruning.weights import prune_
+from bermo.training.groups import parameter_groups
 from tests.small_models import batch_of, model_of
 
 
@@ -20,6 +24,19 @@ def trained(
     pruner: Pruner, model: nn.Module, folder: Path, steps: int, save_steps: int | None = None, start: str = ""
 ) -> None:
     """Train a model with its masks; from a checkpoint on, if `start` is one."""
+    train_with(parameter_groups(model, 1e-4), pruner, model, folder, steps, save_steps, start)
+
+
+def train_with(
+    groups: list[dict[str, Any]] | None,
+    pruner: Pruner,
+    model: nn.Module,
+    folder: Path,
+    steps: int,
+    save_steps: int | None = None,
+    start: str = "",
+) -> None:
+    """Train with an optimiser of these groups, or with Trainer's own."""
     row = {key: value[0] for key, value in batch_of(model).items()} | {"labels": 1}
     arguments = TrainingArguments(
         output_dir=str(folder),
@@ -31,16 +48,13 @@ def trained(
         use_cpu=True,
         disable_tqdm=True,
     )
-    groups = [
-        {"params": pruner.score_parameters(), "lr": 1e-2, "weight_decay": 0.0},
-        {"params": [p for n, p in model.named_parameters() if not n.endswith("scores")], "lr": 1e-4},
-    ]
+    optimizer = None if groups is None else torch.optim.AdamW(groups)
     trainer = Trainer(
         model=model,
         args=arguments,
         train_dataset=[row] * 16,
         callbacks=[PruningCallback(pruner)],
-        optimizers=(torch.optim.AdamW(groups), None),
+        optimizers=(optimizer, None),
     )
     trainer.train(resume_from_checkpoint=start or None)
 
@@ -57,6 +71,16 @@ def test_transformers_trainer_with_the_callback_reaches_the_density(
     if isinstance(method, Movement):
         assert pruner.density == pytest.approx(0.1, abs=0.005)
     assert all(score.abs().sum() > 0 for score in pruner.score_parameters())
+
+
+def test_an_optimiser_under_which_the_scores_hardly_move_is_refused(tmp_path: Path) -> None:
+    model = model_of("bert").train()
+    pruner = prune_(model, Movement(density=0.1), CubicSchedule(total_steps=4, warmup_steps=1))
+    with pytest.raises(BermoError, match="at the rate of the weights, 5e-05, at which they hardly move"):
+        train_with(None, pruner, model, tmp_path, steps=4)
+    with pytest.raises(BermoError, match="does not train the scores of the masks"):
+        train_with([{"params": model.head.parameters()}], pruner, model, tmp_path, steps=4)
+    assert pruner.num_steps == 0
 
 
 @pytest.mark.parametrize("method", [Movement(density=0.5), L0(penalty=5.0)], ids=str)
@@ -88,3 +112,16 @@ def test_transformers_trainer_goes_on_from_its_checkpoint_to_the_same_masks(
     for one, other in zip(whole.masks, resumed.masks, strict=True):
         assert torch.equal(one.mask, other.mask)
         torch.testing.assert_close(one.scores, other.scores)
+
+
+@pytest.mark.parametrize("prune", [prune_, prune_units_])
+def test_every_checkpoint_of_trainer_loads_as_what_the_pruned_model_computed(
+    prune: Any, tmp_path: Path
+) -> None:
+    model = model_of("bert").train()
+    pruner = prune(model, Movement(density=0.5), CubicSchedule(total_steps=4, warmup_steps=1))
+    trained(pruner, model, tmp_path, steps=4, save_steps=4)
+    batch = batch_of(model)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "checkpoint-4")
+    assert torch.equal(again(**batch).logits, model.eval()(**batch).logits)
+    assert count(again) == count(model)

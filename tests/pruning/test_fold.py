@@ -3,20 +3,27 @@
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+)
 
 import bermo
 from bermo.encoders.sites import prunable_sites
+from bermo.errors import BermoError
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.pruning.fold import count, fold_, folded_state, has_masks
 from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.units import prune_units_
 from bermo.pruning.weights import prune_
 from tests.small_models import batch_of, model_of
-from tests.tiny import CONFIGS
+from tests.tiny import CONFIGS, make_batch
 
 SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
 METHODS: list[Method] = [
@@ -70,6 +77,32 @@ def test_a_folded_model_reloads_with_the_same_bits(method: Method, tmp_path: Pat
     again = bermo.BermoForSequenceClassification.from_pretrained(tmp_path)
     assert torch.equal(again(**inputs).logits, pruned)
     assert count(again) == count(model)
+
+
+@pytest.mark.parametrize("prune", [prune_, prune_units_])
+def test_a_model_saved_before_it_is_folded_reloads_as_what_it_computes(prune: Any, tmp_path: Path) -> None:
+    for model, kind in (
+        (model_of("bert"), bermo.BermoForSequenceClassification),
+        (BertForSequenceClassification(CONFIGS["bert"]()).eval(), BertForSequenceClassification),
+    ):
+        pruner = prune(model, L0(penalty=1.0), SCHEDULE)
+        for scores in pruner.score_parameters():
+            nn.init.normal_(scores, std=3)
+        pruner.at(10)
+        expected = model(**make_batch("bert")).logits
+        model.train().save_pretrained(tmp_path / kind.__name__)
+        again = kind.from_pretrained(tmp_path / kind.__name__)
+        assert torch.equal(again(**make_batch("bert")).logits, expected)
+
+
+def test_a_checkpoint_with_masks_alone_is_refused(tmp_path: Path) -> None:
+    model = model_of("bert")
+    prune_(model, Movement(density=0.3), SCHEDULE)
+    masked = {name: value for name, value in model.state_dict().items() if name not in folded_state(model)}
+    rest = {name: value for name, value in model.state_dict().items() if "backbone.encoder" not in name}
+    model.save_pretrained(tmp_path, state_dict=rest | masked)
+    with pytest.raises(BermoError, match="which would stay random"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
 def test_a_folded_copy_leaves_the_original_alone() -> None:

@@ -35,7 +35,7 @@ from bermo.spec import TrainSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit
-from bermo.training.schedule import parameter_groups
+from bermo.training.schedule import rate_groups
 
 # Two short trainings; their difference leaves the cost of starting out.
 TRIAL_STEPS = (10, 30)
@@ -187,7 +187,7 @@ def _job(
         model=model,
         batches=batches,
         objective=GuessLoss(),
-        groups=parameter_groups(model, settings, fast),
+        groups=rate_groups(model, settings, fast),
         evaluate=lambda current: score_guesses(current, held, rows, accelerator),
         keep=keep,
         folder=folder,
@@ -266,7 +266,7 @@ def _trial(
         model=model,
         batches=batches,
         objective=GuessLoss(),
-        groups=parameter_groups(model, settings),
+        groups=rate_groups(model, settings),
         evaluate=lambda current: {"none": 0.0},
         keep=lambda current: None,
         folder=folder,

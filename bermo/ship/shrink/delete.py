@@ -27,7 +27,8 @@ from bermo.encoders.structure import (
     structure_of,
 )
 from bermo.errors import BermoError
-from bermo.models.encoder import BermoConfig, BermoPreTrainedModel
+from bermo.models.config import BermoConfig
+from bermo.models.encoder import BermoPreTrainedModel
 from bermo.nn.mix import GateMix, LayerMix, build_mix
 from bermo.pruning.fold import has_masks
 from bermo.ship.shrink.constants import constant_units, fold_constants_
