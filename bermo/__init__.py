@@ -74,6 +74,8 @@ def _is_command() -> bool:
 
 
 # A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must
-# answer --help in an instant; its verbs import what they need themselves.
-if not _is_command():
+# answer --help in an instant; its verbs import what they need themselves. Until it runs, Ctrl-C ends it.
+if _is_command():
+    importlib.import_module("bermo.interrupts").end_at_once()
+else:
     importlib.import_module("bermo.models.tasks")

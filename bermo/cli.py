@@ -5,14 +5,18 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
+from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError, nearest
+from bermo.interrupts import STOPPED, die_quietly, raise_again
+from bermo.printing import visible
 from bermo.verbs import VERBS
-from bermo.verbs.ending import STOPPED
 from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
-FULL_DISK = "The disk is full. What was saved before is whole: make room, and the same command goes on."
+INTERRUPTED = "Stopped. What was saved is whole; the same command goes on."
 BROKEN_PIPE = 13  # the number of SIGPIPE, which Windows does not have
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."
 
@@ -37,32 +41,74 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; a user's mistake is one sentence and exit code 2."""
-    _print_any_character()
+    """Run the command and return its exit code: whatever goes wrong is one sentence, never a traceback.
+
+    2 is for a mistake of the user, 1 for a failure of the machine or of bermo, 128 + N for signal N.
+    """
+    if arguments is None:
+        return _run_process(sys.argv[1:])
+    _prepare_streams()
     try:
-        return _dispatch(sys.argv[1:] if arguments is None else arguments)
-    except BermoError as error:
-        print(f"bermo: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("bermo: Stopped. What was saved is whole; the same command goes on.", file=sys.stderr)
-        return STOPPED + signal.SIGINT
-    except BrokenPipeError:  # `bermo list | head`: the reader has gone, and so may we
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _dispatch(arguments)
+        # Here rather than when Python ends, where a reader that is gone or a full disk gives a traceback.
+        sys.stdout.flush()
+        return code
+    except SystemExit:
+        raise
+    except BaseException as error:
+        code = _explain(error)
+        # Read when the group of several processes is ended: after an error the others may wait for ever.
+        sys.last_value = error.with_traceback(None)
+        return code
+
+
+def _run_process(arguments: list[str]) -> int:
+    """Run the command as the one thing that this process does, so that its signals are ours."""
+    raise_again()
+    try:
+        code = main(arguments)
+    finally:
+        die_quietly()
+    return code
+
+
+def _explain(error: BaseException) -> int:
+    """Print one sentence about what ended the command, and return the exit code."""
+    if isinstance(error, BrokenPipeError):  # `bermo list | head`: the reader has gone, and so may we
+        _discard_output()
         return STOPPED + BROKEN_PIPE
-    except Exception as error:
-        # safetensors has an error class of its own for a full disk, with no number in it.
-        if "No space left on device" not in str(error):
-            raise
-        print(f"bermo: {FULL_DISK}", file=sys.stderr)
-        return 1
+    if was_interrupted(error):
+        sentence, code = INTERRUPTED, STOPPED + int(signal.SIGINT)
+    elif isinstance(error, BermoError):
+        sentence, code = str(error), 2
+    else:
+        sentence, code = describe(error), 1
+        _discard_output()
+    with suppress(OSError):
+        print(f"bermo: {visible(sentence)}", file=sys.stderr)
+    return code
 
 
-def _print_any_character() -> None:
-    """Let the terminal show a question mark for a character it lacks, such as × in Windows' old encodings."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+def _prepare_streams() -> None:
+    """Let the terminal show a question mark for a character it lacks, such as × in Windows' old encodings.
+
+    A stream that was closed before we started takes what is printed and drops it.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _discard_output() -> None:
+    """Drop what is still to be printed where nothing can be: Python would try once more when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 
+def cache_root(given: str | None) -> Path:
+    """Return the folder of all caches: the given one, $BERMO_CACHE, or the user's cache folder."""
+    return Path(given or os.environ.get("BERMO_CACHE") or "~/.cache/bermo").expanduser()
+
+
 def sync(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename after it cannot outrun its content."""
     is_windows = os.name == "nt"

@@ -58,6 +58,9 @@ ROOMS: list[dict[str, str]] = [
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",
         "machine.py": "the processor, its instruction sets and the memory, on any system",
+        "printing.py": "text of users' files made harmless for the terminal",
+        "interrupts.py": "Ctrl-C while there is nothing to save yet",
+        "crashes.py": "what ended a command, as one sentence, its traceback in a file",
         "errors.py": "the one error class",
     },
 ]

@@ -5,7 +5,6 @@ they differ is torn, and is built again. No array is ever pickled.
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,11 +92,6 @@ class Cached:
 
     arrays: Arrays
     facts: Mapping[str, Any]
-
-
-def cache_root(given: str | None) -> Path:
-    """Return the folder of all token caches: the given one, $BERMO_CACHE, or the user's cache folder."""
-    return Path(given or os.environ.get("BERMO_CACHE") or "~/.cache/bermo").expanduser()
 
 
 def read_cache(folder: Path) -> Cached | None:

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
-from bermo.data.cache import Writer, cache_root, open_cache
+from bermo.data.cache import Writer, open_cache
 from bermo.data.rows import ChoiceRows, Rows, digest, pick
 from bermo.data.tasks import Task
 from bermo.data.tokens import Chunk, Encoder, encode
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
+from bermo.files import cache_root
 from bermo.spec import DataSpec
 
 FORMAT = 1

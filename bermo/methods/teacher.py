@@ -16,13 +16,14 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from bermo.data.cache import Writer, cache_root, open_cache, read_cache
+from bermo.data.cache import Writer, open_cache, read_cache
 from bermo.data.features import Features, fingerprint
 from bermo.data.tasks import Task
 from bermo.encoders.backbone import load_tokenizer
 from bermo.encoders.families import has_segments
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
+from bermo.files import cache_root
 from bermo.methods.evaluate import predict
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.progress import Display

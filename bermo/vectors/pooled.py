@@ -19,8 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bermo.data.cache import Writer, cache_root, open_cache, read_cache
+from bermo.data.cache import Writer, open_cache, read_cache
 from bermo.errors import BermoError, nearest
+from bermo.files import cache_root
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.progress import Display, Quiet
 from bermo.spec import POOLINGS, Pooling, Precision

@@ -3,7 +3,7 @@
 import os
 import sys
 
-STOPPED = 128  # a command ended by signal N exits with 128 + N, as shells expect
+from bermo.interrupts import STOPPED
 
 
 def say_stopped(stopped: Exception) -> int:

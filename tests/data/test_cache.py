@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from bermo import files
-from bermo.data.cache import Appender, Writer, cache_root, open_cache, read_cache
+from bermo.data.cache import Appender, Writer, open_cache, read_cache
 from bermo.errors import BermoError
+from bermo.files import cache_root
 
 EXPECTED = [0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5]
 

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from bermo.data.cache import Writer, cache_root, open_cache
+from bermo.data.cache import Writer, open_cache
 from bermo.data.pretrain.documents import digest_files, read_documents
 from bermo.data.pretrain.vocabulary import count_words, make_tokenizer, make_vocabulary
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
-from bermo.files import write_text
+from bermo.files import cache_root, write_text
 from bermo.machine import usable_cores
 from bermo.pretrain_spec import TextSpec
 

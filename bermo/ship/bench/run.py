@@ -110,9 +110,10 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
     display = display or Quiet()
     _check(entries, spec)
     with ExitStack() as stack:
-        workers = [Worker(entry) for entry in entries]
-        for worker in workers:
-            stack.callback(worker.close)
+        workers = []
+        for entry in entries:
+            workers.append(Worker(entry))
+            stack.push(workers[-1].close)
         facts = [worker.ask("facts") for worker in workers]
         scores = _scores(workers, spec, display)
         seconds = _rounds(workers, spec, display)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.errors import BermoError
+from bermo.interrupts import ignored
 from bermo.machine import peak_memory_bytes
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.candidate import Candidate, answer, open_candidate
@@ -51,7 +52,9 @@ class Worker:
         self.entry = entry
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, entry), daemon=True)
-        self.process.start()
+        # From its first moment: while it imports, Ctrl-C would end it in a traceback.
+        with ignored():
+            self.process.start()
         theirs.close()
 
     def ask(self, what: str, *arguments: Any) -> Any:
@@ -68,10 +71,10 @@ class Worker:
             raise BermoError(f"{self.entry.name}: {result}")
         return result
 
-    def close(self) -> None:
-        """End the process."""
+    def close(self, *error: object) -> None:
+        """End the process: it finishes what it does, except after an error."""
         self.pipe.close()
-        self.process.join(timeout=5)
+        self.process.join(timeout=0 if any(error) else 5)
         if self.process.is_alive():
             self.process.terminate()
             self.process.join()
@@ -79,6 +82,7 @@ class Worker:
 
 def serve(pipe: Connection, entry: Entry) -> None:
     """Answer requests until the pipe closes; Ctrl-C is the parent's business."""
+    # Windows does not hand down that it is ignored.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # No walk through all that was imported while something is timed, nor at the end.
     gc.freeze()

@@ -20,11 +20,10 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
-from bermo.data.cache import cache_root
 from bermo.encoders.backbone import create_encoder, make_inputs
 from bermo.encoders.families import num_layers
 from bermo.encoders.structure import LayerShape, Structure, resize_, structure_of
-from bermo.files import write_json
+from bermo.files import cache_root, write_json
 from bermo.machine import processor
 from bermo.progress import Display, Quiet
 from bermo.ship.shrink.search import CostTable

@@ -1,6 +1,9 @@
 """The bench: candidates in processes of their own, a table, JSON and figures."""
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.figures.data import read_findings
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import _quantile, _timing
+from bermo.ship.bench.run import _quantile, _timing, bench
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry, Worker
 from bermo.ship.export.run import ExportSpec, export
@@ -99,6 +102,28 @@ def test_a_worker_that_dies_is_told(folders: Path) -> None:
     with pytest.raises(BermoError, match="The process of model died"):
         worker.ask("facts")
     worker.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals as Unix does")
+def test_ctrl_c_does_not_reach_a_worker_and_ends_it_at_once_through_the_bench(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entries = [Entry(name=name, folder=folders / name, threads=1) for name in ("model", "sparse")]
+    started = time.monotonic()
+
+    def interrupt(worker: Worker, what: str, *arguments: object) -> None:
+        for _ in range(5):
+            assert worker.process.pid is not None
+            os.kill(worker.process.pid, signal.SIGINT)
+            time.sleep(0.1)
+        assert worker.process.is_alive()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Worker, "ask", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        bench(entries, BenchSpec())
+    assert time.monotonic() - started < 4
+    assert capfd.readouterr().err == ""
 
 
 def test_quantiles_are_those_of_the_sorted_calls() -> None:

@@ -1,0 +1,66 @@
+"""Ctrl-C while there is nothing to save yet: one line, and the exit code that shells expect.
+
+While packages are imported, a KeyboardInterrupt would come out of a C extension as another error, or as a
+traceback. So in that time the command ends at once.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+STOPPED = 128  # a command ended by signal N exits with 128 + N, as shells expect
+
+
+def end_at_once() -> bool:
+    """Let Ctrl-C end this process at once, unless something else decides on it; tell whether it does now."""
+    try:
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            return False
+        signal.signal(signal.SIGINT, _end)
+    except ValueError:  # not the main thread: whoever runs us there handles signals
+        return False
+    return True
+
+
+def raise_again() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, where it was set to end the process."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def die_quietly() -> None:
+    """Let Ctrl-C end Python without a word when the work is done and only the end of the process is left."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let Ctrl-C end this process at once while the block runs."""
+    is_set = end_at_once()
+    try:
+        yield
+    finally:
+        if is_set:
+            raise_again()
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Start processes in this block that Ctrl-C does not reach: it is for the one that started them."""
+    try:
+        old = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+def _end(number: int, frame: Any) -> None:
+    os.write(2, b"bermo: Stopped.\n")
+    os._exit(STOPPED + signal.SIGINT)

@@ -1,0 +1,73 @@
+"""Ctrl-C at any time ends the command with one line and exit code 130."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bermo.interrupts import end_at_once, ending_at_once, ignored, raise_again
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals as Unix does")
+IMPORTS = "import time:"
+
+
+def interrupt_at(module: str, command: list[str], folder: Path) -> tuple[int, list[str]]:
+    """Send SIGINT to the command as soon as it has imported a module; return its code and what it printed."""
+    words = [sys.executable, "-X", "importtime", "-m", "bermo", *command]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.rpartition("|")[2].strip() == module:
+                process.send_signal(signal.SIGINT)
+                break
+        rest = [line for line in process.stderr if not line.startswith(IMPORTS)]
+    return process.returncode, rest
+
+
+@pytest.mark.parametrize("module", ["bermo.files", "bermo.verbs.doctor", "numpy", "torch.nn"])
+def test_ctrl_c_while_packages_are_imported_is_one_line(module: str, files: Path) -> None:
+    before = sorted(files.rglob("*"))
+    command = ["train", "--train", "my.csv", "--valid", "dev.csv", "--out", "run"]
+    code, printed = interrupt_at(module, command, files)
+    assert code == 130
+    assert len(printed) == 1
+    assert printed[0].startswith("bermo: Stopped.")
+    assert sorted(files.rglob("*")) == before
+
+
+def test_importing_hands_ctrl_c_back() -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with ending_at_once():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        with ending_at_once():
+            pass
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
+    with ignored():
+        assert not end_at_once()
+        raise_again()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_thread_leaves_signals_alone() -> None:
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with ending_at_once(), ignored():
+                pass
+        except BaseException as error:
+            faults.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not faults
