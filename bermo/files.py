@@ -1,12 +1,23 @@
-"""Files written whole or not at all: write beside the target under a temporary name, sync, rename."""
+"""Files written whole or not at all: write beside the target under a temporary name, sync, rename.
+
+A temporary name holds the machine, the process and a random part, so that containers which share a disk never
+write into each other's. What a killed process left is removed when its target is written again.
+"""
 
 import json
 import os
+import platform
+import secrets
 import shutil
+import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
+
+SECONDS_OF_A_DAY = 24 * 60 * 60
 
 
 def cache_root(given: str | None) -> Path:
@@ -30,7 +41,8 @@ def sync(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` as a whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _remove_leftovers(path)
+    temporary = _temporary(path)
     try:
         # The same bytes on every system: Windows would end lines with \r\n.
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -60,9 +72,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block ends well, replacing what was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     restore(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     old = _old(path)
-    shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
         yield temporary
@@ -85,13 +96,66 @@ def restore(path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     elif old.exists():
         old.rename(path)
-    for rest in path.parent.glob(f".{path.name}.*.tmp"):
-        if not _is_alive(int(rest.name.split(".")[-2])):
-            shutil.rmtree(rest, ignore_errors=True)
+    _remove_leftovers(path)
+
+
+def is_temporary(path: Path) -> bool:
+    """Tell whether a name is one that a write under way, or a killed one, has."""
+    return path.name.startswith(".") and path.name.endswith((".tmp", ".old"))
+
+
+def checksum(file: Path) -> dict[str, int]:
+    """Return the size and the CRC-32 of a file, read in blocks."""
+    crc = 0
+    with file.open("rb") as handle:
+        while block := handle.read(1 << 22):
+            crc = zlib.crc32(block, crc)
+    return {"bytes": file.stat().st_size, "crc32": crc}
+
+
+def seal(values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` with the CRC-32 of their own text, so that a changed number is noticed."""
+    return values | {"crc32": _text_sum(values)}
+
+
+def is_sealed(values: dict[str, Any]) -> bool:
+    """Tell whether values read from JSON are those that `seal` was given."""
+    rest = {name: value for name, value in values.items() if name != "crc32"}
+    return values.get("crc32") == _text_sum(rest)
+
+
+def _text_sum(values: dict[str, Any]) -> int:
+    # Through JSON, since numbers and keys may change their type on the way to the disk and back.
+    plain = json.loads(json.dumps(_finite(values)))
+    return zlib.crc32(json.dumps(plain, sort_keys=True).encode())
 
 
 def _old(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}-{secrets.token_hex(3)}.tmp")
+
+
+def _machine() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files and folders of `path` whose process has ended."""
+    for rest in path.parent.glob(f".{glob_escape(path.name)}.*.tmp"):
+        if _is_abandoned(rest):
+            shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
+
+
+def _is_abandoned(rest: Path) -> bool:
+    machine, _, process = rest.name.removesuffix(".tmp").rpartition(".")[2].partition("-")
+    number = process.partition("-")[0]
+    if machine == _machine() and number.isdecimal():
+        return not _is_alive(int(number))
+    # Of another machine that shares the disk, or of an older version: a day is longer than any write.
+    return time.time() - rest.stat().st_mtime > SECONDS_OF_A_DAY
 
 
 def _is_alive(process: int) -> bool:

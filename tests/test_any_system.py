@@ -226,14 +226,14 @@ def test_files_and_folders_are_written_whole_on_windows(
             (temporary / "inner" / "b.txt").write_text(content)
     assert (tmp_path / "model" / "inner" / "b.txt").read_text() == "new"
     assert system.synced == 3
-    left = tmp_path / ".model.999999999.tmp"
+    left = tmp_path / f".model.{files._machine()}-999999999-abcdef.tmp"
     left.mkdir()
     files.restore(tmp_path / "model")
     assert not left.exists()
 
 
 def test_a_process_that_is_alive_keeps_its_temporary_folder(tmp_path: Path) -> None:
-    mine = tmp_path / f".model.{os.getpid()}.tmp"
+    mine = tmp_path / f".model.{files._machine()}-{os.getpid()}-abcdef.tmp"
     mine.mkdir()
     files.restore(tmp_path / "model")
     assert mine.exists()

@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
+import time
 from pathlib import Path
 
 import pytest
 
+from bermo import files
 from bermo.files import restore, whole_folder, write_json, write_text
 
 
@@ -53,12 +56,41 @@ def test_an_error_while_writing_leaves_the_old_folder(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
+def _left_by(folder: Path, name: str, process: int = 999999999, machine: str | None = None) -> Path:
+    """Return the temporary name that a killed process of this or another machine left."""
+    return folder / f".{name}.{machine or files._machine()}-{process}-abcdef.tmp"
+
+
+def test_a_kill_while_a_text_was_written_leaves_nothing_for_long(tmp_path: Path) -> None:
+    _left_by(tmp_path, "a.json").write_text('{"half')
+    write_text(tmp_path / "a.json", "whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_write_of_another_machine_that_shares_the_disk_is_left_alone_for_a_day(tmp_path: Path) -> None:
+    other = _left_by(tmp_path, "a.json", process=1, machine="00000000")
+    other.write_text("under way")
+    write_text(tmp_path / "a.json", "whole")
+    assert other.exists()
+    yesterday = time.time() - 2 * files.SECONDS_OF_A_DAY
+    os.utime(other, (yesterday, yesterday))
+    write_text(tmp_path / "a.json", "again")
+    assert not other.exists()
+
+
+def test_a_changed_number_in_sealed_values_is_noticed(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", files.seal({"step": 12, "best": {"score": 0.1}, "x": math.nan}))
+    text = (tmp_path / "a.json").read_text()
+    assert files.is_sealed(json.loads(text))
+    assert not files.is_sealed(json.loads(text.replace("12", "13")))
+
+
 def test_a_kill_between_the_two_renames_is_undone(tmp_path: Path) -> None:
     target = tmp_path / "model"
     with whole_folder(target) as temporary:
         (temporary / "a").write_text("one")
     target.rename(tmp_path / ".model.old")
-    (tmp_path / ".model.999999999.tmp").mkdir()
+    _left_by(tmp_path, "model").mkdir()
     restore(target)
     assert (target / "a").read_text() == "one"
     assert [p.name for p in tmp_path.iterdir()] == ["model"]

@@ -1,10 +1,11 @@
 """Flat arrays on disk: written by appending, whole or not at all, and read memory-mapped.
 
-A folder holds one .npy file for each array and facts.json with the type and shape of each; a folder in which
-they differ is torn, and is built again. No array is ever pickled.
+A folder holds one .npy file for each array and facts.json with the type, shape and CRC-32 of each and its own
+CRC-32; a folder in which one of them differs is torn, and is built again. No array is ever pickled.
 """
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ class Appender:
     """A .npy file that grows along its first axis; numpy's header leaves room for the final length."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, tail: tuple[int, ...] = ()) -> None:
-        self.dtype, self.tail, self.length = np.dtype(dtype), tail, 0
+        self.dtype, self.tail, self.length, self.crc32 = np.dtype(dtype), tail, 0, 0
         self._file: IO[bytes] = path.open("wb")
         self._write_header()
         self._header_size = self._file.tell()
@@ -40,7 +41,9 @@ class Appender:
         """Add rows at the end."""
         values = np.ascontiguousarray(values, dtype=self.dtype)
         assert values.shape[1:] == self.tail, f"rows of shape {self.tail}, got {values.shape[1:]}"
-        self._file.write(values.tobytes())
+        content = values.tobytes()
+        self.crc32 = zlib.crc32(content, self.crc32)
+        self._file.write(content)
         self.length += len(values)
 
     def finish(self) -> None:
@@ -71,14 +74,16 @@ class Writer:
             self._appenders[name].append(values)
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Finish the arrays and write their types and shapes, with the facts given."""
+        """Finish the arrays and write their types, shapes and sums, with the facts given."""
         for appender in self._appenders.values():
             appender.finish()
         shapes = {
             name: [appender.dtype.str, appender.length, *appender.tail]
             for name, appender in self._appenders.items()
         }
-        files.write_json(self._folder / "facts.json", {**facts, "arrays": shapes})
+        sums = {name: appender.crc32 for name, appender in self._appenders.items()}
+        sealed = files.seal({**facts, "arrays": shapes, "sums": sums})
+        files.write_json(self._folder / "facts.json", sealed)
 
     def close(self) -> None:
         """Close all files, finished or not."""
@@ -98,16 +103,23 @@ def read_cache(folder: Path) -> Cached | None:
     """Return what a folder holds, or None where it is missing or torn."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        arrays = {name: _open(folder / f"{name}.npy", facts["arrays"][name]) for name in facts["arrays"]}
+        if not files.is_sealed(facts):
+            return None
+        arrays = {
+            name: _open(folder / f"{name}.npy", shape, facts["sums"][name])
+            for name, shape in facts["arrays"].items()
+        }
     except (OSError, ValueError, EOFError, KeyError, TypeError):
         return None
     return Cached(arrays, facts)
 
 
-def _open(path: Path, expected: list[Any]) -> npt.NDArray[Any]:
+def _open(path: Path, expected: list[Any], crc32: int) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     if [array.dtype.str, *array.shape] != expected:
         raise ValueError(f"{path} has shape {array.shape} of {array.dtype}, not {expected}")
+    if array.size and zlib.crc32(array.reshape(-1).view(np.uint8).data) != crc32:
+        raise ValueError(f"{path} is damaged")
     return array
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bermo.errors import BermoError
-from bermo.files import write_json
+from bermo.files import is_temporary, write_json
 from bermo.pretrain_spec import PretrainSpec
 from bermo.spec import RunSpec
 from bermo.values import from_dict, to_dict
@@ -75,7 +75,7 @@ def check_free(out: Path, spec: Spec) -> None:
         return
     if not out.is_dir():
         raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
-    if not {item.name for item in out.iterdir()} - {LOCK}:
+    if is_empty(out):
         return
     if not (out / SPEC_FILE).exists():
         raise BermoError(
@@ -89,6 +89,11 @@ def check_free(out: Path, spec: Spec) -> None:
             f"{out} holds another run; nothing there is overwritten. What differs: "
             f"{'; '.join(changes)}. Give another folder with --out, or the command of that run."
         )
+
+
+def is_empty(out: Path) -> bool:
+    """Tell whether a folder holds nothing but a lock and what a killed write left."""
+    return all(item.name == LOCK or is_temporary(item) for item in out.iterdir())
 
 
 def claim(out: Path, spec: Spec, digest: str) -> bool:
@@ -122,7 +127,7 @@ def claim_options(out: Path, name: str, options: Mapping[str, Any]) -> None:
     if path.exists():
         if json.loads(path.read_text(encoding="utf-8")) != wanted:
             raise BermoError(f"{out} was started with other options. Give another folder with --out.")
-    elif {item.name for item in out.iterdir()} - {LOCK}:
+    elif not is_empty(out):
         raise BermoError(f"{out} holds something else and is not overwritten. Give another --out.")
     else:
         write_json(path, wanted)

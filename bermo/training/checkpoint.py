@@ -2,13 +2,13 @@
 
     checkpoints/step-00001200/ = model.safetensors + optimizer.safetensors + manifest.json
 
-The manifest names the run it belongs to (`identity`), the loop's own numbers (`state`) and the size and
-CRC-32 of each file. A folder that is not whole, damaged or of another run is reported and skipped.
+The manifest names the run it belongs to (`identity`), the loop's own numbers (`state`), the size and CRC-32
+of each file, and its own CRC-32. A folder that is not whole, damaged or of another run is reported and
+skipped; `set_aside` renames it, so that it neither counts nor is tried again.
 """
 
 import json
 import shutil
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bermo.files import whole_folder, write_json
+from bermo.files import checksum, is_sealed, seal, whole_folder, write_json
 
-FORMAT = 3
+FORMAT = 4
 NUM_KEPT = 2
 
 
@@ -42,9 +42,9 @@ def save(
     with whole_folder(target) as temporary:
         save_file(_model_tensors(model), temporary / "model.safetensors")
         save_file(_optimizer_tensors(model, optimizer), temporary / "optimizer.safetensors")
-        sums = {file.name: _sum(file) for file in sorted(temporary.iterdir())}
+        sums = {file.name: checksum(file) for file in sorted(temporary.iterdir())}
         manifest = {"format": FORMAT, "identity": identity, "state": state, "files": sums}
-        write_json(temporary / "manifest.json", manifest)
+        write_json(temporary / "manifest.json", seal(manifest))
     for old in sorted(folder.glob("step-*"))[:-NUM_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return target
@@ -58,6 +58,14 @@ def find_last(folder: Path, identity: str, tell: Callable[[str], None]) -> Check
             return Checkpoint(path=path, step=manifest["state"]["step"], state=manifest["state"])
         tell(f"Checkpoint {path} is skipped: {fault}.")
     return None
+
+
+def set_aside(folder: Path, last: Checkpoint | None) -> None:
+    """Rename the checkpoints that were skipped, all newer than `last`, so that they do not count."""
+    for path in sorted(folder.glob("step-*")):
+        if last is None or path.name > last.path.name:
+            shutil.rmtree(skipped := path.with_name(f"skipped-{path.name}"), ignore_errors=True)
+            path.rename(skipped)
 
 
 def load_(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
@@ -89,24 +97,18 @@ def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
     }
 
 
-def _sum(file: Path) -> dict[str, int]:
-    crc = 0
-    with file.open("rb") as handle:
-        while block := handle.read(1 << 22):
-            crc = zlib.crc32(block, crc)
-    return {"bytes": file.stat().st_size, "crc32": crc}
-
-
 def _inspect(path: Path, identity: str) -> tuple[str | None, dict[str, Any]]:
     """Return what is wrong with a checkpoint (None: nothing) and its manifest."""
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             return f"its format is {manifest['format']}, this version reads {FORMAT}", {}
+        if not is_sealed(manifest):
+            return "manifest.json is damaged", {}
         if manifest["identity"] != identity:
             return "it belongs to another run", {}
         for name, expected in manifest["files"].items():
-            if _sum(path / name) != expected:
+            if checksum(path / name) != expected:
                 return f"{name} is damaged", {}
         return None, manifest
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -282,7 +282,8 @@ class _Loop:
 
     def _resume(self) -> None:
         """Go on from the last whole checkpoint, if there is one."""
-        last = checkpoint.find_last(self.job.folder / "checkpoints", self.job.identity, self.job.display.tell)
+        folder = self.job.folder / "checkpoints"
+        last = checkpoint.find_last(folder, self.job.identity, self.job.display.tell)
         standings: list[Any] = [None] * len(self.members)
         if last is not None:
             checkpoint.load_(last, self.inner, self.optimizer.optimizer)
@@ -298,7 +299,10 @@ class _Loop:
             self.job.display.tell(f"Going on from step {self.step} of {self.total}.")
         for member, standing in zip(self.members, standings, strict=True):
             member.resume(self.step, standing)
+        # All processes have looked by now.
         self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            checkpoint.set_aside(folder, last)
 
     def _sum_over_processes(self, values: Tensor) -> list[float]:
         if self.accelerator.num_processes == 1:

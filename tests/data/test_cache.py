@@ -46,7 +46,9 @@ def test_a_cache_is_built_once_and_mapped(tmp_path: Path) -> None:
     assert again.arrays["pairs"].shape == (6, 2)
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "no facts", "torn facts", "other shape"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "gone", "no facts", "torn facts", "other shape", "flipped bit", "other fact"]
+)
 def test_a_torn_cache_is_built_again(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "c"
     open_cache(folder, _build)
@@ -62,6 +64,12 @@ def test_a_torn_cache_is_built_again(tmp_path: Path, damage: str) -> None:
             (folder / "facts.json").write_text('{"share": 0.')
         case "other shape":
             np.save(file, np.zeros(3, dtype=np.int32))
+        case "flipped bit":
+            content = file.read_bytes()
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "other fact":
+            facts = (folder / "facts.json").read_text()
+            (folder / "facts.json").write_text(facts.replace("0.5", "0.6"))
     assert read_cache(folder) is None
     assert len(open_cache(folder, _build).arrays["ids"]) == 12
 

@@ -89,6 +89,13 @@ def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
         check_free(tmp_path / "thesis.tex", SPEC)
 
 
+def test_a_folder_whose_spec_was_never_finished_is_as_good_as_empty(tmp_path: Path) -> None:
+    (tmp_path / ".spec.json.00000000-1-abcdef.tmp").write_text('{"spec": {"mod')
+    (tmp_path / ".lock").touch()
+    check_free(tmp_path, SPEC)
+    assert claim(tmp_path, SPEC, "digest")
+
+
 def test_changed_data_is_refused(tmp_path: Path) -> None:
     claim(tmp_path, SPEC, "old")
     with pytest.raises(BermoError, match=r"data .* has changed"):

@@ -72,7 +72,7 @@ def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_
     assert steps[0] == steps[1]
 
 
-@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest"])
+@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest", "changed state"])
 def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
     tmp_path: Path, damage: str
 ) -> None:
@@ -89,12 +89,43 @@ def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
         file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     elif damage == "no manifest":
         (file.parent / "manifest.json").unlink()
+    elif damage == "changed state":
+        manifest = (file.parent / "manifest.json").read_text()
+        (file.parent / "manifest.json").write_text(manifest.replace('"step": 6', '"step": 5'))
     messages: list[str] = []
     last = checkpoint.find_last(tmp_path, "toy", messages.append)
     assert last is not None
     assert last.step == 3
     (message,) = messages
     assert "step-00000006" in message
+
+
+def test_skipped_checkpoints_are_set_aside_and_do_not_push_new_ones_out(tmp_path: Path) -> None:
+    job = toy_job(tmp_path, SETTINGS)
+    optimizer = torch.optim.AdamW(job.groups)
+    for step in (90, 95):
+        checkpoint.save(tmp_path, job.model, optimizer, identity="other", state={"step": step})
+    assert checkpoint.find_last(tmp_path, "toy", lambda said: None) is None
+    checkpoint.set_aside(tmp_path, None)
+    for step in (3, 6):
+        checkpoint.save(tmp_path, job.model, optimizer, identity="toy", state={"step": step})
+    last = checkpoint.find_last(tmp_path, "toy", lambda said: None)
+    assert last is not None
+    assert last.step == 6
+    names = sorted(path.name for path in tmp_path.glob("*step-*"))
+    assert names == ["skipped-step-00000090", "skipped-step-00000095", "step-00000003", "step-00000006"]
+
+
+def test_a_run_with_damaged_newer_checkpoints_keeps_what_it_saves(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(4),)))
+    folder = tmp_path / "checkpoints"
+    for path in folder.glob("step-*"):
+        (path / "manifest.json").write_text("{")
+        path.rename(path.with_name("step-00000900"))
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(2),)))
+    assert checkpoint.find_last(folder, "toy", lambda said: None) is not None
 
 
 def test_only_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:

@@ -139,6 +139,8 @@ def _run(
 ) -> PretrainResult:
     done = out / "result.json"
     if done.exists():
+        if accelerator.is_main_process:
+            shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return PretrainResult(**json.loads(done.read_text(encoding="utf-8")))
     steps = _plan(spec, corpus, batches, out, display, accelerator)
     reset_peak_memory()
@@ -150,9 +152,10 @@ def _run(
     )
     result = _result(spec, corpus, batches, model, ended, out, accelerator)
     if accelerator.is_main_process:
-        write_json(done, asdict(result))
         write_findings(out / "figures.json", findings(spec, asdict(result), out / "metrics.jsonl"))
         write_text(out / "model" / "README.md", model_card(spec, asdict(result)))
+        # Last of all: a folder with a result is done.
+        write_json(done, asdict(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
     accelerator.wait_for_everyone()
     return result
