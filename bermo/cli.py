@@ -5,15 +5,17 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from bermo.crashes import describe, was_interrupted
-from bermo.errors import BermoError, nearest
+from bermo.errors import BermoError
 from bermo.interrupts import STOPPED, die_quietly, raise_again
 from bermo.printing import visible
 from bermo.verbs import VERBS
+from bermo.verbs.hints import option_hint, verb_hint, whose_options, word_hint
 from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
 INTERRUPTED = "Stopped. What was saved is whole; the same command goes on."
@@ -113,17 +115,37 @@ def _discard_output() -> None:
 
 def _dispatch(arguments: list[str]) -> int:
     parser, parsers = build_parser()
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+        raise BermoError(f'There is no verb "{arguments[0]}".{verb_hint(arguments[0], VERBS)}')
     parsed, rest = parser.parse_known_args(arguments)
     if parsed.verb is not None:
         rest = take_words(VERBS[parsed.verb].options, parsed, rest)
     if rest:
-        known = flags_of(parsers.get(parsed.verb, parser)._actions)
-        raise BermoError(f'Unknown option "{rest[0]}".{nearest(rest[0].split("=")[0], known)}')
+        _refuse_word(rest[0], parsed.verb, {"": parser} | parsers)
     if parsed.verb is None:
         _answer_without_verb(parser, parsed.version)
         return 0
     verb = VERBS[parsed.verb]
-    return verb.run(read_options(verb.options, parsed))
+    try:
+        return verb.run(read_options(verb.options, parsed))
+    except BermoError as error:
+        note = whose_options(str(error), parsed.verb, _flags_of_verbs({"": parser} | parsers))
+        if not note:
+            raise
+        raise BermoError(f"{error}{note}") from error
+
+
+def _refuse_word(word: str, verb: str | None, parsers: Mapping[str, Parser]) -> NoReturn:
+    """Say of an option that the verb does not have, or of a word too many, what may have been meant."""
+    known = _flags_of_verbs(parsers)
+    if not word.startswith("-"):
+        raise BermoError(f'"{word}" is one word too many.{word_hint(verb, word, known)}')
+    flag = word.split("=")[0]
+    raise BermoError(f'Unknown option "{word}".{option_hint(verb, flag, known)}')
+
+
+def _flags_of_verbs(parsers: Mapping[str, Parser]) -> dict[str, set[str]]:
+    return {name: flags_of(parser._actions) for name, parser in parsers.items()}
 
 
 def _answer_without_verb(parser: Parser, wants_version: bool) -> None:

@@ -8,8 +8,27 @@ class BermoError(Exception):
     """A mistake in the user's input, as one sentence; the command prints it without a traceback."""
 
 
+OTHER_WORDS = {
+    "gpu": "cuda",
+    "cuda:0": "cuda",
+    "float32": "fp32",
+    "32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "16": "fp16",
+    "bfloat16": "bf16",
+    "cls": "first",
+    "average": "mean",
+    "avg": "mean",
+    "int8": "onnx-int8",
+}
+"""What others call a choice of ours."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the known name closest to `name`, or the list of known ones."""
     names = sorted(known)
+    if OTHER_WORDS.get(name.lower()) in names:
+        return f' Did you mean "{OTHER_WORDS[name.lower()]}"?'
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     return f' Did you mean "{close[0]}"?' if close else f" Known: {', '.join(names)}."

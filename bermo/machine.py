@@ -4,6 +4,7 @@ Each system's answer is parsed by a function of its own from the text that the s
 can stand in for any machine. What a system does not report counts as absent, and is listed as unreported.
 """
 
+import ctypes
 import os
 import platform
 import subprocess
@@ -156,6 +157,18 @@ def from_windows(name: str, features: Collection[int], architecture: str, cores:
 def usable_cores() -> int:
     """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def has_gpu_driver() -> bool:
+    """Tell whether the driver of an NVIDIA or AMD GPU is there; only torch knows whether it can be used."""
+    if Path("/dev/kfd").exists():
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def memory_bytes() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from bermo.fields import Rules, group, option
-from bermo.spec import DEVICE_HELP, Device, Precision, Tracker
+from bermo.spec import DEVICE_HELP, Device, Precision, Tracker, device_rules, tracker_rule
 
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra"]
 Masking = Literal["token", "word", "span"]
@@ -125,6 +125,9 @@ class PaceSpec:
     )
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
     tracker: Tracker = option("none", "also log to this tracker")
+
+    def rules(self) -> Rules:
+        return [*device_rules(self.device), tracker_rule(self.tracker)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,11 @@ field are its Literal type, written once and used wherever they are needed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from bermo.fields import Rules, group, option
+from bermo.machine import has_gpu_driver, processor
 
 MixKind = Literal[
     "across",
@@ -39,8 +41,28 @@ PruneMethod = Literal[
 ]
 UnitScores = Literal["movement", "soft-movement", "l0"]
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
-Device = Literal["auto", "cpu"]
+Device = Literal["auto", "cpu", "cuda"]
 DEVICE_HELP = "auto takes a GPU where there is one"
+
+
+def device_rules(device: Device) -> Rules:
+    """A GPU that is asked for must be there: its driver, as far as can be told without torch."""
+    if device != "cuda" or has_gpu_driver():
+        return []
+    own = processor()
+    return [
+        (
+            False,
+            "--device cuda needs a GPU, and there is no driver of one on this machine, only the CPU"
+            f" ({own.name}, {own.cores} cores). Leave --device out.",
+        )
+    ]
+
+
+def tracker_rule(tracker: Tracker) -> tuple[bool, str]:
+    """A tracker that is asked for must be installed."""
+    is_there = tracker == "none" or find_spec(tracker) is not None
+    return (is_there, f'The tracker "{tracker}" is not installed: pip install {tracker}')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +140,9 @@ class TrainSpec:
     together: int = option(1, "seeds that are trained at once, stacked in one model (for a GPU)", least=1)
     keep: Literal["best", "none"] = option("best", "save the model of the best evaluation, or only scores")
     tracker: Tracker = option("none", "also log to this tracker")
+
+    def rules(self) -> Rules:
+        return [*device_rules(self.device), tracker_rule(self.tracker)]
 
 
 @dataclass(frozen=True, kw_only=True)

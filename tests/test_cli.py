@@ -48,7 +48,7 @@ def test_list_and_show_name_recipes_and_tasks(capsys: pytest.CaptureFixture[str]
         ("bermo run sst2 --arms plane", 'no arm "plane". Did you mean "plain"'),
         ("bermo predict runs/none texts.txt", "no folder runs/none"),
         ("bermo predict . texts.txt", "holds no model"),
-        ("bermo fly", "invalid choice"),
+        ("bermo fly", 'There is no verb "fly". Known: analyse,'),
         ("bermo --versoin", 'Unknown option "--versoin". Did you mean "--version"?'),
     ],
 )

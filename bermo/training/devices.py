@@ -3,7 +3,6 @@
 import atexit
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -11,7 +10,7 @@ from accelerate import Accelerator
 from torch import distributed
 
 from bermo.errors import BermoError
-from bermo.spec import TrainSpec
+from bermo.spec import Device, TrainSpec
 
 
 def _lacks_half(settings: TrainSpec) -> bool:
@@ -27,14 +26,22 @@ def _has_bf16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def check_device(device: Device) -> None:
+    """Refuse a GPU that is asked for where torch can use none."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BermoError(
+            f"--device cuda needs a GPU, but torch {torch.__version__} can use none here. See: bermo doctor;"
+            " or leave --device out."
+        )
+
+
 def make_accelerator(
     settings: TrainSpec, folder: Path, tell: Callable[[str], None] = lambda sentence: None
 ) -> Accelerator:
     """Build the accelerator for these settings; the process's earlier one gives way if they differ."""
     from accelerate.state import AcceleratorState
 
-    if settings.tracker != "none" and find_spec(settings.tracker) is None:
-        raise BermoError(f'The tracker "{settings.tracker}" is not installed: pip install {settings.tracker}')
+    check_device(settings.device)
     lacks_half = _lacks_half(settings)
     mixed = "no" if settings.precision == "fp32" or lacks_half else settings.precision
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:

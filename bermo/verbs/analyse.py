@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bermo.analyse.measures import MEASURES, Measure
 from bermo.fields import Rules, option, positional
-from bermo.spec import DEVICE_HELP, Device
+from bermo.spec import DEVICE_HELP, Device, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
@@ -45,6 +45,7 @@ class AnalyseOptions:
     def rules(self) -> Rules:
         needs_texts = not set(self.measures or MEASURES) <= WITHOUT_TEXTS
         return [
+            *device_rules(self.device),
             (bool(self.all_models), "No model was given. Name runs or models, or one with --model."),
             (
                 bool(self.text or self.data) or not needs_texts,
@@ -72,7 +73,7 @@ def run(options: AnalyseOptions) -> int:
         pairs=options.pairs,
         max_length=options.max_length,
         max_unknown=options.max_unknown,
-        device=None if options.device == "auto" else "cpu",
+        device=None if options.device == "auto" else options.device,
     )
     findings = analyse(request, options.out, TerminalDisplay())
     for section in findings.sections:

@@ -8,18 +8,19 @@ from transformers import AutoConfig
 
 from bermo.errors import BermoError
 from bermo.runs.trained import TrainedFolder, open_trained
-from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.bench.spec import BenchDevice, BenchSpec
 from bermo.ship.bench.worker import Entry
 from bermo.ship.runtimes.candidate import torch_precision
 from bermo.ship.runtimes.texts import labelled
 from bermo.spec import Precision
+from bermo.training.devices import check_device
 
 
 def line_up(
     folders: Sequence[str],
     spec: BenchSpec,
     threads: int | None = None,
-    device: str = "cpu",
+    device: BenchDevice = "cpu",
     precisions: Sequence[str] = ("fp32",),
 ) -> list[Entry]:
     """Return an entry for every folder, and for a torch folder in every precision asked for."""
@@ -42,7 +43,7 @@ def line_up(
     return entries
 
 
-def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: str) -> None:
+def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: BenchDevice) -> None:
     first_name, first = next(iter(sources.items()))
     for name, source in sources.items():
         if device != "cpu" and source.runtime in ("onnxruntime", "openvino"):
@@ -58,11 +59,7 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: str) -> N
                 " Compare models of one task."
             )
         _check_lengths(name, source, spec)
-    if device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise BermoError("There is no GPU that torch can see. Leave --device out.")
+    check_device(device)
     if spec.data is not None:
         # A wrong file is an error before any process starts.
         labelled(first, spec.data)

@@ -26,6 +26,7 @@ from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
 from bermo.spec import Device, Precision
+from bermo.training.devices import check_device
 
 Batch = Mapping[str, np.ndarray]
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -129,6 +130,7 @@ def open_candidate(
 
 def choose_device(opened: TrainedFolder, device: Device) -> str:
     """Return the device on which a folder's model answers: a GPU where torch has one, if that is allowed."""
+    check_device(device)
     if device == "cpu" or opened.runtime in ("onnxruntime", "openvino"):
         return "cpu"
     if torch.cuda.is_available():

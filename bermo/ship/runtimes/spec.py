@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bermo.fields import option
-from bermo.spec import DEVICE_HELP, Device
+from bermo.fields import Rules, option
+from bermo.spec import DEVICE_HELP, Device, device_rules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,3 +18,6 @@ class EvaluateSpec:
     )
     batch_size: int = option(64, "rows at a time", least=1)
     device: Device = option("auto", DEVICE_HELP)
+
+    def rules(self) -> Rules:
+        return device_rules(self.device)

@@ -146,7 +146,7 @@ def _choose(
     groups = groups_of(model)
     check_families(groups)
     train, valid = _features(opened, spec, display)
-    settings = TrainSpec(device="cpu" if spec.device == "cpu" else "auto")
+    settings = TrainSpec(device=spec.device)
     accelerator = make_accelerator(settings, opened.folder)
     model.to(accelerator.device)
     table, budget = _budget(model, spec, accelerator, display)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from bermo.fields import option
-from bermo.spec import DEVICE_HELP, Device
+from bermo.fields import Rules, option
+from bermo.spec import DEVICE_HELP, Device, device_rules
 
 READ_SHARE = 0.001
 """Top layers are deleted that together have at most this share of the mix (see `delete.py`)."""
@@ -27,3 +27,6 @@ class FisherSpec:
     batch_size: int = option(32, "rows at a time, and in the timing", least=1)
     length: int = option(128, "tokens of a text in the timing", least=1)
     device: Device = option("auto", DEVICE_HELP)
+
+    def rules(self) -> Rules:
+        return device_rules(self.device)
