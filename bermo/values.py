@@ -38,6 +38,14 @@ def from_dict(kind: type[T], values: Mapping[str, Any]) -> T:
     return kind(**built)
 
 
+def normal(spec: T) -> T:
+    """Return a spec that was built in Python as the command line would: paths as texts, lists as tuples.
+
+    A value of a wrong type is an error.
+    """
+    return from_dict(type(spec), to_dict(spec))
+
+
 def from_texts(kind: type[T], texts: Mapping[str, Text]) -> T:
     """Build a spec from the texts of its options by dotted name; fields without one have their default."""
     shown = {leaf.dotted: leaf.shown for leaf in leaves(kind)}

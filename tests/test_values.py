@@ -7,13 +7,30 @@ from typing import Any, Literal
 import pytest
 
 from bermo.errors import BermoError
-from bermo.spec import RunSpec
-from bermo.values import from_dict, override, parse, parse_seeds, to_dict
+from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
+from bermo.values import from_dict, normal, override, parse, parse_seeds, to_dict
 
 
 def test_a_spec_survives_a_round_trip_through_json() -> None:
     spec = override(override(RunSpec(), "model.mix.layers", "0,4,-1"), "data.text", "a,b")
     assert from_dict(RunSpec, json.loads(json.dumps(to_dict(spec)))) == spec
+
+
+def test_a_spec_built_in_python_is_read_as_from_the_command_line() -> None:
+    loose: Any = RunSpec(
+        model=ModelSpec(backbone=Path("my") / "encoder", mix=MixSpec(layers=[0, -1])),  # type: ignore[arg-type]
+        data=DataSpec(train=Path("my.csv"), text="review"),  # type: ignore[arg-type]
+        train=TrainSpec(epochs=2),
+        seeds=[3, 5],  # type: ignore[arg-type]
+    )
+    assert normal(loose) == RunSpec(
+        model=ModelSpec(backbone=str(Path("my") / "encoder"), mix=MixSpec(layers=(0, -1))),
+        data=DataSpec(train="my.csv", text=("review",)),
+        train=TrainSpec(epochs=2.0),
+        seeds=(3, 5),
+    )
+    with pytest.raises(BermoError, match='epochs must be a number, but got "many"'):
+        normal(RunSpec(train=TrainSpec(epochs="many")))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

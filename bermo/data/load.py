@@ -36,6 +36,15 @@ def load_task(spec: DataSpec) -> TaskData:
         data = _read_own(spec)
     else:
         data = read_named(spec)
+    return _checked(data, spec)
+
+
+def task_of_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
+    """Return the task of tables that are in memory, as `load_task` would read them from the user's files."""
+    return _checked(_from_tables(spec, train, valid), spec)
+
+
+def _checked(data: TaskData, spec: DataSpec) -> TaskData:
     data = replace(data, train=head(data.train, spec.limit))
     labels = data.task.labels or _labels(data.train)
     _check_labels(data, labels, spec)
@@ -55,14 +64,18 @@ def read_inputs(path: Path, task: Task, text: Sequence[str] | None = None) -> Ro
         return TaggedRows([line.split() for line in _lines(path)])
     if path.suffix.lower() == ".txt" and task.kind != "choice" and len(text or ()) < 2:
         return TextRows(_lines(path))
-    table = read_table(path)
+    return inputs_of(read_table(path), task, text)
+
+
+def inputs_of(table: Table, task: Task, text: Sequence[str] | None = None) -> Rows:
+    """Return the rows of a table without their answers, where the task reads tables."""
     if task.kind == "choice":
         return choice_rows(table, text or task.train[0].text, None)
     known = text if text and all(table.has(name) for name in text) else None
     names = find_columns(table, known, None, needs_label=False).text
     if text and len(names) != len(text):
         raise BermoError(
-            f"{path} has the text column(s) {', '.join(names)}, but the model reads {len(text)}"
+            f"{table.path} has the text column(s) {', '.join(names)}, but the model reads {len(text)}"
             f" a row. Call them {', '.join(text)}, as in training."
         )
     return text_rows(table, names, None)

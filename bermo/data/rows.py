@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from bermo.errors import BermoError
+
 
 @dataclass(frozen=True)
 class TextRows:
@@ -60,6 +62,14 @@ class ChoiceRows:
 
 
 Rows = TextRows | TaggedRows | SpanRows | ChoiceRows
+
+
+def check_several(texts: object, name: str = "texts") -> None:
+    """Refuse one text where several are expected: as a list it would be one of letters."""
+    if isinstance(texts, str | bytes):
+        raise BermoError(
+            f"{name} is one text, {texts[:40]!r}, but a list of texts was expected. Pass [text]."
+        )
 
 
 def head(rows: Rows, count: int | None) -> Rows:

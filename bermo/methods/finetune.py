@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from bermo.data.scoring import TaskScores, score
+from bermo.data.tasks import TaskData
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import restore, whole_folder
@@ -43,6 +44,7 @@ from bermo.spec import RunSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit_members
+from bermo.values import normal
 
 GROUP = "together"
 REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
@@ -52,15 +54,19 @@ REMEDY_OF_MOVEMENT = (
 )
 
 
-def finetune(spec: RunSpec, out: Path, display: Display | None = None) -> RunResult:
-    """Train one model a seed in `out`, going on where an earlier call stopped; return all results."""
-    display = display or Quiet()
-    check(spec)
+def finetune(
+    spec: RunSpec, out: str | Path, display: Display | None = None, data: TaskData | None = None
+) -> RunResult:
+    """Train one model a seed in `out`, going on where an earlier call stopped; return all results.
+
+    `data` are rows in memory (`bermo.data.load.task_of_tables`) in place of the files that the spec names.
+    """
+    display, out, spec = display or Quiet(), Path(out), check(normal(spec))
     check_methods(spec)
     check_free(out, spec)
     accelerator = make_accelerator(spec.train, out, display.tell)
     with accelerator.main_process_first():
-        prepared = prepare(spec, display if accelerator.is_main_process else Quiet())
+        prepared = prepare(spec, display if accelerator.is_main_process else Quiet(), data)
     if spec.train.together > 1 and accelerator.num_processes > 1:
         raise BermoError("Seeds are trained together by one process. Leave --together out.")
     if spec.prune.method != "none":

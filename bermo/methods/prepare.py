@@ -41,9 +41,9 @@ class Prepared:
         return num_steps(math.ceil(len(self.train) / train.batch_size), train.epochs)
 
 
-def prepare(spec: RunSpec, display: Display) -> Prepared:
-    """Read, check and tokenise the data; every error in the user's files is raised here."""
-    data = load_task(spec.data)
+def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Prepared:
+    """Read the data where none is given, check and tokenise it; every error in files is raised here."""
+    data = load_task(spec.data) if data is None else data
     source = _source(spec)
     tokenizer = load_tokenizer(source, spec.data.lowercase)
     # A student without segments leaves them out by itself; its teacher may need them.

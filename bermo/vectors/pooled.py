@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from bermo.data.cache import Writer, open_cache, read_cache
+from bermo.data.rows import check_several
 from bermo.errors import BermoError, nearest
 from bermo.files import cache_root
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
@@ -80,6 +81,7 @@ def text_vectors(
     display: Display | None = None,
 ) -> TextVectors:
     """Return one vector a text for each layer and the mix, computing the shards that the cache has not."""
+    check_several(texts)
     if not len(texts):
         raise BermoError("There are no texts to read vectors from.")
     names = tuple(map(str, range(encoder.num_layers))) + ((MIXED,) if encoder.mix else ())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bermo.data.rows import check_several
 from bermo.data.tokens import drops_spaces
 from bermo.encoders.backbone import make_inputs, visit
 from bermo.encoders.families import has_segments
@@ -72,6 +73,7 @@ def stream_vectors(
     precision: Precision = "fp32",
 ) -> Iterator[TokenVectors]:
     """Yield the vectors of every token of the texts, a batch at a time, on the encoder's device."""
+    check_several(texts)
     wanted = _wanted(encoder, layers, with_mix)
     for batch in batches(encoder, texts, max_length, batch_size):
         vectors = forward(encoder, batch, wanted, with_mix, precision, lambda hidden: hidden)

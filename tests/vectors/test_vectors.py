@@ -172,6 +172,10 @@ def test_wrong_questions_are_told(tmp_path: Path) -> None:
         text_vectors(encoder, TEXTS, pooling="frist")  # type: ignore[arg-type]
     with pytest.raises(BermoError, match="no texts"):
         text_vectors(encoder, [])
+    with pytest.raises(BermoError, match="texts is one text, 'the cat', but a list of texts was expected"):
+        text_vectors(encoder, "the cat")
+    with pytest.raises(BermoError, match="a list of texts was expected"):
+        next(stream_vectors(encoder, "the cat"))
     (tmp_path / "spec.json").write_text("{}")
     with pytest.raises(BermoError, match="not finished"):
         load_encoder(tmp_path)

@@ -36,6 +36,7 @@ from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit
 from bermo.training.schedule import rate_groups
+from bermo.values import normal
 
 # Two short trainings; their difference leaves the cost of starting out.
 TRIAL_STEPS = (10, 30)
@@ -75,10 +76,9 @@ class PretrainResult:
     versions: dict[str, str]
 
 
-def pretrain(spec: PretrainSpec, out: Path, display: Display | None = None) -> PretrainResult:
+def pretrain(spec: PretrainSpec, out: str | Path, display: Display | None = None) -> PretrainResult:
     """Train an encoder on bare text in `out`, going on where an earlier call stopped; return its result."""
-    display = display or Quiet()
-    check(spec)
+    display, out, spec = display or Quiet(), Path(out), check(normal(spec))
     check_free(out, spec)
     settings = _train_spec(spec, epochs=1.0, evaluations=1)
     accelerator = make_accelerator(settings, out, display.tell)
