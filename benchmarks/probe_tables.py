@@ -25,14 +25,9 @@ from bermo.methods.probing.frozen import Probed, read_probed
 from bermo.methods.probing.paired import Comparison, Known, compare, mean_gains, paired
 from bermo.recipes.probing import PAPER
 from bermo.report.collect import collect
+from bermo.report.finetuned_probes import finetune_findings, finetune_table, groups_table
+from bermo.report.frozen_probes import frozen_findings, frozen_table
 from bermo.report.page import check_out, to_page
-from bermo.report.probing import (
-    finetune_findings,
-    finetune_table,
-    frozen_findings,
-    frozen_table,
-    groups_table,
-)
 from bermo.runs.results import RunResult
 
 ENCODERS = {"gte": "gte-small", "box": "the box"}

@@ -142,7 +142,7 @@ def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
 @EVERY_MODULE
 def test_no_file_is_long_and_none_has_an_empty_name(path: Path) -> None:
     assert path.stem not in ("utils", "common", "helpers", "base", "misc")
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 385
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350
 
 
 def test_no_test_module_imports_another() -> None:

@@ -141,7 +141,8 @@ def _frozen(options: ProbeOptions, tasks: list[str], out: Path, display: "Termin
             read_probed,
             write_probed,
         )
-        from bermo.report.probing import frozen_findings, frozen_table, print_table
+        from bermo.report.frozen_probes import frozen_findings, frozen_table
+        from bermo.report.probe_table import print_table
         from bermo.vectors import load_encoder
 
     spec = options.frozen
@@ -199,7 +200,8 @@ def _finetune(options: ProbeOptions, tasks: list[str], out: Path, display: "Term
         from bermo.methods.finetune import finetune
         from bermo.methods.probing.paired import compare
         from bermo.recipes.probing import PAPER, probing_of
-        from bermo.report.probing import finetune_findings, finetune_table, print_table
+        from bermo.report.finetuned_probes import finetune_findings, finetune_table
+        from bermo.report.probe_table import print_table
         from bermo.runs.folder import check_free
         from bermo.training.job import Stopped
 

@@ -17,7 +17,7 @@ from bermo.methods.probing.frozen import claim_folder, probe_task, read_probed, 
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import Settings
 from bermo.progress import Quiet
-from bermo.report.probing import frozen_findings, frozen_table
+from bermo.report.frozen_probes import frozen_findings, frozen_table
 from bermo.vectors import load_encoder
 
 

@@ -1,0 +1,166 @@
+"""Probes of frozen layers as figures: a table by group, task × layer, the learned mixes."""
+
+from collections.abc import Mapping, Sequence
+
+from bermo.data.probing import GROUPS
+from bermo.figures.data import Bars, Figure, Findings, Heat, Number, Section, Table
+from bermo.methods.probing.frozen import Probed
+from bermo.report.probe_table import rounded
+
+EXPECTED = (
+    "In Jawahar et al. 2019 surface tasks are read best from low layers of BERT, syntactic ones from the"
+    " middle, semantic ones from higher up."
+)
+
+
+def frozen_findings(probed: Sequence[Probed], facts: Mapping[str, str]) -> Findings:
+    """Put the frozen probes of all tasks on a page."""
+    probed = sorted(probed, key=lambda item: GROUPS.index(item.group))
+    sections = [
+        Section(title="Every task", text=_summary(probed), figures=(frozen_table(probed), _rows(probed))),
+        Section(title="Where it is known", text=EXPECTED, figures=_heats(probed)),
+        Section(
+            title="The learned mix of frozen layers",
+            text="One share a layer, learned with a linear probe;"
+            " the centre of gravity is Σ j·s_j (Tenney et al. 2019).",
+            figures=(_mix_heat(probed), _centres(probed)),
+        ),
+    ]
+    return Findings(title="Probing frozen layers", facts=facts, sections=tuple(sections))
+
+
+def frozen_table(probed: Sequence[Probed]) -> Table:
+    """One row a task: the best layer by dev, the last, the mix, and what stands against them."""
+    columns = (
+        "group",
+        "task",
+        "classes",
+        "best layer",
+        "its test",
+        "last",
+        "mix",
+        "centre",
+        "bag of words",
+        "largest class",
+        "untrained",
+        "control",
+        "selectivity",
+    )
+    rows = [_row(item) for item in probed]
+    doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in probed if item.doubt]
+    note = (
+        "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained:"
+        " the same layer with random weights. control: random classes of word types, same layer."
+        " selectivity: test less control."
+    ) + "".join(doubts)
+    return Table(title="Probes by group", columns=columns, rows=tuple(rows), note=note)
+
+
+def _rows(probed: Sequence[Probed]) -> Table:
+    """Say how many rows each part has, and what was left out of the files."""
+    return Table(
+        title="Rows of each task",
+        columns=("group", "task", "train", "dev", "test", "what was read"),
+        rows=tuple((i.group, i.task, *i.rows, "; ".join(i.notes) or "the files' own splits") for i in probed),
+        note="No sentence is in two parts, whatever its capitals, unless the files' own splits share one.",
+    )
+
+
+def _row(item: Probed) -> tuple[str | Number, ...]:
+    at = item.layers.index(item.best)
+    last = max(
+        (k for k, name in enumerate(item.layers) if name.isdigit()),
+        key=lambda k: int(item.layers[k]),
+    )
+    control = item.control[at] if item.control else None
+    return (
+        item.group,
+        item.task,
+        item.num_classes,
+        item.best,
+        rounded(item.accuracy[at]),
+        rounded(item.accuracy[last]),
+        rounded(item.mix_accuracy),
+        rounded(item.centre),
+        rounded(item.bag_of_words),
+        rounded(item.largest_class),
+        rounded(item.untrained[at] if item.untrained else None),
+        rounded(control),
+        rounded(None if control is None else item.accuracy[at] - control),
+    )
+
+
+def _summary(probed: Sequence[Probed]) -> str:
+    """Say where each group is known best, on average."""
+    parts = []
+    for group in GROUPS:
+        items = [item for item in probed if item.group == group and not item.doubt]
+        if items:
+            centre = sum(item.centre for item in items) / len(items)
+            best = [item.best for item in items]
+            parts.append(f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre:.2f}")
+    return "; ".join(parts) + "."
+
+
+def _heats(probed: Sequence[Probed]) -> tuple[Figure, ...]:
+    heats = [
+        _heat(probed, "Test accuracy of each layer", [item.accuracy for item in probed], "%"),
+        _heat(
+            probed,
+            "Points under the task's best layer",
+            [tuple(a - max(item.accuracy) for a in item.accuracy) for item in probed],
+            "points",
+        ),
+    ]
+    if all(item.control for item in probed):
+        heats.append(
+            _heat(probed, "Selectivity of each layer", [i.selectivity for i in probed], "points", 0.0)
+        )
+    if all(item.untrained for item in probed):
+        gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in probed]
+        heats.append(_heat(probed, "Gain over the untrained encoder", gains, "points", 0.0))
+    return tuple(heats)
+
+
+def _heat(
+    probed: Sequence[Probed],
+    title: str,
+    values: Sequence[Sequence[float]],
+    unit: str,
+    center: float | None = None,
+) -> Heat:
+    return Heat(
+        title=title,
+        x_label="layer",
+        y_label="task",
+        columns=probed[0].layers,
+        rows=tuple(item.task for item in probed),
+        values=tuple(tuple(rounded(value) for value in row) for row in values),
+        unit=unit,
+        center=center,
+        digits=1,
+    )
+
+
+def _mix_heat(probed: Sequence[Probed]) -> Heat:
+    layers = tuple(name for name in probed[0].layers if name.isdigit())
+    return Heat(
+        title="Share of each layer in the learned mix",
+        x_label="layer",
+        y_label="task",
+        columns=layers,
+        rows=tuple(item.task for item in probed),
+        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in probed),
+        digits=2,
+        note=f"Even shares would be {1 / len(layers):.3f}.",
+    )
+
+
+def _centres(probed: Sequence[Probed]) -> Bars:
+    return Bars(
+        title="Centre of gravity of each task",
+        x_label="task",
+        y_label="layer",
+        names=tuple(item.task for item in probed),
+        series={"centre of gravity": tuple(rounded(item.centre) for item in probed)},
+    )
