@@ -87,6 +87,11 @@ class Processor:
         return bool(BF16_SETS & self.instructions)
 
     @property
+    def lacks_bf16(self) -> bool:
+        """Tell whether it is known to have no instructions for bf16, which is slower than fp32 then."""
+        return not BF16_SETS & (self.instructions | self.unreported)
+
+    @property
     def has_int8(self) -> bool:
         """Tell whether it multiplies bytes into 32 bits itself, which makes int8 fast."""
         return bool(INT8_SETS & self.instructions)

@@ -118,7 +118,8 @@ def advise(own: Processor, packages: Sequence[Package], torch_facts: Mapping[str
     elif torch_facts.get("has_mps"):
         yield "Training: on the GPU (MPS); no Triton kernels there, so no fused step."
     elif torch_facts:
-        precision = "bf16" if torch_facts.get("has_cpu_bf16") else "fp32 (this CPU has no bf16)"
+        has_bf16 = torch_facts.get("has_cpu_bf16") and not own.lacks_bf16
+        precision = "bf16" if has_bf16 else "fp32 (this CPU has no bf16)"
         yield f"Training: on the CPU, {precision}; no fused step, which needs an NVIDIA GPU."
     yield _best_form(own)
     if not {"onnxruntime", "openvino"} & has:

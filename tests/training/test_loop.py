@@ -12,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from bermo.machine import Processor
 from bermo.spec import TrainSpec
 from bermo.training import devices
 from bermo.training.devices import make_accelerator
@@ -33,6 +34,35 @@ def test_bf16_is_left_for_fp32_on_a_processor_that_has_none(
         assert make_accelerator(settings, tmp_path, said.append).mixed_precision == mixed
         assert said == told
     assert make_accelerator(TrainSpec(device="cpu"), tmp_path).mixed_precision == "no"
+
+
+@pytest.mark.parametrize(
+    ("torch_has_it", "instructions", "unreported", "has_it"),
+    [
+        (True, {"AVX-512", "AMX bf16"}, {}, True),
+        (True, {"AVX-512", "VNNI"}, {}, False),
+        (True, {"AVX-512"}, {"AMX bf16"}, True),
+        (False, {"AVX2"}, {}, False),
+    ],
+)
+def test_bf16_counts_only_where_the_processor_computes_it_itself(
+    torch_has_it: bool,
+    instructions: set[str],
+    unreported: set[str],
+    has_it: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = Processor(
+        name="a Xeon",
+        architecture="x86_64",
+        system="Linux",
+        cores=2,
+        instructions=frozenset(instructions),
+        unreported=frozenset(unreported),
+    )
+    monkeypatch.setattr(devices, "processor", lambda: own)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: torch_has_it)
+    assert devices._has_bf16() == has_it
 
 
 def test_the_loop_equals_a_slow_obvious_one(tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ def test_how_training_is_fast_follows_from_what_torch_can_use(facts: dict[str, A
     assert said in next(advise(XEON, packages(), facts))
 
 
+def test_bf16_is_not_advised_where_torch_only_imitates_it() -> None:
+    without = replace(XEON, instructions=frozenset({"AVX2", "AVX-512", "VNNI"}))
+    assert "on the CPU, fp32" in next(advise(without, packages(), CPU))
+
+
 def test_json_holds_the_same_facts() -> None:
     values = json.loads(as_json(diagnosis()))
     assert values["processor"]["instructions"] == sorted(X86_SETS)

@@ -165,6 +165,6 @@ def why_slow(form: Form, on: Processor | None = None) -> str | None:
     known.
     """
     on = on or processor()
-    if form.precision == "bf16" and not on.has_bf16:
+    if form.precision == "bf16" and on.lacks_bf16:
         return f"{on.name} has no instructions for bf16, so that {form.name} is slower there than fp32."
     return None
