@@ -10,11 +10,12 @@ field are its Literal type, written once and used wherever they are needed.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from bermo.fields import Rules, group, option
 from bermo.machine import has_gpu_driver, processor
 
+T = TypeVar("T")
 MixKind = Literal[
     "across",
     "within",
@@ -29,6 +30,7 @@ MixKind = Literal[
 TokenPooling = Literal["first", "last"]
 Pooling = Literal[TokenPooling, "mean"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+HeadStart = Literal["probe", "random"]
 Precision = Literal["fp32", "bf16", "fp16"]
 PruneMethod = Literal[
     "none",
@@ -82,7 +84,12 @@ class ModelSpec:
 
     backbone: str = option("box", "a name, a folder, or box (the encoder in the package)", "model")
     mix: MixSpec = MixSpec()
-    pooling: Pooling | None = option(None, "the token a text is read from; default: the family's")
+    pooling: Pooling | None = option(
+        None, "how a text becomes one vector; default: as the encoder was trained, or what probes better"
+    )
+    head: HeadStart | None = option(
+        None, "the head starts as a linear probe of the frozen encoder, or at random", shown="probe"
+    )
     head_dropout: float = option(0.1, "dropout before the last linear layer (spans have none)")
     freeze_embeddings: bool = option(False, "do not train the embeddings")
     first_layers: int | None = option(
@@ -114,12 +121,24 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSpec:
-    """How the weights move, how often they are evaluated, and when training stops."""
+    """How the weights move, how often they are evaluated, and when training stops.
 
-    epochs: float = option(3.0, "passes over the training data", over=0)
-    batch_size: int = option(32, "rows a step, over all processes and accumulation together", least=1)
+    What is None is chosen from the encoder and the data before training (methods/defaults.py).
+    """
+
+    epochs: float | None = option(
+        None, "passes over the training data", shown="3, or more for few rows", over=0
+    )
+    batch_size: int | None = option(
+        None,
+        "rows a step, over all processes and accumulation together",
+        shown="32, or 16 for few rows",
+        least=1,
+    )
     accumulation: int = option(1, "split each batch into so many forward passes", least=1)
-    lr: float = option(3e-5, "learning rate of the encoder and the head", least=0)
+    lr: float | None = option(
+        None, "learning rate of the encoder and the head", shown="by the encoder's width", least=0
+    )
     mix_lr: float = option(1e-2, "learning rate of the mix", least=0)
     weight_decay: float = option(0.0, "decay of all weights but biases, norms and the mix")
     warmup: float = option(0.1, "share of the steps in which the rates rise from zero", least=0, most=1)
@@ -127,7 +146,9 @@ class TrainSpec:
     precision: Precision = option("fp32", "arithmetic of the forward pass")
     device: Device = option("auto", DEVICE_HELP)
     group_lengths: bool = option(True, "put texts of like length into one batch")
-    evaluations: int = option(1, "evaluations on the validation set per epoch", least=1)
+    evaluations: int | None = option(
+        None, "evaluations on the validation set per epoch", shown="1, at most 12 in all", least=1
+    )
     patience: int | None = option(None, "stop after so many evaluations without a better score", least=1)
     give_up: int | None = option(
         None, "stop after so many evaluations in a row in which every answer is the same", least=1
@@ -212,3 +233,9 @@ def replace_in(spec: RunSpec, **groups: Mapping[str, Any]) -> RunSpec:
         spec,
         **{name: replace(getattr(spec, name), **values) for name, values in groups.items()},
     )
+
+
+def chosen(value: T | None) -> T:
+    """Return a value that was None in the user's spec and has been chosen since (methods/defaults.py)."""
+    assert value is not None, "a default of the spec was not chosen before it was used"
+    return value

@@ -63,10 +63,12 @@ class BatchPlan:
         return 1 - int(lengths.sum()) / padded if padded else 0.0
 
 
-def in_order(features: Features, batch_size: int) -> list[Indices]:
-    """Return batches for evaluation: every row once, like lengths together, the longest first."""
+def in_order(features: Features, batch_size: int, rows: Indices | None = None) -> list[Indices]:
+    """Return batches for evaluation: every row once (or the given ones), like lengths together, the longest
+    first.
+    """
     order = np.argsort(-features.lengths, kind="stable").astype(np.int64)
-    return list(_cut(order, batch_size))
+    return list(_cut(order if rows is None else order[np.isin(order, rows)], batch_size))
 
 
 def _cut(order: Indices, size: int) -> Iterator[Indices]:

@@ -20,6 +20,8 @@ from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
 from bermo.files import whole_folder, write_text
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
+from bermo.methods.evaluate import eval_rows
+from bermo.methods.head import start_head_
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, start_pruning_
 from bermo.methods.student import student_from_teacher
@@ -31,11 +33,9 @@ from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
 from bermo.runs.task_file import trained_task, write_task
+from bermo.spec import chosen
 from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
 from bermo.training.schedule import rate_groups
-
-# No activations are kept for gradients, so twice the rows fit into memory.
-EVAL_BATCH_FACTOR = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,9 @@ class LabelLoss:
 def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accelerator) -> Assembled:
     """Make one seed's training; random weights are drawn from the seed."""
     spec = prepared.spec
-    plan = BatchPlan(prepared.train.lengths, spec.train.batch_size, seed, grouped=spec.train.group_lengths)
+    plan = BatchPlan(
+        prepared.train.lengths, chosen(spec.train.batch_size), seed, grouped=spec.train.group_lengths
+    )
     is_graphed = accelerator.device.type == "cuda"
     longest = int(prepared.train.lengths.max()) if is_graphed else None
     own = TaskBatches(prepared.train, plan, longest)
@@ -100,6 +102,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     teacher = prepared.teacher
     torch.manual_seed(seed)
     model = _model(prepared, teacher)
+    if spec.model.head == "probe":
+        start_head_(model, prepared.train, eval_rows(spec), accelerator)
     objective: Objective = LabelLoss(model)
     fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
     if teacher is not None:
@@ -108,7 +112,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         taught.attach_(model)
         objective = taught
         if needs_only_logits(spec.distill):
-            rows = EVAL_BATCH_FACTOR * spec.train.batch_size
+            rows = eval_rows(spec)
             logits = teacher_logits(teacher, prepared.train, rows, accelerator, display, spec.data.cache)
             batches = TaughtBatches(batches, prepared.train, logits)
     hooks: tuple[Hook, ...] = ()

@@ -12,6 +12,15 @@ from torch import nn
 from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
 from bermo.models.tasks import LABEL_NAMES
+from bermo.spec import RunSpec, chosen
+
+# No activations are kept for gradients, so twice the rows fit into memory.
+EVAL_BATCH_FACTOR = 2
+
+
+def eval_rows(spec: RunSpec) -> int:
+    """Rows a batch where no gradients are taken."""
+    return EVAL_BATCH_FACTOR * chosen(spec.train.batch_size)
 
 
 def predict(
@@ -20,22 +29,26 @@ def predict(
     batch_size: int,
     accelerator: Accelerator,
     advance: Callable[[int], None] = lambda num_rows: None,
+    rows: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Return the model's logits in feature order, without padding; `advance` gets the rows of each batch."""
-    batches = in_order(features, batch_size)
+    """Return the model's logits in feature order, without padding; `advance` gets the rows of each batch.
+
+    With `rows` only these features are asked for.
+    """
+    batches = in_order(features, batch_size, rows)
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     numbered: list[tuple[int, np.ndarray]] = []
     if isinstance(model, nn.Module):
         model.eval()
     with torch.inference_mode():
-        for rows in mine:
-            batch = collate(features, rows)
+        for some in mine:
+            batch = collate(features, some)
             inputs = {k: v.to(accelerator.device) for k, v in batch.items() if k not in LABEL_NAMES}
             with accelerator.autocast():
                 outputs = model(**inputs)
             logits = [part.float().cpu().numpy() for part in _logits(features, outputs)]
-            numbered += zip(rows.tolist(), trim(features, rows, logits), strict=True)
-            advance(len(rows))
+            numbered += zip(some.tolist(), trim(features, some, logits), strict=True)
+            advance(len(some))
     if accelerator.num_processes > 1:
         numbered = gather_object(numbered)
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]

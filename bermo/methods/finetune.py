@@ -3,6 +3,7 @@
 The plain encoder is the mix "none": the same head, the same loop, the fair baseline.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -18,10 +19,11 @@ from bermo.data.tasks import TaskData
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import restore, whole_folder
-from bermo.methods.assemble import EVAL_BATCH_FACTOR, assemble, save_model
+from bermo.methods.assemble import assemble, save_model
 from bermo.methods.checks import check_methods
 from bermo.methods.distill import set_aside
-from bermo.methods.evaluate import predict
+from bermo.methods.evaluate import eval_rows, predict
+from bermo.methods.head import choose_pooling
 from bermo.methods.measure import (
     LayerGradients,
     device_name,
@@ -37,7 +39,7 @@ from bermo.methods.together import join_jobs, predict_together
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.progress import Display, Quiet
 from bermo.pruning.fold import count
-from bermo.runs.folder import check_free, claim, identity, locked, release
+from bermo.runs.folder import check_free, claim, identity, locked, release, with_choices
 from bermo.runs.results import RunResult, SeedResult, read_seed, write_result
 from bermo.runs.statistics import summarise
 from bermo.spec import RunSpec
@@ -64,9 +66,11 @@ def finetune(
     display, out, spec = display or Quiet(), Path(out), check(normal(spec))
     check_methods(spec)
     check_free(out, spec)
+    spec = with_choices(out, spec)
     accelerator = make_accelerator(spec.train, out, display.tell)
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet(), data)
+    prepared = choose_pooling(prepared, accelerator)
     if spec.train.together > 1 and accelerator.num_processes > 1:
         raise BermoError("Seeds are trained together by one process. Leave --together out.")
     if spec.prune.method != "none":
@@ -76,7 +80,7 @@ def finetune(
         for note in notes(prepared):
             display.tell(note)
         with locked(out):
-            is_new = claim(out, spec, prepared.digest)
+            is_new = claim(out, prepared.spec, prepared.digest)
             try:
                 return _all_seeds(prepared, out, display, accelerator)
             except BermoError:
@@ -177,6 +181,7 @@ class _Seed:
             watch=LayerGradients(parts.model),
             masked=parts.masked,
             best_from=parts.best_from,
+            scores_start=prepared.spec.model.head == "probe",
             evaluate=self.evaluate,
             is_collapsed=self.is_collapsed,
             keep=self.keep,
@@ -200,7 +205,7 @@ class _Seed:
 
     def num_rows(self) -> int:
         """Rows a batch of the validation set."""
-        return EVAL_BATCH_FACTOR * self.prepared.spec.train.batch_size
+        return eval_rows(self.prepared.spec)
 
     def keep(self, current: nn.Module) -> None:
         """Save the best model so far, where that is wanted."""
@@ -247,6 +252,7 @@ def _result(
         score=best[scores.main],
         values=best,
         last_score=ended.last[scores.main],
+        frozen_score=ended.start.get(scores.main, math.nan),
         diverged=diagnose(prepared, scores, ended),
         best_step=ended.best_step,
         steps=ended.steps,

@@ -13,12 +13,16 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
 from bermo.encoders.backbone import load_config, load_tokenizer
+from bermo.encoders.families import family_of
+from bermo.encoders.pooling import trained_pooling
+from bermo.encoders.where import resolve
+from bermo.methods.defaults import Facts, resolve_defaults
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
 from bermo.progress import Display
 from bermo.runs.model_files import model_folder
-from bermo.spec import ModelSpec, RunSpec
+from bermo.spec import ModelSpec, RunSpec, chosen
 from bermo.training.schedule import num_steps
 
 
@@ -32,13 +36,16 @@ class Prepared:
     tokenizer: transformers.PreTrainedTokenizerBase
     train: Features
     valid: Features
+    facts: Facts
+    reasons: tuple[str, ...] = ()
+    """What was chosen for the user, and why."""
     teacher: Teacher | None = None
 
     @property
     def num_steps(self) -> int:
         """Optimiser steps of one training."""
         train = self.spec.train
-        return num_steps(math.ceil(len(self.train) / train.batch_size), train.epochs)
+        return num_steps(math.ceil(len(self.train) / chosen(train.batch_size)), chosen(train.epochs))
 
 
 def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Prepared:
@@ -58,14 +65,31 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         teacher = load_teacher(spec.distill.teacher)
         check_teacher(teacher, data.task, data.labels, tokenizer)
         check_segments(teacher, train)
+    facts = _facts(source, data, len(train))
+    resolved = resolve_defaults(spec, facts)
     return Prepared(
         teacher=teacher,
-        spec=spec,
+        spec=resolved.spec,
+        facts=facts,
+        reasons=resolved.reasons,
         data=data,
         digest=_digest(spec, data),
         tokenizer=tokenizer,
         train=train,
         valid=valid,
+    )
+
+
+def _facts(source: str, data: TaskData, num_rows: int) -> Facts:
+    """Gather what open values of the spec are chosen from."""
+    config = models.read_config(source)
+    return Facts(
+        width=int(config.hidden_size),
+        is_box=resolve(source) == resolve("box"),
+        kind=data.task.kind,
+        num_rows=num_rows,
+        family_pooling=family_of(config).pooling,
+        trained_pooling=trained_pooling(source),
     )
 
 
@@ -110,6 +134,8 @@ def notes(prepared: Prepared) -> list[str]:
     train, valid, spec = prepared.train, prepared.valid, prepared.spec
     sentences = list(prepared.data.notes)
     sentences.append(f"{len(train):,} training and {len(valid):,} validation inputs.")
+    if prepared.reasons:
+        sentences.append(f"Chosen for them: {', '.join(prepared.reasons)}.")
     if train.truncated_share > 0:
         sentences.append(
             f"{train.truncated_share:.1%} of the training texts are longer than {spec.data.max_length} "

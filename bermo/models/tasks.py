@@ -20,6 +20,7 @@ from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    PretrainedConfig,
     PreTrainedModel,
 )
 from transformers.activations import ACT2FN
@@ -261,9 +262,13 @@ LABEL_NAMES = ("labels", "start_positions", "end_positions")
 
 def has_segments(name: str | Path) -> bool:
     """Tell whether a saved model, or a bare encoder, reads the segment ids of sentence pairs."""
+    return families.has_segments(read_config(name))
+
+
+def read_config(name: str | Path) -> PretrainedConfig:
+    """Return the config of a bare encoder, or of the encoder inside a saved model."""
     folder = resolve(name)
-    config = AutoConfig.from_pretrained(folder, local_files_only=is_local(folder))
-    return families.has_segments(encoder_config(config))
+    return encoder_config(AutoConfig.from_pretrained(folder, local_files_only=is_local(folder)))
 
 
 def _encode(

@@ -6,10 +6,32 @@ Arms share everything but the mix. `bermo list` shows the first line of each doc
 from collections.abc import Callable
 from dataclasses import replace
 
-from bermo.spec import DataSpec, Experiment, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
+from bermo.spec import DataSpec, Experiment, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 
 GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 PAPER_SEEDS = (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)
+
+
+def measured(
+    *,
+    data: DataSpec,
+    train: TrainSpec,
+    model: ModelSpec = ModelSpec(),  # noqa: B008
+    prune: PruneSpec = PruneSpec(),  # noqa: B008
+    seeds: tuple[int, ...] = (1,),
+) -> RunSpec:
+    """The spec of a recipe whose numbers are measured: nothing in it is chosen from the data, and the head
+    starts at random.
+    """
+    usual = {"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1}
+    left_open = {name: value for name, value in usual.items() if getattr(train, name) is None}
+    return RunSpec(
+        model=replace(model, head="random"),
+        data=data,
+        train=replace(train, **left_open),  # type: ignore[arg-type]
+        prune=prune,
+        seeds=seeds,
+    )
 
 
 def beside_plain(spec: RunSpec) -> Experiment:
@@ -28,7 +50,7 @@ def demo() -> Experiment:
     """
     arms = {}
     for task in ("subject-number", "object-number"):
-        spec = RunSpec(
+        spec = measured(
             data=DataSpec(task=f"box/{task}", limit=960, max_length=64),
             train=TrainSpec(epochs=1, batch_size=16, lr=5e-4),
         )
@@ -48,7 +70,7 @@ def sst2() -> Experiment:
     Needs: model.backbone=<folder or name> data.folder=<folder with train.tsv and dev.tsv>
     """
     return beside_plain(
-        RunSpec(
+        measured(
             model=ModelSpec(backbone="bert-base-uncased"),
             data=DataSpec(task="sst2"),
             train=TrainSpec(epochs=3, lr=3e-5, precision="bf16"),
@@ -66,7 +88,7 @@ def squad() -> Experiment:
     Needs: model.backbone=<folder or name> data.folder=<folder with train-v1.1.json and dev-v1.1.json>
     """
     return beside_plain(
-        RunSpec(
+        measured(
             model=ModelSpec(backbone="bert-base-uncased"),
             data=DataSpec(task="squad", max_length=384, stride=128),
             train=TrainSpec(epochs=2, lr=5e-5, precision="bf16"),
@@ -84,7 +106,7 @@ def conll2003() -> Experiment:
     Needs: model.backbone=<folder or name> data.folder=<folder with the three files>
     """
     return beside_plain(
-        RunSpec(
+        measured(
             model=ModelSpec(backbone="bert-base-uncased"),
             data=DataSpec(task="conll2003"),
             train=TrainSpec(epochs=3, lr=5e-5, precision="bf16"),
@@ -123,7 +145,7 @@ def glue(task: str) -> Callable[[], Experiment]:
 
     def recipe() -> Experiment:
         return beside_plain(
-            RunSpec(
+            measured(
                 model=ModelSpec(backbone="bert-base-uncased"),
                 data=DataSpec(task=task),
                 train=TrainSpec(epochs=3, lr=3e-5, precision="bf16"),

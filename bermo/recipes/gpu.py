@@ -7,7 +7,7 @@ data.max_length=384 train.batch_size=16).
 
 from dataclasses import replace
 
-from bermo.recipes.core import PAPER_SEEDS, beside_plain
+from bermo.recipes.core import PAPER_SEEDS, beside_plain, measured
 from bermo.spec import DataSpec, DistillSpec, Experiment, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 
 METHODS = {
@@ -20,7 +20,7 @@ METHODS = {
 
 
 def _base(num_seeds: int, epochs: float) -> RunSpec:
-    return RunSpec(
+    return measured(
         model=ModelSpec(backbone="bert-base-uncased", freeze_embeddings=True),
         data=DataSpec(task="sst2", max_length=128),
         train=TrainSpec(epochs=epochs, lr=3e-5, precision="bf16", together=num_seeds),

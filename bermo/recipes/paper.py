@@ -9,8 +9,18 @@ the reference code.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bermo.recipes.core import PAPER_SEEDS, beside_plain
-from bermo.spec import DataSpec, DistillSpec, Experiment, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
+from bermo.recipes.core import PAPER_SEEDS, beside_plain, measured
+from bermo.spec import (
+    DataSpec,
+    DistillSpec,
+    Experiment,
+    ModelSpec,
+    PruneSpec,
+    RunSpec,
+    TrainSpec,
+    chosen,
+    replace_in,
+)
 
 MOVEMENT = PruneSpec(method="movement", density=0.1)
 
@@ -26,7 +36,7 @@ def standalone() -> Experiment:
     """
     arms = {}
     for name in ("sst2", "mnli", "qqp", "squad"):
-        spec = RunSpec(
+        spec = measured(
             model=ModelSpec(backbone="bert-base-uncased"),
             data=DataSpec(task=name, max_length=384 if name == "squad" else 128),
             train=TrainSpec(epochs=3, lr=5e-5, batch_size=16 if name == "squad" else 32, precision="bf16"),
@@ -47,7 +57,7 @@ def stability() -> Experiment:
     Needs: model.backbone=<folder or name> data.folder=<folder with train.tsv and dev.tsv>
     """
     return beside_plain(
-        RunSpec(
+        measured(
             model=ModelSpec(backbone="bert-base-uncased", freeze_embeddings=True),
             data=DataSpec(task="sst2"),
             train=TrainSpec(epochs=25, lr=3e-5, warmup=2100 / 52625, precision="bf16"),
@@ -67,7 +77,7 @@ def _task(name: str) -> RunSpec:
     warmups = {"mnli": (12000, 1, 1), "qqp": (11000, 2, 3), "squad": (5400, 1, 2)}
     epochs, per_epoch = steps[name]
     warmup, initial, final = warmups[name]
-    return RunSpec(
+    return measured(
         model=ModelSpec(backbone="bert-base-uncased", freeze_embeddings=True),
         data=DataSpec(task=name, max_length=lengths[name]),
         train=TrainSpec(
@@ -158,7 +168,7 @@ def convergence() -> Experiment:
     for task, counts in lengths.items():
         base = _task(task)
         for epochs in counts:
-            warmup = base.train.warmup * base.train.epochs / epochs
+            warmup = base.train.warmup * chosen(base.train.epochs) / epochs
             spec = replace_in(base, train={"epochs": float(epochs), "warmup": warmup})
             for arm, one in beside_plain(spec).arms.items():
                 arms[f"{task}-{epochs}-epochs-{arm}"] = one

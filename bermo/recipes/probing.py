@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bermo.recipes.core import beside_plain
+from bermo.recipes.core import beside_plain, measured
 from bermo.spec import DataSpec, Experiment, ModelSpec, RunSpec, TrainSpec
 
 SEEDS = (63, 77, 9, 96, 39)
@@ -47,7 +47,7 @@ def probing_of(tasks: Sequence[str]) -> Experiment:
     """Plain and mixed arms for the given tasks: with a folder's files, or else with generated sentences."""
     arms: dict[str, RunSpec] = {}
     for task in tasks:
-        spec = RunSpec(
+        spec = measured(
             model=ModelSpec(backbone="box"),
             data=DataSpec(task=f"probe/{task}", max_length=128),
             train=TrainSpec(epochs=3, batch_size=32, lr=5e-5, precision="bf16"),

@@ -245,14 +245,15 @@ def _seeds(run: RunRecord) -> tuple[Figure, ...]:
             float(result.seed),
             *(result.values.get(name) for name in names),
             result.last_score,
+            result.frozen_score,
             float(result.best_step),
             float(result.steps),
             result.seconds,
-            result.diverged or "fine",
+            result.verdict,
         )
         for result in done
     )
-    columns = ("seed", *names, "last score", "best step", "steps", "seconds", "verdict")
+    columns = ("seed", *names, "last score", "frozen", "best step", "steps", "seconds", "verdict")
     table = Table(title=f"Every seed of {run.name}", columns=columns, rows=rows)
     if len(run.seeds) < 2:
         return (table,)

@@ -114,17 +114,19 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
 
 
 def seeds_table(result: RunResult) -> Table:
-    """One row a seed: its score, all its measures, and whether it diverged."""
+    """One row a seed: its measures, its score before training where that was taken, and the verdict."""
     names = list(result.seeds[0].values)
     table = Table(box=None, pad_edge=False, header_style="bold")
     is_pruned = any(item.encoder_density < 1 for item in result.seeds)
-    for title in ("seed", *names, *(["kept"] if is_pruned else []), "best step", "verdict"):
+    is_probed = any(not math.isnan(item.frozen_score) for item in result.seeds)
+    extra = [*(["frozen"] if is_probed else []), *(["kept"] if is_pruned else [])]
+    for title in ("seed", *names, *extra, "best step", "verdict"):
         table.add_column(title, justify="left" if title == "verdict" else "right")
     for item in result.seeds:
-        verdict = f"diverged: {item.diverged}" if item.diverged else "fine"
         numbers = [_number(item.values[name]) for name in names]
+        numbers += [_number(item.frozen_score)] if is_probed else []
         numbers += [f"{item.encoder_density:.1%}"] if is_pruned else []
-        table.add_row(str(item.seed), *numbers, f"{item.best_step} of {item.steps}", verdict)
+        table.add_row(str(item.seed), *numbers, f"{item.best_step} of {item.steps}", item.verdict)
     return table
 
 

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from bermo.errors import BermoError
 from bermo.files import is_temporary, write_json
 from bermo.pretrain_spec import PretrainSpec
-from bermo.spec import RunSpec
+from bermo.spec import RunSpec, replace_in
 from bermo.values import from_dict, to_dict
 
 Spec = RunSpec | PretrainSpec
@@ -35,6 +35,18 @@ FREE_FIELDS = (
     "pace.checkpoint_minutes",
     "pace.tracker",
 )
+
+CHOSEN_FIELDS = (
+    "model.head",
+    "model.pooling",
+    "train.batch_size",
+    "train.epochs",
+    "train.evaluations",
+    "train.lr",
+)
+"""Fields that a command may leave open; the folder of its run keeps what was chosen, and goes on with it."""
+EARLIER_VALUES = {"model.head": "random"}
+"""What was computed before a field existed: a spec without the field means this value."""
 
 LOCK = ".lock"
 SPEC_FILE = "spec.json"
@@ -65,8 +77,26 @@ def fixed_part(spec: Spec) -> dict[str, Any]:
 
 def identity(spec: Spec, digest: str, seed: int) -> str:
     """A short name of everything that decides a training's numbers."""
-    text = json.dumps([fixed_part(spec), digest, seed], sort_keys=True)
+    values = fixed_part(spec)
+    for dotted, earlier in EARLIER_VALUES.items():
+        group, name = dotted.split(".")
+        if values.get(group, {}).get(name) == earlier:
+            del values[group][name]
+    text = json.dumps([values, digest, seed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def with_choices(out: Path, spec: RunSpec) -> RunSpec:
+    """Return the spec with the values that were chosen for it when the run in the folder began."""
+    if not (out / SPEC_FILE).is_file():
+        return spec
+    known = read_spec_file(out).spec
+    groups: dict[str, dict[str, Any]] = {}
+    for dotted in CHOSEN_FIELDS:
+        group, name = dotted.split(".")
+        if getattr(getattr(spec, group), name) is None:
+            groups.setdefault(group, {})[name] = known.get(group, {}).get(name)
+    return replace_in(spec, **groups)
 
 
 def check_free(out: Path, spec: Spec) -> None:
@@ -83,7 +113,7 @@ def check_free(out: Path, spec: Spec) -> None:
             "Give another folder with --out."
         )
     old = read_spec_file(out).spec
-    changes = _differences(old, fixed_part(spec))
+    changes = _differences(old, fixed_part(with_choices(out, spec) if isinstance(spec, RunSpec) else spec))
     if changes:
         raise BermoError(
             f"{out} holds another run; nothing there is overwritten. What differs: "
@@ -153,12 +183,21 @@ def read_spec_file(out: Path) -> SpecFile:
     path = out / SPEC_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return SpecFile(spec=dict(values["spec"]), digest=values["data"])
+        return SpecFile(spec=_with_earlier(dict(values["spec"])), digest=values["data"])
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(
             f"{path} cannot be read as the spec of a run ({type(error).__name__}: {error})."
             " Restore it, or use another folder."
         ) from None
+
+
+def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:
+    """Add the fields that a spec from before they existed lacks."""
+    for dotted, earlier in EARLIER_VALUES.items():
+        group, name = dotted.split(".")
+        if group in values:
+            values[group].setdefault(name, earlier)
+    return values
 
 
 def read_run_spec(out: Path) -> RunSpec:

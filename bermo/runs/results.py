@@ -11,7 +11,7 @@ from bermo.files import write_json
 
 @dataclass(frozen=True, kw_only=True)
 class SeedResult:
-    """What one training gave: its scores in percent, whether it collapsed, and what it cost."""
+    """What one training gave: its scores in percent, whether it failed, and what it cost."""
 
     seed: int
     metric: str
@@ -41,6 +41,17 @@ class SeedResult:
     """Share of the first epoch's tokens that were padding; NaN where a result does not say."""
     encoder_kept: int = 0
     """The number of the encoder's weights that are not pruned; 0 where a result does not say."""
+    frozen_score: float = math.nan
+    """The score before the first step, of the frozen encoder with a fitted head; NaN with a random head."""
+    undertrained: str | None = None
+    """Why it is no better than guessing although it did not collapse: it has not learned enough."""
+
+    @property
+    def verdict(self) -> str:
+        """How the training ended, in a few words."""
+        if self.diverged:
+            return f"diverged: {self.diverged}"
+        return f"undertrained: {self.undertrained}" if self.undertrained else "fine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +73,8 @@ def read_seed(folder: Path) -> SeedResult | None:
         return None
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     missing = {name: math.nan for name, value in values.items() if value is None}
-    return SeedResult(**(values | missing | {"diverged": values["diverged"]}))
+    verdicts = {name: values.get(name) for name in ("diverged", "undertrained")}
+    return SeedResult(**(values | missing | verdicts))
 
 
 def write_result(path: Path, result: SeedResult | RunResult) -> None:

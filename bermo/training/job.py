@@ -96,6 +96,8 @@ class Job:
     """Masks and their weights that the step may apply all at once, through copies."""
     best_from: int = 0
     """Before this step no model counts as the best, since it is not yet at its final density."""
+    scores_start: bool = False
+    """Whether the model is scored before the first step too; it then counts as one that may be the best."""
     is_collapsed: Callable[[], bool] = lambda: False
     """Called after each evaluation: whether the model gave one answer to everything."""
     before_evaluation: Callable[[], None] = lambda: None
@@ -114,6 +116,10 @@ class Fit:
     best_step: int
     best: dict[str, float]
     last: dict[str, float]
+    start: dict[str, float]
+    """The scores before the first step; empty where it was not scored."""
+    highest: float | None
+    """The highest score of any evaluation, also of those that cannot be the best; None before the first."""
     last_loss: float
     is_finite: bool
     seconds: float

@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from bermo.nn.fast.shadow import Shadow
-from bermo.spec import TrainSpec
+from bermo.spec import TrainSpec, chosen
 from bermo.training import checkpoint
 from bermo.training.feed import Feed
 from bermo.training.fuse import NOTHING, Fused
@@ -73,7 +73,7 @@ class _Loop:
         self.job, self.settings, self.accelerator = job, settings, accelerator
         self.members = [Member(one, accelerator.is_main_process) for one in (job.members or (job,))]
         self.per_epoch = len(job.batches.epoch(0))
-        self.total = num_steps(self.per_epoch, settings.epochs)
+        self.total = num_steps(self.per_epoch, chosen(settings.epochs))
         self.evaluation_steps = set(evaluation_steps(self.per_epoch, self.total, settings.evaluations))
         self.log_every = max(1, self.total // NUM_LOGS)
         if accelerator.num_processes > 1:
@@ -101,10 +101,12 @@ class _Loop:
 
     def run(self, caught: list[int]) -> list[Fit]:
         self._resume()
+        if self.step == 0 and self.job.scores_start:
+            self._evaluate()
         self.job.display.start("training", self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
-        num_rows = self.settings.batch_size * len(self.members)
+        num_rows = chosen(self.settings.batch_size) * len(self.members)
         train_step = make_step(self.plain, self.settings, num_rows, self.job.display.tell)
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
         feed = Feed(self._make_batches, self.step, self.total, depth)

@@ -20,6 +20,8 @@ class Standing:
 
     best: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
+    start: dict[str, float] = field(default_factory=dict)
+    highest: float | None = None
     best_step: int = 0
     stale_evaluations: int = 0
     """Evaluations since the best one."""
@@ -50,10 +52,14 @@ class Member:
         now, job = self.now, self.job
         job.model.eval()
         now.last = dict(job.evaluate(job.model))
-        now.dead_evaluations = now.dead_evaluations + 1 if job.is_collapsed() else 0
+        is_dead = step > 0 and job.is_collapsed()
+        now.dead_evaluations = now.dead_evaluations + 1 if is_dead else 0
         row = {f"valid/{name}": value for name, value in now.last.items()}
         self.write(step, row)
         main = next(iter(now.last))
+        now.highest = max(now.last[main], now.last[main] if now.highest is None else now.highest)
+        if step == 0:
+            now.start = now.last
         if step >= job.best_from:
             if not now.best or now.last[main] > now.best[main]:
                 now.best, now.best_step, now.stale_evaluations = now.last, step, 0
@@ -77,10 +83,11 @@ class Member:
     def resume(self, step: int, state: Mapping[str, Any] | None) -> None:
         """Go on from a checkpoint's numbers, or from the start, and drop the metrics written after it."""
         if state is not None:
-            names = [one.name for one in fields(Standing)]
-            self.now = Standing(**{name: state[NAMES_ON_DISK.get(name, name)] for name in names})
+            names = {NAMES_ON_DISK.get(one.name, one.name): one.name for one in fields(Standing)}
+            self.now = Standing(**{names[name]: value for name, value in state.items()})
         if self.is_writing:
-            _drop_rows_after(self.metrics, step)
+            # Before the first checkpoint everything is written again, the score of the start too.
+            _drop_rows_after(self.metrics, step if state is not None else -1)
 
     def fit(self, steps: int, seconds: float, num_rows: int) -> Fit:
         """Return how the training of this model ended."""
@@ -91,6 +98,8 @@ class Member:
             best_step=now.best_step,
             best=now.best,
             last=now.last,
+            start=now.start,
+            highest=now.highest,
             last_loss=loss,
             is_finite=self.is_finite,
             seconds=seconds,

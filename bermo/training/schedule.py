@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from bermo.spec import TrainSpec
+from bermo.spec import TrainSpec, chosen
+
+MOST_EVALUATIONS = 12
+"""Of a training that does not say how many it wants: one an epoch, but few rows have many short epochs."""
 
 
 def num_steps(num_batches: int, epochs: float) -> int:
@@ -28,7 +31,7 @@ def rate_groups(
     for parameter in model.parameters():
         if parameter.requires_grad:
             decay = 0.0 if id(parameter) in rate_of or parameter.ndim <= 1 else settings.weight_decay
-            key = (rate_of.get(id(parameter), settings.lr), decay)
+            key = (rate_of.get(id(parameter), chosen(settings.lr)), decay)
             groups.setdefault(key, []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "peak_lr": rate, "weight_decay": decay}
@@ -42,8 +45,15 @@ def rate_factor(step: int, total: int, warmup: float) -> float:
     return (step + 1) / (rising + 1) if step < rising else (total - step) / max(1.0, total - rising)
 
 
-def evaluation_steps(per_epoch: int, total: int, evaluations: int) -> list[int]:
-    """Return the steps after which the validation set is scored: evenly in each epoch, and at the end."""
+def evaluation_steps(per_epoch: int, total: int, evaluations: int | None) -> list[int]:
+    """Return the steps after which the validation set is scored: evenly in each epoch, and at the end.
+
+    With None that is after each epoch or, where there are more than 12, after each twelfth of the training.
+    """
+    if evaluations is None:
+        num_evaluations = min(MOST_EVALUATIONS, math.ceil(total / per_epoch))
+        step = max(per_epoch, total / num_evaluations)
+        return sorted({min(math.ceil((k + 1) * step), total) for k in range(num_evaluations)})
     num_evaluations = math.ceil(total / per_epoch * evaluations)
     marks = (math.ceil((k + 1) * per_epoch / evaluations) for k in range(num_evaluations))
     return sorted({min(mark, total) for mark in marks} | {total})

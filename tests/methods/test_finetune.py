@@ -114,6 +114,8 @@ def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
         best_step=6,
         best={},
         last={},
+        start={},
+        highest=50.0,
         last_loss=0.69,
         is_finite=True,
         seconds=1,

@@ -1,5 +1,6 @@
 """A run's folder belongs to one run; seeds are put together with Student's interval."""
 
+import hashlib
 import json
 import math
 import os
@@ -11,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bermo.errors import BermoError
-from bermo.runs.folder import check_free, claim, identity, locked
+from bermo.runs.folder import check_free, claim, fixed_part, identity, locked, with_choices
 from bermo.runs.results import read_seed, write_result
 from bermo.runs.statistics import student_t, summarise
-from bermo.spec import RunSpec
+from bermo.spec import RunSpec, replace_in
 from bermo.values import override
 from tests.results import seed_result
 
@@ -67,7 +68,7 @@ def test_a_result_from_before_padding_was_measured_is_still_read(tmp_path: Path)
 
 
 def test_the_folder_of_another_run_is_refused_and_the_difference_named(tmp_path: Path) -> None:
-    claim(tmp_path / "run", SPEC, "digest")
+    claim(tmp_path / "run", override(SPEC, "train.lr", "3e-5"), "digest")
     check_free(tmp_path / "run", SPEC)
     with pytest.raises(BermoError, match=r"holds another run.*train\.lr was 3e-05, now 0\.0001"):
         check_free(tmp_path / "run", override(SPEC, "train.lr", "1e-4"))
@@ -150,3 +151,24 @@ def test_a_lock_falls_with_its_block_and_its_file_is_no_content(tmp_path: Path) 
     with locked(tmp_path / "run"):
         check_free(tmp_path / "run", SPEC)
     check_free(tmp_path / "run", SPEC)
+
+
+def test_what_was_chosen_for_a_command_is_kept_by_its_folder(tmp_path: Path) -> None:
+    claim(tmp_path, override(override(SPEC, "train.lr", "1e-4"), "model.pooling", "mean"), "digest")
+    check_free(tmp_path, SPEC)
+    again = with_choices(tmp_path, SPEC)
+    assert (again.train.lr, again.model.pooling, again.train.epochs) == (1e-4, "mean", None)
+    with pytest.raises(BermoError, match=r"train\.lr was 0\.0001, now 0\.1"):
+        check_free(tmp_path, override(SPEC, "train.lr", "0.1"))
+
+
+def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_path: Path) -> None:
+    began = replace_in(SPEC, train={"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1})
+    values = fixed_part(began)
+    del values["model"]["head"]
+    (tmp_path / "spec.json").write_text(json.dumps({"spec": values, "data": "digest"}))
+    check_free(tmp_path, SPEC)
+    again = with_choices(tmp_path, SPEC)
+    assert again == replace_in(began, model={"head": "random"})
+    earlier = hashlib.sha256(json.dumps([values, "digest", 1], sort_keys=True).encode()).hexdigest()[:16]
+    assert identity(again, "digest", 1) == earlier, "its checkpoints are found"

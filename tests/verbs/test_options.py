@@ -21,11 +21,11 @@ OPTIONS = {
     "demo": "--out=runs/demo",
     "train": """
         --out --model=box --mix=across --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init=xavier
-        --pooling --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off --task=own
+        --pooling --head --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off --task=own
         --data --train --valid --hub --text --label --max-length=128 --stride=128 --limit --max-unknown=0.05
-        --lowercase --cache --epochs=3.0 --batch-size=32 --accumulation=1 --lr=3e-05 --mix-lr=0.01
+        --lowercase --cache --epochs --batch-size --accumulation=1 --lr --mix-lr=0.01
         --weight-decay=0.0 --warmup=0.1 --clip=1.0 --precision=fp32 --device=auto --group-lengths=True
-        --evaluations=1 --patience --give-up --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best
+        --evaluations --patience --give-up --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best
         --tracker=none --prune=none --prune-by=movement --density --penalty --threshold=0.1 --scope=matrix
         --block=1,1 --scores=zeros --rank=score --prune-warmup --initial-warmup=1 --final-warmup=1
         --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0

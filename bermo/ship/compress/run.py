@@ -25,7 +25,7 @@ from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
-from bermo.runs.folder import claim_options, locked
+from bermo.runs.folder import claim_options, locked, read_run_spec
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, read_bench, write_bench
@@ -40,7 +40,7 @@ from bermo.ship.shrink.delete import is_shrinkable
 from bermo.ship.shrink.run import make_small
 from bermo.ship.shrink.spec import FisherSpec
 from bermo.spec import DataSpec, RunSpec
-from bermo.values import from_dict, to_dict
+from bermo.values import to_dict
 
 SMALLEST_SHARE = 0.02
 DENSE = "dense"
@@ -113,7 +113,7 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
     path = spec.run / "spec.json"
     run = RunSpec()
     if path.exists():
-        run = from_dict(RunSpec, json.loads(path.read_text(encoding="utf-8"))["spec"] | {"seeds": [1]})
+        run = replace(read_run_spec(spec.run), seeds=(1,))
     kind = open_trained(spec.run).trained.task.kind
     data = with_files(run.data, kind, spec.folder, spec.train, spec.valid)
     if spec.limit is not None:

@@ -1,0 +1,52 @@
+"""How a sentence encoder was trained to pool: what sentence-transformers writes beside its weights.
+
+modules.json -> the folder of its Pooling module ("1_Pooling") -> config.json -> first, last or mean
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers.utils import cached_file
+
+from bermo.encoders.hub import is_local
+from bermo.encoders.where import resolve
+from bermo.spec import Pooling
+
+MODES: dict[str, Pooling] = {
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "last",
+}
+"""The switches of the pooling modules that we have too."""
+
+
+def trained_pooling(name: str | Path) -> Pooling | None:
+    """Return the pooling that the encoder's folder or repository names, None where it names none of ours."""
+    source = resolve(name)
+    modules = _read(source, "modules.json")
+    folders = [
+        str(module.get("path", ""))
+        for module in (modules if isinstance(modules, list) else [])
+        if isinstance(module, dict) and str(module.get("type", "")).endswith("Pooling")
+    ]
+    values = _read(source, f"{(folders or ['1_Pooling'])[0]}/config.json")
+    named = [mode for mode, is_on in values.items() if is_on is True] if isinstance(values, dict) else []
+    modes = [mode for mode in named if mode.startswith("pooling_mode_")]
+    # Several modes at once are glued together, which is none of ours.
+    return MODES.get(modes[0]) if len(modes) == 1 else None
+
+
+def _read(source: str, file: str) -> Any:
+    """Return a JSON file of the folder or repository, None where there is none."""
+    try:
+        path = cached_file(
+            source,
+            file,
+            local_files_only=is_local(source),
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+        return None if path is None else json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

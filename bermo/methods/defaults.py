@@ -1,0 +1,102 @@
+"""What a user left open, chosen from the encoder and the data: rate, epochs, batch, head and pooling.
+
+    rate     3e-5 at width 768, more where the encoder is narrower: (768 / width)^1.75; the box has its own
+    epochs   3, or as many as give 400 steps
+    batch    32 rows, 16 under 1,000 rows
+    head     a linear probe of the frozen encoder (head.py), where the kind of task has one
+    pooling  as the folder says (sentence-transformers), else what the probe finds better
+
+A spec is resolved once, before training; from then on every value is concrete, and the folder of the run
+keeps it. With a random head pooling is the family's: that is how all measured recipes train.
+"""
+
+import math
+from dataclasses import dataclass
+
+from bermo.data.tasks import Kind
+from bermo.spec import Pooling, RunSpec, replace_in
+
+RATE = 3e-5
+WIDTH = 768
+RATE_POWER = 1.75
+LARGEST_RATE = 5e-4
+BOX_RATE = 5e-4
+EPOCHS = 3.0
+LEAST_STEPS = 400
+MOST_EPOCHS = 100.0
+BATCH = 32
+SMALL_BATCH = 16
+FEW_ROWS = 1000
+PROBED_KINDS: tuple[Kind, ...] = ("classification", "regression", "tagging")
+POOLED_KINDS: tuple[Kind, ...] = ("classification", "regression")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the choices are made from."""
+
+    width: int
+    is_box: bool
+    kind: Kind
+    num_rows: int
+    family_pooling: Pooling
+    trained_pooling: Pooling | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A spec without open values (but for a pooling that the probe chooses), and what was chosen and why."""
+
+    spec: RunSpec
+    reasons: tuple[str, ...]
+
+
+def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
+    """Choose every open value of the spec but a pooling that no file names."""
+    train, reasons = spec.train, []
+    lr, batch_size, epochs = train.lr, train.batch_size, train.epochs
+    if lr is None:
+        lr = usual_rate(facts)
+        reasons.append(f"rate {lr:.1g} ({'the box' if facts.is_box else f'width {facts.width}'})")
+    if batch_size is None:
+        batch_size = SMALL_BATCH if facts.num_rows < FEW_ROWS else BATCH
+        reasons.append(f"{batch_size} rows a step")
+    if epochs is None:
+        epochs = usual_epochs(math.ceil(facts.num_rows / batch_size))
+        why = f" ({facts.num_rows:,} rows: at least {LEAST_STEPS} steps)" if epochs > EPOCHS else ""
+        reasons.append(f"{epochs:g} epochs{why}")
+    model, said = _resolve_model(spec, facts)
+    resolved = replace_in(spec, train={"lr": lr, "batch_size": batch_size, "epochs": epochs}, model=model)
+    return Resolved(spec=resolved, reasons=(*reasons, *said))
+
+
+def usual_rate(facts: Facts) -> float:
+    """Return the learning rate for the encoder, with one digit."""
+    if facts.is_box:
+        return BOX_RATE
+    rate = min(LARGEST_RATE, RATE * (WIDTH / facts.width) ** RATE_POWER)
+    return float(f"{rate:.0e}")
+
+
+def usual_epochs(steps_an_epoch: int) -> float:
+    """Return the passes over the data: the usual number, or enough for the least number of steps."""
+    return float(min(MOST_EPOCHS, max(EPOCHS, math.ceil(LEAST_STEPS / steps_an_epoch))))
+
+
+def has_open_pooling(spec: RunSpec, kind: Kind) -> bool:
+    """Tell whether the probe has to choose the pooling of a spec that is resolved otherwise."""
+    return spec.model.pooling is None and spec.model.head == "probe" and kind in POOLED_KINDS
+
+
+def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list[str]]:
+    """Choose how the head starts and, where a file names it, the pooling."""
+    # A student made of its teacher's layers has its teacher's head and pooling.
+    can_probe = facts.kind in PROBED_KINDS and spec.distill.student_layers is None
+    head = (spec.model.head or "probe") if can_probe else "random"
+    pooling, said = spec.model.pooling, []
+    if spec.model.head is None and head == "probe":
+        said.append("the head starts as a linear probe")
+    if pooling is None and head == "probe" and facts.kind in POOLED_KINDS and facts.trained_pooling:
+        pooling = facts.trained_pooling
+        said.append(f"{pooling} pooling (as the encoder's folder says)")
+    return {"head": head, "pooling": pooling}, said

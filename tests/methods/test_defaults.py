@@ -1,0 +1,62 @@
+"""What a user leaves open is chosen from the encoder and the data; what is said is left alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from bermo.methods.defaults import LEAST_STEPS, Facts, resolve_defaults, usual_epochs, usual_rate
+from bermo.recipes import RECIPES
+from bermo.spec import DistillSpec, ModelSpec, RunSpec, TrainSpec
+
+FACTS = Facts(width=384, is_box=False, kind="classification", num_rows=200, family_pooling="first")
+OPEN = RunSpec()
+
+
+@pytest.mark.parametrize(
+    ("width", "rate"), [(1024, 2e-5), (768, 3e-5), (384, 1e-4), (312, 1e-4), (256, 2e-4), (32, 5e-4)]
+)
+def test_narrower_encoders_learn_faster(width: int, rate: float) -> None:
+    assert usual_rate(replace(FACTS, width=width)) == rate
+    assert usual_rate(replace(FACTS, width=width, is_box=True)) == 5e-4
+
+
+def test_few_rows_are_read_more_often_and_many_three_times() -> None:
+    assert usual_epochs(LEAST_STEPS) == usual_epochs(10_000) == 3
+    assert usual_epochs(13) * 13 >= LEAST_STEPS > (usual_epochs(13) - 1) * 13
+    assert usual_epochs(1) == 100
+
+
+def test_a_resolved_spec_has_no_open_value_and_says_what_was_chosen() -> None:
+    resolved = resolve_defaults(OPEN, replace(FACTS, trained_pooling="mean"))
+    train, model = resolved.spec.train, resolved.spec.model
+    assert (train.lr, train.batch_size, train.epochs) == (1e-4, 16, 31)
+    assert (model.head, model.pooling) == ("probe", "mean")
+    said = ", ".join(resolved.reasons)
+    for word in ("rate 0.0001 (width 384)", "16 rows a step", "31 epochs (200 rows", "probe", "mean pooling"):
+        assert word in said
+    large = resolve_defaults(OPEN, replace(FACTS, num_rows=67_349)).spec.train
+    assert (large.batch_size, large.epochs) == (32, 3)
+
+
+def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:
+    said = RunSpec(
+        model=ModelSpec(pooling="first", head="probe"), train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5)
+    )
+    resolved = resolve_defaults(said, replace(FACTS, trained_pooling="mean"))
+    assert resolved.spec == said
+    assert resolved.reasons == ()
+
+
+def test_kinds_without_a_linear_probe_and_students_of_their_teachers_layers_keep_the_head_they_have() -> None:
+    taught = replace(OPEN, distill=DistillSpec(teacher="runs/dense", student_layers=(1, 2)))
+    for spec, facts in ((OPEN, replace(FACTS, kind="span")), (taught, FACTS)):
+        model = resolve_defaults(spec, replace(facts, trained_pooling="mean")).spec.model
+        assert (model.head, model.pooling) == ("random", None)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_leave_nothing_open(name: str) -> None:
+    for spec in RECIPES[name]().arms.values():
+        train = spec.train
+        assert None not in (train.lr, train.epochs, train.batch_size, train.evaluations)
+        assert spec.model.head == "random"

@@ -1,0 +1,110 @@
+"""A model starts as the linear probe of its frozen encoder, and a run never ends below that."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bermo.data.batches import in_order
+from bermo.methods.assemble import assemble
+from bermo.methods.evaluate import predict
+from bermo.methods.finetune import finetune
+from bermo.methods.head import choose_pooling
+from bermo.methods.prepare import Prepared, prepare
+from bermo.nn.linear_fit import fit_linear
+from bermo.progress import Quiet
+from bermo.spec import DataSpec, MixSpec, RunSpec, TrainSpec, replace_in
+from bermo.training.devices import make_accelerator
+from bermo.values import to_dict
+
+TINY = RunSpec(
+    data=DataSpec(task="box/subject-number", limit=48, max_length=64),
+    train=TrainSpec(epochs=2, batch_size=16, lr=1e-3, device="cpu"),
+)
+
+
+def at_start(spec: RunSpec, folder: Path) -> tuple[Prepared, torch.Tensor, torch.Tensor]:
+    """What a model's last layer reads of all training rows before the first step, and what it answers."""
+    accelerator = make_accelerator(spec.train, folder)
+    prepared = choose_pooling(prepare(spec, Quiet()), accelerator)
+    model = assemble(prepared, 1, Quiet(), accelerator).model
+    read: list[torch.Tensor] = []
+    model.head.out.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
+    order = np.concatenate(in_order(prepared.train, 8))
+    answers = torch.from_numpy(np.stack(predict(model, prepared.train, 8, accelerator)))
+    return prepared, torch.cat(read)[np.argsort(order)], answers
+
+
+@pytest.mark.parametrize("mix", ["across", "none", "concat-last-four"])
+def test_before_the_first_step_the_answers_are_those_of_the_fitted_probe(tmp_path: Path, mix: str) -> None:
+    spec = replace_in(TINY, model={"mix": MixSpec(kind=mix)})  # type: ignore[arg-type]
+    prepared, read, answers = at_start(spec, tmp_path)
+    fitted = fit_linear(read, torch.from_numpy(np.array(prepared.train.targets)), num_classes=2)
+    expected = read.double() @ fitted.weight_CD.T + fitted.bias_C
+    assert torch.allclose(answers.double(), expected, atol=1e-3)
+    assert expected.std() > 0.01
+
+
+def test_a_run_keeps_the_score_of_the_frozen_probe_and_never_ends_below_it(tmp_path: Path) -> None:
+    result = finetune(replace_in(TINY, train={"lr": 0.5, "warmup": 0.0}), tmp_path).seeds[0]
+    rows = [json.loads(line) for line in (tmp_path / "seed-1" / "metrics.jsonl").read_text().splitlines()]
+    assert rows[0]["step"] == 0
+    assert rows[0]["valid/accuracy"] == result.frozen_score
+    assert result.score >= result.frozen_score > result.last_score
+    assert result.best_step == 0
+    assert (tmp_path / "model").is_dir()
+
+
+def test_a_random_head_is_not_scored_before_the_first_step(tmp_path: Path) -> None:
+    result = finetune(replace_in(TINY, model={"head": "random"}), tmp_path).seeds[0]
+    assert np.isnan(result.frozen_score)
+    assert "frozen_score" in json.loads((tmp_path / "seed-1" / "result.json").read_text())
+
+
+@pytest.mark.parametrize("task", ["box/arguments", "box/answer"])
+def test_tags_start_from_a_probe_of_their_tokens_and_spans_at_random(tmp_path: Path, task: str) -> None:
+    spec = replace_in(TINY, data={"task": task})
+    prepared = prepare(spec, Quiet())
+    assert prepared.spec.model.head == ("probe" if task == "box/arguments" else "random")
+    if task == "box/arguments":
+        accelerator = make_accelerator(spec.train, tmp_path)
+        model = assemble(prepared, 1, Quiet(), accelerator).model
+        logits = np.concatenate(predict(model, prepared.train, 8, accelerator))
+        targets = np.asarray(prepared.train.targets)
+        is_right = logits.argmax(1)[targets >= 0] == targets[targets >= 0]
+        common = np.bincount(targets[targets >= 0]).max() / (targets >= 0).sum()
+        assert is_right.mean() > common
+
+
+def test_numbers_start_from_ridge_regression(tmp_path: Path) -> None:
+    rows = [f"{'a dog runs ' * (k % 4 + 1)}\t{k % 4 + 3.25 + k / 1000}" for k in range(24)]
+    (tmp_path / "numbers.tsv").write_text("text\tscore\n" + "\n".join(rows) + "\n")
+    file = str(tmp_path / "numbers.tsv")
+    spec = replace(TINY, data=DataSpec(train=file, valid=file, max_length=32))
+    prepared, _, answers = at_start(spec, tmp_path)
+    assert answers[:, 0].numpy() == pytest.approx(np.asarray(prepared.train.targets), abs=0.2)
+
+
+def test_an_open_pooling_is_chosen_by_the_probe_and_the_folder_keeps_it(tmp_path: Path) -> None:
+    finetune(TINY, tmp_path)
+    model = json.loads((tmp_path / "spec.json").read_text())["spec"]["model"]
+    assert model["pooling"] in ("first", "mean")
+    assert model["head"] == "probe"
+    saved = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert saved["pooling"] == model["pooling"]
+
+
+def test_the_same_open_command_again_goes_on_with_what_was_chosen(tmp_path: Path) -> None:
+    first = finetune(TINY, tmp_path)
+    values = json.loads((tmp_path / "spec.json").read_text())
+    other = {"first": "mean", "mean": "first"}[values["spec"]["model"]["pooling"]]
+    values["spec"]["model"]["pooling"] = other
+    (tmp_path / "spec.json").write_text(json.dumps(values))
+    again = finetune(replace(TINY, seeds=(1, 2)), tmp_path)
+    assert again.seeds[0] == first.seeds[0]
+    saved = json.loads((tmp_path / "seed-2" / "model" / "config.json").read_text())
+    assert saved["pooling"] == other
+    assert to_dict(TINY)["model"]["pooling"] is None

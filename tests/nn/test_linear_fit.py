@@ -1,0 +1,59 @@
+"""The readout of fixed vectors is scikit-learn's, and its penalty is chosen on rows that were held out."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+
+from bermo.nn.linear_fit import LinearFit, fit_linear, fit_with_penalty
+
+Rows = tuple[torch.Tensor, torch.Tensor]
+
+
+def make_rows(count: int = 90, units: int = 7, classes: int = 3) -> Rows:
+    """Vectors of very different units, whose class depends on the first two."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, units, generator=generator) * torch.logspace(-2, 2, units) + 5
+    z = (x - x.mean(0)) / x.std(0)
+    noise = torch.randn(count, classes, generator=generator)
+    scores = torch.stack([z[:, 0], z[:, 1], -z[:, 0]], dim=1) * 2 + noise
+    return x, scores.argmax(1)
+
+
+def outputs(fitted: LinearFit, x: torch.Tensor) -> np.ndarray:
+    return (x.double() @ fitted.weight_CD.T + fitted.bias_C).numpy()
+
+
+@pytest.mark.parametrize("penalty", [1.0, 0.01])
+def test_probabilities_are_those_of_scikit_learn(penalty: float) -> None:
+    x, labels = make_rows()
+    fitted = fit_with_penalty(x, labels, 3, penalty)
+    z = StandardScaler().fit_transform(x.double().numpy())
+    peer = LogisticRegression(C=1 / (penalty * len(x)), tol=1e-8, max_iter=2000).fit(z, labels.numpy())
+    probabilities = torch.from_numpy(outputs(fitted, x)).softmax(1).numpy()
+    assert probabilities == pytest.approx(peer.predict_proba(z), abs=5e-3)
+
+
+def test_numbers_are_those_of_ridge_regression() -> None:
+    x, labels = make_rows()
+    targets = labels.double() + 0.1 * x[:, 3].double()
+    fitted = fit_with_penalty(x, targets, None, 0.1)
+    z = StandardScaler().fit_transform(x.double().numpy())
+    peer = Ridge(alpha=0.1 * len(x)).fit(z, targets.numpy())
+    assert outputs(fitted, x)[:, 0] == pytest.approx(peer.predict(z), abs=2e-2)
+
+
+def test_noise_gets_a_strong_penalty_and_a_clear_rule_a_weak_one() -> None:
+    x, labels = make_rows()
+    rule = fit_linear(x, (x[:, 2] > 5).long(), 2)
+    noise = fit_linear(x, torch.arange(len(x)) * 7 % 3, 3)
+    assert rule.penalty < fit_linear(x, labels, 3).penalty <= noise.penalty
+    assert rule.held_out_loss < 0.3 < 1.0 < noise.held_out_loss
+
+
+def test_few_rows_a_constant_unit_and_an_absent_class_are_fitted_too() -> None:
+    x = torch.tensor([[1.0, 2.0], [1.0, 3.0], [1.0, -2.0]])
+    fitted = fit_linear(x, torch.tensor([0, 0, 1]), 3)
+    assert outputs(fitted, x).argmax(1).tolist() == [0, 0, 1]
+    assert torch.isfinite(fitted.weight_CD).all()
