@@ -101,11 +101,10 @@ def with_choices(out: Path, spec: RunSpec) -> RunSpec:
 
 def check_free(out: Path, spec: Spec) -> None:
     """Refuse a folder that holds something else, before any work starts."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
-    if is_empty(out):
+    for part in (out, *out.parents):
+        if part.is_file():
+            raise BermoError(f"{part} is a file. Give a folder that is new or empty with --out.")
+    if not out.exists() or is_empty(out):
         return
     if not (out / SPEC_FILE).exists():
         raise BermoError(
@@ -124,6 +123,16 @@ def check_free(out: Path, spec: Spec) -> None:
 def is_empty(out: Path) -> bool:
     """Tell whether a folder holds nothing but a lock and what a killed write left."""
     return all(item.name == LOCK or is_temporary(item) for item in out.iterdir())
+
+
+def check_empty(out: Path) -> None:
+    """Refuse a folder that holds something, before any work starts."""
+    if out.is_file():
+        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    if out.is_dir() and not is_empty(out):
+        raise BermoError(
+            f"{out} is not empty, and nothing there is overwritten. Give another folder with --out."
+        )
 
 
 def claim(out: Path, spec: Spec, digest: str) -> bool:

@@ -56,6 +56,14 @@ class AnalyseOptions:
 
 
 def run(options: AnalyseOptions) -> int:
+    from bermo.runs.model_files import resolve_model
+    from bermo.verbs.starting import check_files, check_rows, say_start
+
+    check_files(options.text, options.pairs)
+    for model in options.all_models:
+        resolve_model(model)
+    check_rows(options.data)
+    say_start("analyse", f"loading {', '.join(options.all_models)}")
     with importing():
         from bermo.analyse.parts import Request
         from bermo.analyse.reading import choose

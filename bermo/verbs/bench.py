@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from bermo.errors import BermoError
-from bermo.fields import option, positional
+from bermo.fields import Rules, option, positional
 from bermo.ship.bench.spec import BenchDevice, BenchSpec
-from bermo.spec import Precision
+from bermo.spec import Precision, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
@@ -32,8 +32,23 @@ class BenchOptions:
     )
     out: Path = option(Path("runs/bench"), "folder of the results")
 
+    def rules(self) -> Rules:
+        return device_rules(self.device)
+
 
 def run(options: BenchOptions) -> int:
+    from bermo.runs.model_files import find_model
+    from bermo.verbs.starting import check_files, say_start
+
+    out = options.out
+    if (out / "bench.json").exists():
+        raise BermoError(f"{out} holds a bench and is not overwritten. Give another folder with --out.")
+    first = [options.baseline] if options.baseline else []
+    folders = [*first, *(folder for folder in options.folders if folder not in first)]
+    for folder in folders:
+        find_model(folder)
+    check_files(options.spec.data)
+    say_start("bench", f"{len(folders)} models on {options.device}")
     with importing():
         from rich.console import Console
 
@@ -42,12 +57,8 @@ def run(options: BenchOptions) -> int:
         from bermo.ship.bench.entries import line_up
         from bermo.ship.bench.run import bench, write_bench
 
-    out = options.out
-    if (out / "bench.json").exists():
-        raise BermoError(f"{out} holds a bench and is not overwritten. Give another folder with --out.")
-    first = [options.baseline] if options.baseline else []
     entries = line_up(
-        [*first, *(folder for folder in options.folders if folder not in first)],
+        folders,
         options.spec,
         threads=options.threads,
         device=options.device,

@@ -22,6 +22,14 @@ class CompressOptions:
 
 
 def run(options: CompressOptions) -> int:
+    from bermo.runs.model_files import check_not_exported
+    from bermo.verbs.starting import check_files, say_start
+
+    spec = options.spec
+    for folder in (spec.run, *spec.candidates):
+        check_not_exported(folder)
+    check_files(*spec.vocabulary, spec.train, spec.valid, spec.calibrate)
+    say_start("compress", f"{spec.run} to {spec.goal.text()}")
     with importing():
         from rich.console import Console
 
@@ -30,10 +38,10 @@ def run(options: CompressOptions) -> int:
         from bermo.ship.compress.run import compress
         from bermo.training.job import Stopped
 
-    model = options.spec.run
+    model = spec.run
     out = options.out or Path(f"{model}-small")
     try:
-        made = compress(options.spec, out, TerminalDisplay())
+        made = compress(spec, out, TerminalDisplay())
     except Stopped as stopped:
         return say_stopped(stopped)
     write_bench_figures(out, made.bench, f"{model.name}, made small")

@@ -31,7 +31,7 @@ class DemoOptions:
 def run(options: DemoOptions) -> int:
     from bermo.recipes import find
 
-    code = run_experiment(find("demo")(), options.out)
+    code = run_experiment("demo", find("demo")(), options.out)
     if code == 0:
         print(DEMO_NOTE + NEXT_STEPS)
     return code

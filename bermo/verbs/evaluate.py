@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bermo.errors import BermoError
 from bermo.fields import option, positional
 from bermo.ship.runtimes.spec import EvaluateSpec
 from bermo.verbs.importing import importing
@@ -21,8 +20,13 @@ class EvaluateOptions:
 
 
 def run(options: EvaluateOptions) -> int:
-    if options.out is not None and options.out.exists():
-        raise BermoError(f"{options.out} exists and is not overwritten. Give another name with --out.")
+    from bermo.runs.model_files import find_model
+    from bermo.verbs.starting import check_files, check_new, say_start
+
+    check_new(options.out)
+    find_model(options.run)
+    check_files(options.file)
+    say_start("evaluate", f"{options.run} on {options.file.name}")
     with importing():
         from rich.console import Console
 

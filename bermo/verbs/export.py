@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bermo.fields import REQUIRED, option, positional
 from bermo.ship.compress.spec import BestSpec
 from bermo.ship.export.spec import ExportSpec
+from bermo.ship.runtimes.forms import check_form, find_form
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
@@ -25,14 +26,23 @@ class ExportOptions:
 
 
 def run(options: ExportOptions) -> int:
-    if options.spec.to == "best":
+    from bermo.runs.model_files import check_not_exported
+    from bermo.verbs.starting import check_files, check_new, say_start
+
+    spec = options.spec
+    check_not_exported(options.run)
+    check_files(spec.data, spec.calibrate)
+    if spec.to == "best":
         return _run_best(options)
+    out = options.out or Path(f"{options.run}-{spec.to}")
+    check_new(out)
+    check_form(find_form(spec.to), has_texts=(spec.calibrate or spec.data) is not None)
+    say_start("export", f"{options.run} as {spec.to}")
     with importing():
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.export.run import export
 
-    out = options.out or Path(f"{options.run}-{options.spec.to}")
-    exported = export(options.run, out, options.spec, TerminalDisplay())
+    exported = export(options.run, out, spec, TerminalDisplay())
     for line in _summary(exported):
         print(line)
     return 0
@@ -40,6 +50,9 @@ def run(options: ExportOptions) -> int:
 
 def _run_best(options: ExportOptions) -> int:
     """Write and measure every form that this machine can run, and keep the best."""
+    from bermo.verbs.starting import say_start
+
+    say_start("export", f"{options.run} in every form that this machine can run")
     with importing():
         from rich.console import Console
 

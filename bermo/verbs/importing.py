@@ -1,23 +1,28 @@
 """What a verb does around its imports of torch and transformers, which make a million objects."""
 
 import gc
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 from bermo.interrupts import ending_at_once
+
+WAIT = "loading torch"
 
 
 @contextmanager
 def importing() -> Iterator[None]:
     """Import without Python's garbage collector, and exclude what was imported from every later collection.
 
-    Ctrl-C ends the command at once meanwhile. This is done once in a process. Then transformers' own bars are
-    kept off the screen: progress is shown once, by us.
+    Ctrl-C ends the command at once meanwhile, and a terminal shows the seconds. This is done once in a
+    process. Then transformers' own bars are kept off the screen: progress is shown once, by us.
     """
     is_first = gc.isenabled() and not gc.get_freeze_count()
     if is_first:
         gc.disable()
-    with ending_at_once():
+    with ending_at_once(), _counting_seconds():
         try:
             yield
         finally:
@@ -26,3 +31,25 @@ def importing() -> Iterator[None]:
                 gc.enable()
         from transformers.utils import logging
     logging.disable_progress_bar()
+
+
+@contextmanager
+def _counting_seconds() -> Iterator[None]:
+    """Show on a terminal, from the first second on, how long the block takes; leave nothing on the line."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    is_over, started = Event(), time.monotonic()
+
+    def count() -> None:
+        while not is_over.wait(1.0):
+            print(f"\r{WAIT} … {time.monotonic() - started:.0f} s ", end="", file=sys.stderr, flush=True)
+
+    counter = Thread(target=count, daemon=True)
+    counter.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        counter.join()
+        print("\r" + " " * (len(WAIT) + 12) + "\r", end="", file=sys.stderr, flush=True)

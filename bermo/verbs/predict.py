@@ -19,6 +19,13 @@ class PredictOptions:
 
 
 def run(options: PredictOptions) -> int:
+    from bermo.runs.model_files import find_model
+    from bermo.verbs.starting import check_files, check_new, say_start
+
+    check_new(options.out)
+    find_model(options.run)
+    check_files(options.file)
+    say_start("predict", f"{options.run} on {options.file.name}")
     with importing():
         from bermo.methods.predict import predict_file
         from bermo.report.terminal import TerminalDisplay

@@ -20,6 +20,15 @@ class PretrainOptions:
 
 
 def run(options: PretrainOptions) -> int:
+    from bermo.encoders.where import resolve
+    from bermo.runs.folder import check_free
+    from bermo.verbs.starting import say_start
+
+    text = options.spec.text
+    check_free(options.out, options.spec)
+    if text.tokenizer is not None:
+        resolve(text.tokenizer)
+    say_start("pretrain", f"reading {', '.join(Path(file).name for file in text.files)}")
     with importing():
         from bermo.methods.pretraining.run import pretrain
         from bermo.report.terminal import TerminalDisplay, duration

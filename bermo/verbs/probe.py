@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bermo.errors import BermoError
-from bermo.fields import Rules, option, positional
+from bermo.fields import Rules, check, option, positional
 from bermo.methods.probing.spec import ProbeKind, ProbeSpec, Protocol
 from bermo.spec import Pooling, Precision
 from bermo.verbs.ending import is_main_process, say_stopped
@@ -103,9 +103,13 @@ class ProbeOptions:
 def run(options: ProbeOptions) -> int:
     from bermo.data.probing import choose_tasks
     from bermo.report.terminal import TerminalDisplay
+    from bermo.runs.model_files import resolve_model
+    from bermo.verbs.starting import say_start
 
     display = TerminalDisplay()
     tasks = choose_tasks(options.tasks)
+    resolve_model(options.model)
+    say_start("probe", f"{options.model}, {len(tasks)} tasks, {options.protocol}")
     if options.data is not None:
         tasks = _with_files(tasks, options.data.expanduser(), display)
     out = options.out or Path(f"runs/probe-{options.protocol}")
@@ -194,20 +198,20 @@ def _facts(options: ProbeOptions, model: str) -> dict[str, str]:
 
 
 def _finetune(options: ProbeOptions, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
-    with importing():
-        from bermo.fields import check
-        from bermo.figures.data import write_findings
-        from bermo.methods.finetune import finetune
-        from bermo.methods.probing.paired import compare
-        from bermo.recipes.probing import PAPER, probing_of
-        from bermo.report.finetuned_probes import finetune_findings, finetune_table
-        from bermo.report.probe_table import print_table
-        from bermo.runs.folder import check_free
-        from bermo.training.job import Stopped
+    from bermo.recipes.probing import PAPER, probing_of
+    from bermo.verbs.starting import check_before
 
     experiment = change_fields(probing_of(tasks), [*_changes(options), *options.changes])
     for name, spec in experiment.arms.items():
-        check_free(out / name, check(spec))
+        check_before(check(spec), out / name)
+    with importing():
+        from bermo.figures.data import write_findings
+        from bermo.methods.finetune import finetune
+        from bermo.methods.probing.paired import compare
+        from bermo.report.finetuned_probes import finetune_findings, finetune_table
+        from bermo.report.probe_table import print_table
+        from bermo.training.job import Stopped
+
     results = {}
     for name, spec in experiment.arms.items():
         display.tell(f"\n{name}")

@@ -40,7 +40,7 @@ def run(options: RunOptions) -> int:
     experiment = change_fields(experiment, options.changes)
     if options.seeds:
         experiment = change_fields(experiment, [f"seeds={options.seeds}"])
-    return run_experiment(experiment, out)
+    return run_experiment("run", experiment, out)
 
 
 def find_recipe(name: str) -> Callable[[], Experiment]:
@@ -65,24 +65,29 @@ def change_fields(experiment: Experiment, changes: Iterable[str]) -> Experiment:
     return experiment
 
 
-def run_experiment(experiment: Experiment, out: Path) -> int:
+def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
     """Run every arm into its own folder, then print them side by side."""
+    from bermo.data.load import load_task
+    from bermo.verbs.starting import check_before, data_name, say_start
+
+    for name, spec in experiment.arms.items():
+        check_before(check(spec), out / name)
+    first = next(iter(experiment.arms.values())).data
+    say_start(verb, f"{len(experiment.arms)} arms into {out}; reading {data_name(first)}")
+    data = load_task(first)
     with importing():
         from rich.console import Console
 
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
-        from bermo.runs.folder import check_free
         from bermo.training.job import Stopped
 
-    for name, spec in experiment.arms.items():
-        check_free(out / name, check(spec))
     results = {}
     display = TerminalDisplay()
     for name, spec in experiment.arms.items():
         display.tell(f"\n{name}: {spec.data.task}, {spec.model.backbone}, mix {spec.model.mix.kind}")
         try:
-            results[name] = finetune(spec, out / name, display)
+            results[name] = finetune(spec, out / name, display, data if spec.data == first else None)
         except Stopped as stopped:
             return say_stopped(stopped)
     if is_main_process():

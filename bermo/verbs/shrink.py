@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import REQUIRED, Rules, group, option, positional
-from bermo.ship.shrink.spec import READ_SHARE, FisherSpec
+from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, check_fisher
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
@@ -50,6 +50,17 @@ class ShrinkOptions:
 
 
 def run(options: ShrinkOptions) -> int:
+    from bermo.runs.folder import check_empty
+    from bermo.runs.model_files import find_model
+    from bermo.verbs.starting import check_files, say_start
+
+    fisher = options.fisher
+    check_empty(options.out)
+    if options.is_fisher:
+        check_fisher(fisher)
+    check_files(*options.vocabulary, fisher.train, fisher.valid)
+    find_model(options.run)
+    say_start("shrink", f"loading {options.run}")
     with importing():
         from rich.console import Console
         from rich.table import Table
@@ -61,7 +72,7 @@ def run(options: ShrinkOptions) -> int:
         options.run,
         options.out,
         TerminalDisplay(),
-        options.fisher if options.is_fisher else None,
+        fisher if options.is_fisher else None,
         options.vocabulary,
         options.read_share,
     )

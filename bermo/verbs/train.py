@@ -21,8 +21,14 @@ class TrainOptions:
 
 
 def run(options: TrainOptions) -> int:
+    from bermo.data.load import load_task
+    from bermo.verbs.starting import check_before, data_name, say_start
+
     spec = options.spec
     out = options.out or Path(f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}")
+    check_before(spec, out)
+    say_start("train", f"reading {data_name(spec.data)}")
+    data = load_task(spec.data)
 
     with importing():
         from bermo.methods.finetune import finetune
@@ -30,7 +36,7 @@ def run(options: TrainOptions) -> int:
         from bermo.training.job import Stopped
 
     try:
-        result = finetune(spec, out, TerminalDisplay())
+        result = finetune(spec, out, TerminalDisplay(), data)
     except Stopped as stopped:
         return say_stopped(stopped)
     if is_main_process():

@@ -26,6 +26,7 @@ from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
 from bermo.runs.folder import claim_options, locked, read_run_spec
+from bermo.runs.model_files import check_not_exported
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, read_bench, write_bench
@@ -58,11 +59,11 @@ class Compressed:
 
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     """Lose as little as possible and meet the goal; the same command goes on where it stopped."""
+    check(spec)
+    for folder in (spec.run, *spec.candidates):
+        check_not_exported(folder)
     source = open_trained(spec.run)
-    if source.is_export:
-        raise BermoError(f"{spec.run} is an export already. Give the run that it was made from.")
     run = _run_spec(spec)
-    given = _candidates(spec)
     with locked(out):
         claim_options(out, "compress.json", asdict(spec))
         work = out / "work"
@@ -72,7 +73,7 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
         first = _measure(made, measured, spec, work / "dense.json", display)
         arms = _arms(spec, first, work, display) if spec.with_training else []
         spec = replace(spec, forms=leading_forms(spec.goal, first))
-        wanted: list[Arm | Path] = [*arms, *given]
+        wanted: list[Arm | Path] = [*arms, *spec.candidates]
         for item in wanted:
             display.tell(f"\n{item.name}")
             if isinstance(item, Arm):
@@ -140,20 +141,6 @@ def _valid_file(data: DataSpec, work: Path) -> Path:
     lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
     write_text(path, "\n".join(lines) + "\n")
     return path
-
-
-def _candidates(spec: CompressSpec) -> list[Path]:
-    """Check the models that were made elsewhere: torch, of one name each, before any work."""
-    for path in spec.candidates:
-        if open_trained(path).is_export:
-            raise BermoError(f"{path} is an export already. Give the torch model that it was made from.")
-    names = [path.name for path in spec.candidates]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise BermoError(f'Two candidates are called "{twice[0]}". Rename one of the folders.')
-    if not spec.with_training and not names:
-        raise BermoError("--no-training leaves nothing to choose from. Name some --candidates.")
-    return list(spec.candidates)
 
 
 def _given_small(folder: Path, out: Path, spec: CompressSpec, display: Display) -> Path:

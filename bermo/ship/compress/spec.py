@@ -106,4 +106,12 @@ class CompressSpec:
 
     def rules(self) -> Rules:
         _ = self.goal
-        return []
+        names = [path.name for path in self.candidates]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        return [
+            (not twice, f'Two candidates are called "{"".join(twice[:1])}". Rename one of the folders.'),
+            (
+                self.with_training or bool(names),
+                "--no-training leaves nothing to choose from. Name some --candidates.",
+            ),
+        ]

@@ -27,7 +27,7 @@ from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import inputs_of, write_form
 from bermo.ship.runtimes.candidate import TorchCandidate, answer, open_candidate
-from bermo.ship.runtimes.forms import Form, FormName, find_form, why_not
+from bermo.ship.runtimes.forms import Form, FormName, check_form, find_form
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
 
@@ -55,9 +55,7 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     check_not_exported(run)
     opened = open_trained(run)
     form = find_form(spec.to)
-    reason = why_not(form, has_texts=(spec.calibrate or spec.data) is not None)
-    if reason is not None:
-        raise BermoError(reason)
+    check_form(form, has_texts=(spec.calibrate or spec.data) is not None)
     features = built_in(opened) if spec.data is None else labelled(opened, spec.data)
     ranges = _calibration(opened, form, spec)
     model = opened.load_model().requires_grad_(False)

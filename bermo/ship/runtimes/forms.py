@@ -160,6 +160,13 @@ def why_not(form: Form, *, has_texts: bool = True) -> str | None:
     return None
 
 
+def check_form(form: Form, *, has_texts: bool = True) -> None:
+    """Refuse a form that cannot be written and run on this machine."""
+    reason = why_not(form, has_texts=has_texts)
+    if reason is not None:
+        raise BermoError(reason)
+
+
 def why_slow(form: Form, on: Processor | None = None) -> str | None:
     """Say in a sentence why a form's arithmetic is slow on a processor, or return None where nothing is
     known.

@@ -23,19 +23,18 @@ from bermo.encoders.card import Evaluated
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
-from bermo.fields import check
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.evaluate import predict
 from bermo.models.encoder import BermoPreTrainedModel, model_card
 from bermo.progress import Display
-from bermo.runs.folder import LOCK
+from bermo.runs.folder import check_empty
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import ModelSize, is_shrinkable, shrink, size_of
 from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
 from bermo.ship.shrink.search import CostTable, weight_table
-from bermo.ship.shrink.spec import READ_SHARE, FisherSpec
+from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, check_fisher
 from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.spec import DataSpec, TrainSpec
 from bermo.training.devices import make_accelerator
@@ -74,8 +73,11 @@ def make_small(
 ) -> Shrinking:
     """Write a smaller model of a run or model folder into `out`, whole or not at all."""
     started = time.monotonic()
-    _check_out(out)
-    _check_numbers(fisher, read_share)
+    check_empty(out)
+    if not 0 <= read_share < 1:
+        raise BermoError(f"read-share must be at least 0 and under 1, but got {read_share}.")
+    if fisher is not None:
+        check_fisher(fisher)
     texts = [line for file in vocabulary for line in _texts(file)]
     opened = open_trained(source)
     model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
@@ -110,26 +112,6 @@ def make_small(
         shutil.copy2(opened.folder / "task.json", folder / "task.json")
         write_json(folder / "shrink.json", asdict(result))
     return result
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a folder that holds something, before any work starts."""
-    if out.is_file():
-        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
-    if out.is_dir() and {item.name for item in out.iterdir()} - {LOCK}:
-        raise BermoError(
-            f"{out} is not empty, and nothing there is overwritten. Give another folder with --out."
-        )
-
-
-def _check_numbers(fisher: FisherSpec | None, read_share: float) -> None:
-    if not 0 <= read_share < 1:
-        raise BermoError(f"read-share must be at least 0 and under 1, but got {read_share}.")
-    if fisher is None:
-        return
-    if (fisher.density is None) == (fisher.speedup is None):
-        raise BermoError("--fisher takes --density (the share kept) or --speedup, one of the two.")
-    check(fisher)
 
 
 def _texts(file: Path) -> list[str]:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from bermo.fields import Rules, option
+from bermo.errors import BermoError
+from bermo.fields import Rules, check, option
 from bermo.spec import DEVICE_HELP, Device, device_rules
 
 READ_SHARE = 0.001
@@ -30,3 +31,10 @@ class FisherSpec:
 
     def rules(self) -> Rules:
         return device_rules(self.device)
+
+
+def check_fisher(spec: FisherSpec) -> None:
+    """Refuse a search without a goal, with two, or with a value out of bounds."""
+    if (spec.density is None) == (spec.speedup is None):
+        raise BermoError("--fisher takes --density (the share kept) or --speedup, one of the two.")
+    check(spec)

@@ -1,0 +1,53 @@
+"""What a command does before torch is imported: its first line, and what its files alone can tell."""
+
+import sys
+from pathlib import Path
+
+from bermo.data.read import check_file
+from bermo.encoders.where import resolve
+from bermo.errors import BermoError
+from bermo.methods.checks import check_methods
+from bermo.runs.folder import check_free
+from bermo.runs.model_files import find_model
+from bermo.spec import DataSpec, RunSpec
+from bermo.verbs.ending import is_main_process
+
+
+def say_start(verb: str, doing: str) -> None:
+    """Print what the command does first, at once: while torch is imported nothing else would be shown."""
+    if is_main_process():
+        print(f"bermo {verb}: {doing} …", file=sys.stderr, flush=True)
+
+
+def data_name(data: DataSpec) -> str:
+    """Name what a run reads, in a few words."""
+    files = " and ".join(Path(file).name for file in (data.train, data.valid) if file is not None)
+    return files or data.hub or f"task {data.task}"
+
+
+def check_before(spec: RunSpec, out: Path) -> None:
+    """Refuse a training that cannot be, by its options and by the folders that it names."""
+    check_methods(spec)
+    check_free(out, spec)
+    resolve(spec.model.backbone)
+    if spec.distill.teacher is not None:
+        find_model(spec.distill.teacher)
+
+
+def check_files(*paths: Path | str | None) -> None:
+    """Refuse a file that is named and not there."""
+    for path in paths:
+        if path is not None:
+            check_file(Path(path).expanduser())
+
+
+def check_rows(data: str | None) -> None:
+    """Refuse a file of rows that is not there; a task's folder or a generated task may stand for it."""
+    if data is not None and not data.startswith("box/") and not Path(data).expanduser().is_dir():
+        check_files(data)
+
+
+def check_new(out: Path | None) -> None:
+    """Refuse a file or folder that is to be written and exists."""
+    if out is not None and out.exists():
+        raise BermoError(f"{out} exists and is not overwritten. Give another name with --out.")
