@@ -42,6 +42,8 @@ PruneMethod = Literal[
     "layers",
 ]
 UnitScores = Literal["movement", "soft-movement", "l0"]
+SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+"""The separators of columns that are recognised, by their names."""
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 Device = Literal["auto", "cpu", "cuda"]
 DEVICE_HELP = "auto takes a GPU where there is one"
@@ -102,10 +104,20 @@ class ModelSpec:
 class DataSpec:
     """What is learned, and from which files."""
 
-    task: str = option("own", "a named task (bermo list), or own: your texts and labels")
+    task: str = option(
+        "own",
+        "a named task (bermo list), or own: your texts and labels; own/regression: labels are numbers on a"
+        " scale",
+    )
     folder: str | None = option(None, "the folder with the named task's files", "data")
-    train: str | None = option(None, "your training file: .tsv .csv .jsonl .parquet")
-    valid: str | None = option(None, "your validation file")
+    train: str | None = option(None, "your training file: .csv .tsv .txt .jsonl .json .parquet .xlsx, or .gz")
+    valid: str | None = option(None, "your validation file; without it --train is divided")
+    split: float | None = option(
+        None, "share of --train that validates where there is no --valid", over=0, under=1, shown="0.1"
+    )
+    separator: str | None = option(
+        None, "what stands between columns: tab, comma, semicolon, pipe or a character; default: recognised"
+    )
     hub: str | None = option(None, "a dataset on the hub (needs the datasets extra)")
     text: tuple[str, ...] | None = option(None, "column(s) of the text, if not known by their name")
     label: str | None = option(None, "column of the label, if not known by its name")
@@ -117,6 +129,24 @@ class DataSpec:
         None, "off keeps capitals that an uncased vocabulary lacks, as the paper probably did"
     )
     cache: str | None = option(None, "folder of the token cache; default: the user's cache folder")
+
+    @property
+    def separator_character(self) -> str | None:
+        """The separator as a character; None where it is to be recognised."""
+        name = self.separator
+        return None if name is None else SEPARATORS.get(name, "\t" if name == r"\t" else name)
+
+    def rules(self) -> Rules:
+        character = self.separator_character
+        is_character = character is None or (len(character) == 1 and character not in '"\r\n')
+        names = ", ".join(SEPARATORS)
+        return [
+            (is_character, f"separator must be {names} or one character, but got {self.separator!r}."),
+            (
+                self.split is None or self.valid is None,
+                "--split divides the training file, but --valid names a validation file. Leave one out.",
+            ),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ import numpy as np
 from bermo.analyse.labelled import texts_of
 from bermo.data.columns import find_columns
 from bermo.data.corpora import text_rows
-from bermo.data.read import read_table, read_text
+from bermo.data.read import read_table
 from bermo.data.rows import TextRows
+from bermo.data.text import read_text
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
 from bermo.vectors import Encoder

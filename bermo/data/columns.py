@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bermo.data.corpora import as_number
-from bermo.data.read import Table
+from bermo.data.table import Table
 from bermo.errors import BermoError
 
 PAIRS = (

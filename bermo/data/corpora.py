@@ -7,13 +7,19 @@ names file and line.
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bermo.data.read import Table, parse_json, read_text
+from bermo.data.objects import parse_json
 from bermo.data.rows import ChoiceRows, SpanRows, TaggedRows, TextRows
+from bermo.data.table import Table
+from bermo.data.text import read_text
 from bermo.errors import BermoError
 
+EXAMPLES = 3
+"""Rows that a complaint names."""
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
 
 
@@ -37,23 +43,40 @@ def choice_rows(table: Table, text: Sequence[str], label: str | None) -> ChoiceR
 
 def drop_empty(table: Table, names: Sequence[str]) -> Table:
     """Return the table without the rows that have an empty cell in one of the columns."""
+    empty = set(find_empty(table, names))
+    kept = table.pick([i for i in range(len(table)) if i not in empty])
+    return replace(kept, skipped=table.skipped + len(empty))
+
+
+def find_empty(table: Table, names: Sequence[str]) -> list[int]:
+    """Return the numbers of the rows that have an empty cell in one of the columns."""
     columns = [table.column(name) for name in names]
-    kept = [i for i in range(len(table)) if all(column[i].strip() for column in columns)]
-    return Table(
-        table.path,
-        {name: [values[i] for i in kept] for name, values in table.columns.items()},
-        [table.lines[i] for i in kept],
-        table.skipped + len(table) - len(kept),
-    )
+    return [i for i in range(len(table)) if not all(column[i].strip() for column in columns)]
 
 
 def label_column(table: Table, name: str) -> list[str]:
-    """Return the labels as text, 1.0 as 1; an empty one is an error."""
+    """Return the labels as text, 1.0 as 1; an empty one, or one with a control character, is an error."""
+    _check_filled(table, name, "the label", "missing. Fill it in")
     values = [value.strip() for value in table.column(name)]
-    for line, value in zip(table.lines, values, strict=True):
-        if not value:
-            raise BermoError(f'{table.path}, line {line}: the label (column "{name}") is missing.')
+    for index, value in enumerate(values):
+        if not value.isprintable() and CONTROL.search(value):
+            raise BermoError(
+                f"{table.path}, {table.place(index)}: the label {value!r} holds a control character."
+                " Remove it."
+            )
     return [m[1] if (m := _WHOLE_FLOAT.fullmatch(value)) else value for value in values]
+
+
+def _check_filled(table: Table, name: str, what: str, fault: str) -> None:
+    empty = find_empty(table, (name,))
+    if not empty:
+        return
+    others = ", ".join(table.place(index) for index in empty[1:EXAMPLES])
+    more = f" So is that of {len(empty) - 1:,} other rows ({others}{', …' if len(empty) > EXAMPLES else ''})."
+    raise BermoError(
+        f'{table.path}, {table.place(empty[0])}: {what} (column "{name}") is {fault} or remove the row.'
+        + (more if others else "")
+    )
 
 
 def numbers(rows: TextRows, path: Path | str) -> TextRows:
@@ -79,13 +102,8 @@ def as_number(text: str) -> float | None:
 
 
 def _texts(table: Table, name: str) -> list[str]:
-    values = table.column(name)
-    for line, value in zip(table.lines, values, strict=True):
-        if not value.strip():
-            raise BermoError(
-                f'{table.path}, line {line}: the text (column "{name}") is empty. Fill it or remove the row.'
-            )
-    return values
+    _check_filled(table, name, "the text", "empty. Fill it")
+    return table.column(name)
 
 
 def read_conll(path: Path) -> TaggedRows:
@@ -130,7 +148,7 @@ def read_squad(path: Path, is_train: bool) -> SpanRows:
                     questions.append(str(item["question"]))
                     contexts.append(str(paragraph["context"]))
                     answers.append(_answers(item))
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BermoError(
             f"{path} is not in SQuAD's form (data > paragraphs > context, qas > id, question,"
             f" answers): {error!r} failed after {len(ids)} questions."
@@ -143,7 +161,11 @@ def read_squad(path: Path, is_train: bool) -> SpanRows:
 def _answers(item: dict[str, Any]) -> list[tuple[str, int]]:
     if item.get("is_impossible"):
         return []
-    return [(answer["text"], int(answer["answer_start"])) for answer in item["answers"]]
+    answers = [(answer["text"], int(answer["answer_start"])) for answer in item["answers"]]
+    for text, _ in answers:
+        if not isinstance(text, str):
+            raise TypeError(f"an answer is {text!r}, not a text")
+    return answers
 
 
 def check_spans(rows: SpanRows, path: Path | str, is_train: bool) -> SpanRows:

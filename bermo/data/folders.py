@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.data.corpora import choice_rows, drop_empty, numbers, read_conll, read_squad, text_rows
-from bermo.data.read import check_file, read_table
+from bermo.data.packed import check_file
+from bermo.data.read import read_table
 from bermo.data.rows import Rows, TextRows, pick
 from bermo.data.tasks import Task, TaskData, TaskFile, find_task
 from bermo.errors import BermoError, nearest

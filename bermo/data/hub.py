@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bermo.data.corpora import check_spans, to_iob2
-from bermo.data.read import Table, as_text
 from bermo.data.rows import Rows, SpanRows, TaggedRows
+from bermo.data.table import Table, as_text
 from bermo.errors import BermoError
 
 VALID_NAMES = ("validation", "valid", "dev", "validation_matched", "test")

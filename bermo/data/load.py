@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bermo.data.columns import are_numbers, find_columns
-from bermo.data.corpora import choice_rows, numbers, read_squad, text_rows
+from bermo.data.columns import find_columns
+from bermo.data.corpora import choice_rows, read_squad, text_rows
 from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
+from bermo.data.own import OwnRows, read_own, rows_of_tables
+from bermo.data.packed import kind_of
 from bermo.data.probing import read_probing_task
-from bermo.data.read import Table, read_table, read_text
+from bermo.data.read import read_table
 from bermo.data.rows import Rows, TaggedRows, TextRows, head
+from bermo.data.table import Table
 from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task
+from bermo.data.text import read_text
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -33,15 +37,15 @@ def load_task(spec: DataSpec) -> TaskData:
     elif spec.hub is not None:
         data = _from_hub(spec)
     elif spec.task in OWN:
-        data = _read_own(spec)
+        data = _own_data(read_own(spec))
     else:
         data = read_named(spec)
     return _checked(data, spec)
 
 
-def task_of_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
+def task_of_tables(spec: DataSpec, train: Table, valid: Table | None = None) -> TaskData:
     """Return the task of tables that are in memory, as `load_task` would read them from the user's files."""
-    return _checked(_from_tables(spec, train, valid), spec)
+    return _checked(_own_data(rows_of_tables(spec, train, valid)), spec)
 
 
 def _checked(data: TaskData, spec: DataSpec) -> TaskData:
@@ -62,7 +66,7 @@ def read_inputs(path: Path, task: Task, text: Sequence[str] | None = None) -> Ro
         return replace(read_squad(path, is_train=False), answers=None)
     if task.kind == "tagging":
         return TaggedRows([line.split() for line in _lines(path)])
-    if path.suffix.lower() == ".txt" and task.kind != "choice" and len(text or ()) < 2:
+    if kind_of(path) == ".txt" and task.kind != "choice" and len(text or ()) < 2:
         return TextRows(_lines(path))
     return inputs_of(read_table(path), task, text)
 
@@ -109,44 +113,18 @@ def _from_hub(spec: DataSpec) -> TaskData:
         form = task.train[0]
         train, valid = (choice_rows(table, form.text, form.label) for table in loaded.tables)
         return TaskData(task=task, train=train, valid=valid, text=form.text, notes=loaded.notes)
-    data = _from_tables(spec, *loaded.tables)
+    data = _own_data(rows_of_tables(spec, *loaded.tables))
     return replace(data, task=task or data.task, notes=(*loaded.notes, *data.notes))
 
 
-def _read_own(spec: DataSpec) -> TaskData:
-    for name, path in (("train", spec.train), ("valid", spec.valid)):
-        if path is None:
-            raise BermoError(
-                f"No {name} file was given. Pass --train and --valid with your files, or --task with"
-                " the name of a known task (bermo list)."
-            )
-    return _from_tables(spec, read_table(Path(str(spec.train))), read_table(Path(str(spec.valid))))
-
-
-def _from_tables(spec: DataSpec, train: Table, valid: Table) -> TaskData:
-    columns = find_columns(train, spec.text, spec.label)
-    train_rows = text_rows(train, columns.text, columns.label)
-    valid_rows = text_rows(valid, columns.text, columns.label)
-    labels = [str(label) for label in train_rows.labels or ()]
-    is_measure = are_numbers(labels) if spec.task == "own" else spec.task == "own/regression"
-    kind: Kind = "regression" if is_measure else "classification"
-    if is_measure:
-        train_rows, valid_rows = numbers(train_rows, train.path), numbers(valid_rows, valid.path)
-    elif len(set(labels)) > max(50, len(labels) // 2):
-        raise BermoError(
-            f'{train.path}: the label column "{columns.label}" has {len(set(labels))} different values in'
-            f" {len(labels)} rows, too many for classes. Name the right one with --label, or pass"
-            " --task own/regression if they are numbers to predict."
-        )
-    text = " and ".join(f'"{name}"' for name in columns.text)
-    note = f'text from column {text}, label from "{columns.label}": {kind}'
+def _own_data(rows: OwnRows) -> TaskData:
     return TaskData(
-        task=own_task(kind),
-        train=train_rows,
-        valid=valid_rows,
-        text=columns.text,
-        label=columns.label,
-        notes=(note,),
+        task=own_task(rows.kind),
+        train=rows.train,
+        valid=rows.valid,
+        text=rows.columns.text,
+        label=rows.columns.label,
+        notes=rows.notes,
     )
 
 

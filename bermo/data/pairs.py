@@ -15,9 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from bermo.data.read import parse_json, read_text
+from bermo.data.objects import parse_json
 from bermo.data.sentences import grammar, lexicon
 from bermo.data.sentences.grammar import NUMBERS, Demand, pick
+from bermo.data.text import read_text
 from bermo.errors import BermoError
 
 _PLAIN = Demand(phrase=0.0, relative=0.0, fronted=0.0, adverb=0.0, reason=0.0, name=0.0, location=0.0)

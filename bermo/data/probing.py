@@ -18,10 +18,11 @@ from random import Random
 from typing import get_args
 
 from bermo.data import sentences
-from bermo.data.read import check_file, read_text
+from bermo.data.packed import check_file
 from bermo.data.rows import TextRows
 from bermo.data.sentences.tasks import Group
 from bermo.data.tasks import TaskData, find_task
+from bermo.data.text import read_text
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 

@@ -88,6 +88,13 @@ def pick(rows: Rows, indices: Sequence[int]) -> Rows:
     return replace(rows, **picked)
 
 
+def text_keys(rows: TextRows) -> list[str]:
+    """Return what is equal for rows with the same text or pair, but for capitals and blanks."""
+    columns = [rows.first] if rows.second is None else [rows.first, rows.second]
+    plain = ([" ".join(text.casefold().split()) for text in column] for column in columns)
+    return ["\t".join(texts) for texts in zip(*plain, strict=True)]
+
+
 _TO_JSON = json.JSONEncoder().encode
 
 

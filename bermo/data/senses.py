@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bermo.data.read import read_text
+from bermo.data.text import read_lines, read_sample, read_text
 from bermo.errors import BermoError, nearest
 
 PARTS = {"1": "noun", "2": "verb", "3": "adjective", "4": "adverb", "5": "adjective"}
@@ -75,11 +75,10 @@ def choose_test(folder: SenseFolder, name: str) -> Path:
 
 def read_semcor(path: Path) -> Iterator[SenseSentence]:
     """Yield the sentences of SemCor's table, one by one."""
-    with path.open(encoding="utf-8") as lines:
-        rows = (_cells(path, number, line) for number, line in enumerate(lines, start=1))
-        kept = (row for row in rows if row is not None)
-        for _, group in groupby(kept, key=lambda row: row[:2]):
-            yield _sentence((row[2], row[3], row[5]) for row in group)
+    lines = enumerate(read_lines(path, read_sample(path)), start=1)
+    kept = (row for number, line in lines if (row := _cells(path, number, line)) is not None)
+    for _, group in groupby(kept, key=lambda row: row[:2]):
+        yield _sentence((row[2], row[3], row[5]) for row in group)
 
 
 def _cells(path: Path, number: int, line: str) -> list[str] | None:

@@ -17,8 +17,8 @@ from accelerate import Accelerator
 from bermo.data.batches import collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
-from bermo.data.read import read_text
 from bermo.data.scoring import score
+from bermo.data.text import read_text
 from bermo.encoders.card import Evaluated
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.structure import groups_of

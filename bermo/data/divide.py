@@ -1,0 +1,71 @@
+"""One file divided into training and validation rows, each class by the same share.
+
+The rows of a class are taken in the order of a hash of their texts, so a file is always divided in the same
+way, whatever the order of its rows. Rows with the same text, but for capitals and blanks, stay on one side.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bermo.data.rows import TextRows, text_keys
+from bermo.errors import BermoError
+
+SHARE = 0.1
+LEAST_VALID = 10
+"""With fewer validation rows a score says nothing: each of them moves it by over 10 points."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """The numbers of the rows on either side, in the order of the file."""
+
+    train: list[int]
+    valid: list[int]
+
+
+def divide(rows: TextRows, share: float | None, path: object) -> Division:
+    """Return which rows train and which validate; too few rows are an error."""
+    share = SHARE if share is None else share
+    classes: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    label_of: dict[str, object] = {}
+    for index, (key, label) in enumerate(zip(text_keys(rows), _strata(rows), strict=True)):
+        classes[label_of.setdefault(key, label)][key].append(index)
+    valid: list[int] = []
+    due = 0.0
+    for label in sorted(classes, key=str):
+        groups = classes[label]
+        taken, due = _take([groups[key] for key in sorted(groups, key=_hash)], share, due)
+        valid += taken
+    if len(valid) < LEAST_VALID:
+        raise BermoError(
+            f"{path} has {len(rows)} rows, of which --split {share:g} gives {len(valid)} to validation, but a"
+            f" score needs at least {LEAST_VALID}. Give more rows, a larger --split, or a file with --valid."
+        )
+    held = set(valid)
+    return Division([i for i in range(len(rows)) if i not in held], sorted(valid))
+
+
+def _strata(rows: TextRows) -> Iterable[object]:
+    """Return what each row is divided by: its class; numbers are all alike."""
+    labels: Sequence[object] = rows.labels or [""] * len(rows)
+    return ("" if isinstance(label, float) else label for label in labels)
+
+
+def _take(groups: list[list[int]], share: float, due: float) -> tuple[list[int], float]:
+    """Take the share of the rows of a class, never its first group, which stays for training.
+
+    `due` is what rounding left to take from the classes before, and afterwards from this one too.
+    """
+    taken: list[int] = []
+    for number, group in enumerate(groups):
+        due += share * len(group)
+        if number and due >= len(group) - 0.5:
+            taken += group
+            due -= len(group)
+    return taken, min(due, 1.0)
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()

@@ -1,0 +1,129 @@
+"""The user's own tables to rows: which columns, classes or numbers, what is left out, divided, doubtful."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bermo.data.columns import Columns, are_numbers, find_columns
+from bermo.data.corpora import EXAMPLES, find_empty, numbers, text_rows
+from bermo.data.divide import SHARE, divide
+from bermo.data.doubts import Source, find_doubts
+from bermo.data.label_lists import split_labels
+from bermo.data.read import read_table
+from bermo.data.rows import TextRows, pick
+from bermo.data.table import Table
+from bermo.data.tasks import Kind
+from bermo.errors import BermoError
+from bermo.spec import DataSpec
+
+MOST_EMPTY = 0.05
+"""Rows without a text are left out up to this share; more of them are a mistake in the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRows:
+    """What the user's tables hold; `kind` is that of their labels."""
+
+    kind: Kind
+    train: TextRows
+    valid: TextRows
+    columns: Columns
+    notes: tuple[str, ...]
+
+
+def read_own(spec: DataSpec) -> OwnRows:
+    """Read the user's files."""
+    if spec.train is None:
+        raise BermoError(
+            "No train file was given. Pass --train with your file, or --task with the name of a known task"
+            " (bermo list)."
+        )
+    train = _read(spec.train, spec)
+    return rows_of_tables(spec, train, None if spec.valid is None else _read(spec.valid, spec))
+
+
+def _read(path: str, spec: DataSpec) -> Table:
+    return read_table(Path(path).expanduser(), separator=spec.separator_character)
+
+
+def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows:
+    """Return the rows of two tables, or of one that is divided."""
+    columns = find_columns(train, spec.text, spec.label)
+    source = _source(train, columns, spec)
+    kind = _kind(source, columns, spec)
+    source = _as_kind(source, kind)
+    other = None if valid is None else _as_kind(_source(valid, columns, spec), kind)
+    text = " and ".join(f'"{name}"' for name in columns.text)
+    notes = [f'text from column {text}, label from "{columns.label}": {kind}', *source.table.notes]
+    notes += other.table.notes if other is not None else ()
+    notes += find_doubts(source, other, columns.label)
+    if other is not None:
+        train_rows, valid_rows = source.rows, other.rows
+    else:
+        train_rows, valid_rows = _divided(source, spec)
+        notes.append(
+            f"{source.name} is divided, since --valid names no file: {len(train_rows):,} rows for training,"
+            f" {len(valid_rows):,} for validation (--split {spec.split or SHARE:g})"
+        )
+    return OwnRows(kind=kind, train=train_rows, valid=valid_rows, columns=columns, notes=tuple(notes))
+
+
+def _source(table: Table, columns: Columns, spec: DataSpec) -> Source:
+    table = _with_texts(table, columns)
+    source = Source(table, text_rows(table, columns.text, columns.label))
+    return _with_one_label(source) if spec.task == "own" else source
+
+
+def _with_texts(table: Table, columns: Columns) -> Table:
+    """Leave out the few rows that have no text, and note which."""
+    empty = find_empty(table, columns.text)
+    if not empty or len(empty) > MOST_EMPTY * len(table):
+        return table
+    places = ", ".join(table.place(index) for index in empty[:EXAMPLES])
+    places += ", …" if len(empty) > EXAMPLES else ""
+    note = (
+        f"{table.path.name}: {len(empty):,} of {len(table):,} rows have no text and are left out ({places})"
+    )
+    left_out = set(empty)
+    kept = table.pick([index for index in range(len(table)) if index not in left_out])
+    return replace(kept, notes=(*table.notes, note))
+
+
+def _with_one_label(source: Source) -> Source:
+    """Take the label out of lists of one; a row of several labels is an error."""
+    cells = [str(label) for label in source.rows.labels or ()]
+    several = split_labels(cells)
+    if several is None:
+        return source
+    for index, row in enumerate(several):
+        if len(row) != 1:
+            raise BermoError(
+                f"{source.table.path}, {source.table.place(index)}: the label {cells[index]} is {len(row)}"
+                " labels, but a row has one. Name a column with one label a row (--label), or pass --task"
+                " own/classification if the whole cell is the name of a class."
+            )
+    return replace(source, rows=replace(source.rows, labels=[row[0] for row in several]))
+
+
+def _kind(source: Source, columns: Columns, spec: DataSpec) -> Kind:
+    labels = [str(label) for label in source.rows.labels or ()]
+    if are_numbers(labels) if spec.task == "own" else spec.task == "own/regression":
+        return "regression"
+    if len(set(labels)) > max(50, len(labels) // 2):
+        raise BermoError(
+            f'{source.table.path}: the label column "{columns.label}" has {len(set(labels))} different values'
+            f" in {len(labels)} rows, too many for classes. Name the right one with --label, or pass"
+            " --task own/regression if they are numbers to predict."
+        )
+    return "classification"
+
+
+def _as_kind(source: Source, kind: Kind) -> Source:
+    return source if kind != "regression" else replace(source, rows=numbers(source.rows, source.table.path))
+
+
+def _divided(source: Source, spec: DataSpec) -> tuple[TextRows, TextRows]:
+    parts = divide(source.rows, spec.split, source.table.path)
+    train, valid = pick(source.rows, parts.train), pick(source.rows, parts.valid)
+    assert isinstance(train, TextRows)
+    assert isinstance(valid, TextRows)
+    return train, valid

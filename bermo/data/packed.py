@@ -1,0 +1,101 @@
+"""Files as bytes: plain, or packed by gzip, bzip2 or xz, which are unpacked while they are read.
+
+What a file unpacks to is bounded by the machine's memory, so that a few kilobytes cannot ask for all of it.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from bermo.errors import BermoError, nearest
+from bermo.machine import memory_bytes
+
+PACKED: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+MEMORY_SHARE = 4
+"""A file may unpack to one part in so many of the memory: its rows and tokens must fit beside it."""
+BUFFER = 1 << 16
+MAGIC = {
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ\x00": ".xz",
+    b"PAR1": ".parquet",
+    b"PK\x03\x04": ".xlsx",
+}
+"""How files that are no text start, and the ending of each; Excel's files are zip files."""
+
+
+def kind_of(path: Path) -> str:
+    """Return the ending that names the format, in small letters: .csv for my.csv and for my.csv.gz."""
+    return Path(path.stem if path.suffix.lower() in PACKED else path.name).suffix.lower()
+
+
+def check_file(path: Path) -> Path:
+    """Return `path`, or fail with the nearest file name of its folder."""
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise BermoError(f"{path} is a folder, but a file was expected.")
+    if not path.parent.is_dir():
+        raise BermoError(f"There is no file {path}: the folder {path.parent} does not exist.")
+    names = [item.name for item in path.parent.iterdir() if item.is_file()]
+    hint = nearest(path.name, names) if names else " The folder is empty."
+    raise BermoError(f"There is no file {path}.{hint}")
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, unpacked by its ending."""
+    unpack = PACKED.get(check_file(path).suffix.lower())
+    try:
+        if unpack is None:
+            return path.open("rb", buffering=BUFFER)
+        return io.BufferedReader(_Unpacked(path, unpack(path, "rb")), BUFFER)
+    except OSError as error:
+        raise BermoError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def check_magic(path: Path, start: bytes) -> None:
+    """Refuse a file that is no text although its name says so."""
+    ending = next((ending for magic, ending in MAGIC.items() if start.startswith(magic)), None)
+    if ending is not None:
+        raise BermoError(
+            f"{path} is no text: it starts like a {ending} file. Give it a name that ends in {ending}."
+        )
+
+
+def check_size(path: Path, size: int) -> None:
+    """Refuse what would not fit into this machine's memory when it is unpacked."""
+    most = memory_bytes() // MEMORY_SHARE
+    if size > most:
+        raise BermoError(
+            f"{path} unpacks to more than {most / 2**30:.1f} GiB, a quarter of this machine's memory. Is it"
+            " damaged or made to fill it? Otherwise give a part of it."
+        )
+
+
+class _Unpacked(io.RawIOBase):
+    """The unpacked bytes of a file, counted."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path, self.file, self.count = path, file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            chunk = self.file.read(len(buffer))
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            raise BermoError(f"{self.path} is damaged or is not packed as its name says: {error}.") from None
+        self.count += len(chunk)
+        check_size(self.path, self.count)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()

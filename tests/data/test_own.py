@@ -1,0 +1,94 @@
+"""The user's own files: divided where there is one, with notes before training, refused where it must be."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bermo.data.load import TaskData, load_task
+from bermo.errors import BermoError
+from bermo.fields import check
+from bermo.spec import DataSpec
+
+Write = Callable[[str, str], Path]
+MANY = "text,label\n" + "".join(f"text number {i},{'ab'[i % 2]}\n" for i in range(200))
+
+
+def _load(path: Path, valid: Path | None = None, **options: Any) -> TaskData:
+    return load_task(check(DataSpec(train=str(path), valid=valid and str(valid), **options)))
+
+
+def test_one_file_alone_is_divided_and_says_so(write: Write) -> None:
+    data = _load(write("my.csv", MANY))
+    assert (len(data.train), len(data.valid)) == (180, 20)
+    assert data.notes[-1] == (
+        "my.csv is divided, since --valid names no file: 180 rows for training, 20 for validation"
+        " (--split 0.1)"
+    )
+    assert data.digest == _load(write("my.csv", MANY)).digest
+    assert len(_load(write("my.csv", MANY), split=0.25).valid) == 50
+    assert len(_load(write("my.csv", MANY), limit=30).train) == 30
+
+
+def test_split_and_a_validation_file_exclude_each_other(write: Write) -> None:
+    path = write("my.csv", MANY)
+    with pytest.raises(BermoError, match="--split divides the training file, but --valid names"):
+        _load(path, path, split=0.2)
+    with pytest.raises(BermoError, match="split must be over 0 and under 1"):
+        _load(path, split=1.0)
+
+
+def test_few_rows_without_a_text_are_left_out_and_named(write: Write) -> None:
+    data = _load(write("my.csv", MANY.replace("text number 5,", " ,").replace("text number 9,", ",")))
+    assert len(data.train) + len(data.valid) == 198
+    assert "my.csv: 2 of 200 rows have no text and are left out (line 7, line 11)" in data.notes
+
+
+def test_many_rows_without_a_text_and_any_without_a_label_are_refused(write: Write) -> None:
+    rows = "text,label\n" + ",a\nb,b\n" * 30
+    with pytest.raises(
+        BermoError, match=r"line 2: the text .* is empty.*29 other rows \(line 4, line 6, …\)"
+    ):
+        _load(write("my.csv", rows))
+    with pytest.raises(BermoError, match=r'line 4: the label \(column "label"\) is missing.*1 other rows'):
+        _load(write("my.csv", "text,label\na,x\nb,y\nc,\nd, \n"))
+    with pytest.raises(BermoError, match=r"line 2: the label 'x\\x1b\[1m' holds a control character"):
+        _load(write("my.csv", "text,label\na,x\x1b[1m\nb,y\n"))
+
+
+def test_what_is_doubtful_is_noted(write: Write) -> None:
+    train = write("my.csv", MANY + "text number 0,b\nlast,A\n")
+    notes = " ".join(_load(train, write("dev.tsv", MANY)).notes)
+    for part in (
+        "capitals or blanks",
+        "several labels",
+        "all 200 validation texts are also",
+        "apart by comma",
+    ):
+        assert part in notes
+
+
+def test_rows_of_one_list_are_classes_and_of_several_are_refused(write: Write) -> None:
+    one = "".join(f'{{"text": "t{i}", "label": ["{"ab"[i % 2]}"]}}\n' for i in range(100))
+    assert _load(write("my.jsonl", one)).labels == ("a", "b")
+    with pytest.raises(BermoError, match=r'line 101: the label \["a", "b"\] is 2 labels, but a row has one'):
+        _load(write("my.jsonl", one + '{"text": "x", "label": ["a", "b"]}\n'))
+    piped = MANY.replace(",a\n", ",a|b\n")
+    with pytest.raises(BermoError, match=r"my\.csv, line 2: the label a\|b is 2 labels"):
+        _load(write("my.csv", piped))
+    assert _load(write("my.csv", piped), task="own/classification").labels == ("a|b", "b")
+
+
+def test_whole_numbers_are_a_regression_where_it_is_asked_for(write: Write) -> None:
+    path = write("my.csv", "text,stars\n" + "".join(f"t{i},{i % 5}\n" for i in range(200)))
+    data = _load(path)
+    assert data.task.kind == "classification"
+    assert any("pass --task own/regression" in note for note in data.notes)
+    assert _load(path, task="own/regression").task.kind == "regression"
+
+
+def test_a_home_folder_is_found(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(write("my.csv", MANY).parent))
+    monkeypatch.setenv("USERPROFILE", str(write("my.csv", MANY).parent))
+    assert len(load_task(DataSpec(train="~/my.csv")).train) == 180

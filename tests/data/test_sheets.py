@@ -1,0 +1,93 @@
+"""Excel's files are read where the extra is installed, and name it where it is not."""
+
+import datetime
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bermo.data import packed
+from bermo.data.read import read_table
+from bermo.errors import BermoError
+
+
+def _write(path: Path, **sheets: Sequence[Sequence[object]]) -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(list(row))
+    book.save(path)
+    return path
+
+
+def test_a_sheet_is_read_as_text(tmp_path: Path) -> None:
+    rows = [("text", "label", "day"), ("über, alles", 1, datetime.date(2020, 1, 2)), (), ("two\nlines", 0.5)]
+    table = read_table(_write(tmp_path / "a.xlsx", data=rows))
+    assert table.columns["text"] == ["über, alles", "two\nlines"]
+    assert table.columns["label"] == ["1", "0.5"]
+    assert table.columns["day"] == ["2020-01-02 00:00:00", ""]
+    assert [table.place(index) for index in range(2)] == ["row 2", "row 4"]
+    assert not table.notes
+
+
+def test_the_first_sheet_that_holds_something_is_read_and_named(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.xlsx", empty=[], one=[("text", "label"), ("a", "b")], two=[("x",)])
+    table = read_table(path)
+    assert table.columns == {"text": ["a"], "label": ["b"]}
+    assert table.notes == ('a.xlsx: the sheet "one" is read, not two',)
+
+
+def test_sheets_that_hold_no_table_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BermoError, match="is empty"):
+        read_table(_write(tmp_path / "a.xlsx", one=[]))
+    with pytest.raises(BermoError, match="3 columns, but 2"):
+        read_table(_write(tmp_path / "b.xlsx", one=[("text", "label"), ("a", "b", "c")]))
+
+
+def test_torn_files_and_bombs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(BermoError, match=r"not a whole \.xlsx file"):
+        read_table(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("xl/worksheets/sheet1.xml", b"a" * (2**20 + 1))
+    with pytest.raises(BermoError, match=r"not a whole \.xlsx file"):
+        read_table(path)
+    monkeypatch.setattr(packed, "memory_bytes", lambda: 4 * 2**20)
+    with pytest.raises(BermoError, match="unpacks to more than"):
+        read_table(path)
+
+
+def test_without_openpyxl_the_extra_and_another_way_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(b"PK")
+    with pytest.raises(BermoError, match=r'bermo\[xlsx\]".*save the sheet as "CSV UTF-8"'):
+        read_table(path)
+
+
+def test_parquet_of_other_types_becomes_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    columns = {"text": [b"caf\xc3\xa9", b"x"], "label": [["a", "b"], []], "n": [1, None], "f": [1.5, 2.0]}
+    parquet.write_table(pyarrow.table(columns), path)
+    table = read_table(path)
+    assert table.columns == {
+        "text": ["café", "x"],
+        "label": ['["a", "b"]', "[]"],
+        "n": ["1", ""],
+        "f": ["1.5", "2.0"],
+    }
+    monkeypatch.setattr(packed, "memory_bytes", lambda: 1024)
+    with pytest.raises(BermoError, match="unpacks to more than"):
+        read_table(path)
