@@ -55,6 +55,7 @@ class Option:
     bounds: Bounds = Bounds()
     is_positional: bool = False
     is_list: bool = False
+    is_repeated: bool = False
 
 
 def option(
@@ -66,13 +67,15 @@ def option(
     shown: str | None = None,
     title: str | None = None,
     is_list: bool = False,
+    is_repeated: bool = False,
     **bounds: float,
 ) -> Any:
     """Declare a field with its help text and, where its name would be unclear, its own flag.
 
     `REQUIRED` as the default means that there is none. `shown` is what the help shows as the default where
     that is worked out later, `title` names the group in the help. A list takes its items as separate words,
-    other tuples as one word with commas. `bounds` are the fields of `Bounds`.
+    a repeated option one word each time, other tuples one word with commas. `bounds` are the fields of
+    `Bounds`.
     """
     known = Option(
         help=help,
@@ -82,6 +85,7 @@ def option(
         title=title,
         bounds=Bounds(**bounds),
         is_list=is_list,
+        is_repeated=is_repeated,
     )
     return field(default=default, metadata={"option": known})
 

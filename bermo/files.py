@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape as glob_escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 SECONDS_OF_A_DAY = 24 * 60 * 60
 
@@ -38,18 +38,26 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` as a whole."""
+@contextmanager
+def whole_file(path: Path) -> Iterator[TextIO]:
+    """Yield a text file that becomes `path` when the block ends well, replacing what was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     temporary = _temporary(path)
     try:
         # The same bytes on every system: Windows would end lines with \r\n.
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        with temporary.open("w", encoding="utf-8", newline="\n") as handle:
+            yield handle
         sync(temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` as a whole."""
+    with whole_file(path) as handle:
+        handle.write(text)
 
 
 def write_json(path: Path, value: Any) -> None:

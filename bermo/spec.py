@@ -44,9 +44,24 @@ PruneMethod = Literal[
 UnitScores = Literal["movement", "soft-movement", "l0"]
 SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 """The separators of columns that are recognised, by their names."""
+SEPARATOR_HELP = (
+    "what stands between columns: tab, comma, semicolon, pipe or a character; default: recognised"
+)
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 Device = Literal["auto", "cpu", "cuda"]
 DEVICE_HELP = "auto takes a GPU where there is one"
+
+
+def separator_character(name: str | None) -> str | None:
+    """Return the separator of columns that a user names; None is to be recognised."""
+    return None if name is None else SEPARATORS.get(name, "\t" if name == r"\t" else name)
+
+
+def separator_rule(name: str | None) -> tuple[bool, str]:
+    """A separator is one character."""
+    character = separator_character(name)
+    is_character = character is None or (len(character) == 1 and character not in '"\r\n')
+    return (is_character, f"separator must be {', '.join(SEPARATORS)} or one character, but got {name!r}.")
 
 
 def device_rules(device: Device) -> Rules:
@@ -115,9 +130,7 @@ class DataSpec:
     split: float | None = option(
         None, "share of --train that validates where there is no --valid", over=0, under=1, shown="0.1"
     )
-    separator: str | None = option(
-        None, "what stands between columns: tab, comma, semicolon, pipe or a character; default: recognised"
-    )
+    separator: str | None = option(None, SEPARATOR_HELP)
     hub: str | None = option(None, "a dataset on the hub (needs the datasets extra)")
     text: tuple[str, ...] | None = option(None, "column(s) of the text, if not known by their name")
     label: str | None = option(None, "column of the label, if not known by its name")
@@ -133,15 +146,11 @@ class DataSpec:
     @property
     def separator_character(self) -> str | None:
         """The separator as a character; None where it is to be recognised."""
-        name = self.separator
-        return None if name is None else SEPARATORS.get(name, "\t" if name == r"\t" else name)
+        return separator_character(self.separator)
 
     def rules(self) -> Rules:
-        character = self.separator_character
-        is_character = character is None or (len(character) == 1 and character not in '"\r\n')
-        names = ", ".join(SEPARATORS)
         return [
-            (is_character, f"separator must be {names} or one character, but got {self.separator!r}."),
+            separator_rule(self.separator),
             (
                 self.split is None or self.valid is None,
                 "--split divides the training file, but --valid names a validation file. Leave one out.",

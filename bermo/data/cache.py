@@ -91,6 +91,22 @@ class Writer:
             appender.close()
 
 
+class MemoryWriter:
+    """The same in memory, for rows that are read once."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[npt.NDArray[Any]]] = {}
+
+    def append(self, arrays: Arrays) -> None:
+        """Add rows to each of the named arrays."""
+        for name, values in arrays.items():
+            self._parts.setdefault(name, []).append(values)
+
+    def arrays(self) -> Arrays:
+        """Return the arrays, their rows end to end."""
+        return {name: np.concatenate(parts) for name, parts in self._parts.items()}
+
+
 @dataclass(frozen=True)
 class Cached:
     """Memory-mapped arrays and the facts written with them."""

@@ -20,6 +20,8 @@ from bermo.spec import SEPARATORS
 
 DELIMITED = (".tsv", ".txt", ".csv")
 SNIFFED_ROWS = 20
+Line = tuple[int, list[str]]
+"""The number of a line and its cells."""
 # A cell may be longer than the module's limit of 128 KiB, which guards against nothing here. The limit is a C
 # long, which has 32 bits on Windows.
 csv.field_size_limit(2**31 - 1)
@@ -46,13 +48,26 @@ class Cells:
 
 def read_delimited(path: Path, known: Cells) -> Table:
     """Read a delimited file line by line."""
+    cells, notes = _open(path, known)
+    return replace(table_of_cells(path, cells, known), notes=notes)
+
+
+def delimited_blocks(path: Path, known: Cells, size: int) -> Iterator[Table]:
+    """Yield a delimited file as tables of at most `size` rows."""
+    cells, notes = _open(path, known)
+    header = known.header or next(cells)[1]
+    while block := list(islice(cells, size)):
+        yield replace(table_of_cells(path, iter(block), replace(known, header=header)), notes=notes)
+
+
+def _open(path: Path, known: Cells) -> tuple[Iterator[Line], tuple[str, ...]]:
+    """Return the lines of a file as cells, and what is to be said of its separator."""
     sample = read_sample(path)
     if not sample.text.strip("".join(SEPARATORS.values()) + " \r\n"):
         raise BermoError(f"{path} holds only separators. Its first line must name the columns.")
     form = _form(sample, kind_of(path), known)
     cells = _quoted(path, sample, form) if form.has_quotes else _plain(path, sample, form)
-    table = table_of_cells(path, islice(cells, form.skipped, None), known)
-    return table if known.separator else replace(table, notes=_note(path, form.separator))
+    return islice(cells, form.skipped, None), () if known.separator else _note(path, form.separator)
 
 
 def _usual(kind: str) -> str:
@@ -106,13 +121,13 @@ def _note(path: Path, separator: str) -> tuple[str, ...]:
     return (f"{path.name}: its columns are apart by {name}, as its first lines show (or name --separator)",)
 
 
-def _plain(path: Path, sample: Sample, form: _Form) -> Iterator[tuple[int, list[str]]]:
+def _plain(path: Path, sample: Sample, form: _Form) -> Iterator[Line]:
     for number, line in enumerate(read_lines(path, sample), start=1):
         if line.strip("\r\n "):
             yield number, line.rstrip("\r\n").split(form.separator)
 
 
-def _quoted(path: Path, sample: Sample, form: _Form) -> Iterator[tuple[int, list[str]]]:
+def _quoted(path: Path, sample: Sample, form: _Form) -> Iterator[Line]:
     reader = csv.reader(read_lines(path, sample, newline=""), delimiter=form.separator, strict=True)
     start = 1
     try:
@@ -128,7 +143,7 @@ def _quoted(path: Path, sample: Sample, form: _Form) -> Iterator[tuple[int, list
         ) from None
 
 
-def table_of_cells(path: Path, cells: Iterator[tuple[int, list[str]]], known: Cells) -> Table:
+def table_of_cells(path: Path, cells: Iterator[Line], known: Cells) -> Table:
     """Build a table from the line and the cells of each row, the first of which names the columns."""
     names = _check_header(path, list(known.header) if known.header else next(cells)[1])
     columns: list[list[str]] = [[] for _ in names]

@@ -1,4 +1,4 @@
-"""Rows tokenised once, kept on disk as flat arrays, and read memory-mapped.
+"""Rows tokenised once, kept on disk as flat arrays, and read memory-mapped; or in memory, for prediction.
 
 The cache's name is a hash of all that decides its content: the rows, the tokenizer (sha256 of its backend's
 JSON), lengths, labels and the version of this format. The share of unknown tokens is checked before
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
-from bermo.data.cache import Writer, open_cache
+from bermo.data.cache import Arrays, MemoryWriter, Writer, open_cache
 from bermo.data.rows import ChoiceRows, Rows, digest, pick
 from bermo.data.tasks import Task
 from bermo.data.tokens import Chunk, Encoder, encode
@@ -102,14 +102,33 @@ def make_features(
     encoder = _make_encoder(tokenizer, labels, spec, has_segments)
     folder = cache_root(spec.cache) / "tokens" / _key(rows, task, encoder)
     cached = open_cache(folder, lambda writer: _write(writer, rows, encoder, progress))
-    facts = TokenFacts(**{name: cached.facts[name] for name in TokenFacts.__dataclass_fields__})
-    check_unknown(facts.unknown_share, spec.max_unknown, rows, tokenizer)
+    features = _features(rows, task, encoder, cached.arrays, cached.facts)
+    check_unknown(features.unknown_share, spec.max_unknown, rows, tokenizer)
+    return features
+
+
+def tokenise(
+    rows: Rows,
+    task: Task,
+    labels: tuple[str, ...],
+    tokenizer: PreTrainedTokenizerBase,
+    spec: DataSpec,
+    has_segments: bool,
+) -> Features:
+    """Tokenise the rows in memory, for a model that is only asked: unknown tokens are no error there."""
+    encoder, writer = _make_encoder(tokenizer, labels, spec, has_segments), MemoryWriter()
+    facts = _write(writer, rows, encoder, None)
+    return _features(rows, task, encoder, writer.arrays(), facts)
+
+
+def _features(rows: Rows, task: Task, encoder: Encoder, arrays: Arrays, facts: Mapping[str, Any]) -> Features:
+    tokenizer = encoder.tokenizer
     return Features(
         task=task,
-        labels=labels,
+        labels=encoder.labels,
         rows=rows,
-        facts=facts,
-        **cached.arrays,
+        facts=TokenFacts(**{name: facts[name] for name in TokenFacts.__dataclass_fields__}),
+        **arrays,
         num_choices=len(rows.endings[0]) if isinstance(rows, ChoiceRows) else 1,
         pad_id=_pad_id(tokenizer),
         pad_segment=tokenizer.pad_token_type_id,
@@ -166,7 +185,9 @@ def _key(rows: Rows, task: Task, encoder: Encoder) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _write(writer: Writer, rows: Rows, encoder: Encoder, progress: Progress | None) -> Mapping[str, Any]:
+def _write(
+    writer: Writer | MemoryWriter, rows: Rows, encoder: Encoder, progress: Progress | None
+) -> Mapping[str, Any]:
     """Tokenise by chunks, so that the tokens of a large file never stand in memory together."""
     writer.append({"starts": np.zeros(1, dtype=np.int64)})
     tokens = unknown = truncated = lost = total = 0

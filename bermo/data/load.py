@@ -3,23 +3,17 @@
 load_task(DataSpec) -> TaskData: named tasks from a folder, own files, a hub dataset, generated sentences
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from bermo.data.columns import find_columns
-from bermo.data.corpora import choice_rows, read_squad, text_rows
+from bermo.data.corpora import choice_rows
 from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
 from bermo.data.own import OwnRows, read_own, rows_of_tables
-from bermo.data.packed import kind_of
 from bermo.data.probing import read_probing_task
-from bermo.data.read import read_table
 from bermo.data.rows import Rows, TaggedRows, TextRows, head
 from bermo.data.table import Table
 from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task
-from bermo.data.text import read_text
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -58,39 +52,6 @@ def _checked(data: TaskData, spec: DataSpec) -> TaskData:
 def own_task(kind: Kind) -> Task:
     """Return the task of a user's own files, scored by its kind's usual metric."""
     return Task(name="own", kind=kind, metric=OWN_METRICS.get(kind, "accuracy"))
-
-
-def read_inputs(path: Path, task: Task, text: Sequence[str] | None = None) -> Rows:
-    """Read rows without answers, for prediction; a .txt file holds one text a line."""
-    if task.kind == "span":
-        return replace(read_squad(path, is_train=False), answers=None)
-    if task.kind == "tagging":
-        return TaggedRows([line.split() for line in _lines(path)])
-    if kind_of(path) == ".txt" and task.kind != "choice" and len(text or ()) < 2:
-        return TextRows(_lines(path))
-    return inputs_of(read_table(path), task, text)
-
-
-def inputs_of(table: Table, task: Task, text: Sequence[str] | None = None) -> Rows:
-    """Return the rows of a table without their answers, where the task reads tables."""
-    if task.kind == "choice":
-        return choice_rows(table, text or task.train[0].text, None)
-    known = text if text and all(table.has(name) for name in text) else None
-    names = find_columns(table, known, None, needs_label=False).text
-    if text and len(names) != len(text):
-        raise BermoError(
-            f"{table.path} has the text column(s) {', '.join(names)}, but the model reads {len(text)}"
-            f" a row. Call them {', '.join(text)}, as in training."
-        )
-    return text_rows(table, names, None)
-
-
-def _lines(path: Path) -> list[str]:
-    lines = read_text(path).rstrip("\r\n").split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            raise BermoError(f"{path}, line {number}: the text is empty. Fill it or remove the line.")
-    return [line.rstrip("\r") for line in lines]
 
 
 def _generate(spec: DataSpec) -> TaskData:

@@ -7,6 +7,8 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,30 @@ Row = tuple[int, dict[str, Any]]
 
 
 def read_objects(path: Path) -> Table:
-    """Read a JSON or JSONL file; what its content is decides, not its ending."""
+    """Read a JSON or JSONL file."""
+    return table_of(path, _read(path))
+
+
+def object_blocks(path: Path, size: int) -> Iterator[Table]:
+    """Yield a JSON or JSONL file as tables of at most `size` rows, all with the columns of the first."""
+    rows, names = _read(path), tuple[str, ...]()
+    while block := list(islice(rows, size)):
+        table = table_of(path, block)
+        names = names or tuple(table.columns)
+        missing = {name: [""] * len(table) for name in names if name not in table.columns}
+        yield replace(table, columns=table.columns | missing)
+
+
+def _read(path: Path) -> Iterator[Row]:
+    """Yield the rows of a file; what its content is decides how it is read, not its ending."""
     sample = read_sample(path)
     is_list = sample.text.lstrip().startswith("[")
     if is_list or (kind_of(path) == ".json" and not _is_one_a_line(sample.text)):
-        return table_of(path, _rows(path, parse_json(path, read_text(path))))
-    lines = enumerate(read_lines(path, sample), start=1)
-    parsed = ((number, parse_json(path, line, number)) for number, line in lines if line.strip())
-    return table_of(path, (_checked(path, number, value) for number, value in parsed))
+        yield from _rows(path, parse_json(path, read_text(path)))
+        return
+    for number, line in enumerate(read_lines(path, sample), start=1):
+        if line.strip():
+            yield _checked(path, number, parse_json(path, line, number))
 
 
 def _is_one_a_line(start: str) -> bool:

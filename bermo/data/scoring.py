@@ -16,6 +16,7 @@ from bermo.data import metrics
 from bermo.data.answers import best_answers
 from bermo.data.features import Features
 from bermo.data.rows import SpanRows, TaggedRows
+from bermo.data.tasks import Task
 from bermo.errors import BermoError
 
 Predictions = Sequence[npt.NDArray[np.floating]]
@@ -135,28 +136,76 @@ def _score_spans(features: Features, predictions: Predictions) -> tuple[dict[str
     return values, Counter("answer" if text else "no answer" for text in answers)
 
 
-def decode(features: Features, predictions: Predictions) -> list[dict[str, Any]]:
-    """Return one answer for each row, in plain JSON values."""
+def decode(features: Features, predictions: Predictions, gives_all: bool = False) -> list[dict[str, Any]]:
+    """Return one answer for each row, in plain JSON values; `gives_all` adds the probability of every class,
+    of every choice, or of each word's tag.
+    """
     _check_count(features, predictions)
     match features.task.kind:
         case "regression":
             return [{"value": float(row[0])} for row in predictions]
         case "tagging":
-            assert isinstance(features.rows, TaggedRows)
-            pairs = zip(features.rows.words, tags_of(features, predictions), strict=True)
-            return [{"words": list(words), "tags": tags} for words, tags in pairs]
+            return _decode_tags(features, predictions, gives_all)
         case "span":
-            assert isinstance(features.rows, SpanRows)
-            answers = zip(features.rows.ids, best_answers(features, predictions), strict=True)
-            return [{"id": name, "answer": text} for name, text in answers]
+            return [{"answer": text} for text in best_answers(features, predictions)]
         case "choice":
-            return [{"choice": index, "probability": p} for index, p in map(_likeliest, predictions)]
+            return [_likeliest("choice", range(len(row)), row, gives_all) for row in predictions]
         case _:
-            best = map(_likeliest, predictions)
-            return [{"label": features.labels[index], "probability": p} for index, p in best]
+            return [_likeliest("label", features.labels, row, gives_all) for row in predictions]
 
 
-def _likeliest(logits: npt.NDArray[np.floating]) -> tuple[int, float]:
-    shifted = np.exp(logits.astype(np.float64) - logits.max())
-    index = int(np.argmax(shifted))
-    return index, float(shifted[index] / shifted.sum())
+def empty_answer(task: Task, labels: Sequence[str], gives_all: bool = False) -> dict[str, Any]:
+    """Return the answer to an empty row, in the form of `decode`."""
+    match task.kind:
+        case "regression":
+            return {"value": None}
+        case "tagging":
+            return {"words": [], "tags": []} | ({"probability": []} if gives_all else {})
+        case "span":
+            return {"answer": None}
+        case "choice":
+            return {"choice": None, "probability": None} | ({"probabilities": {}} if gives_all else {})
+        case _:
+            every = {"probabilities": dict.fromkeys(labels)} if gives_all else {}
+            return {"label": None, "probability": None} | every
+
+
+def _decode_tags(features: Features, predictions: Predictions, gives_all: bool) -> list[dict[str, Any]]:
+    assert isinstance(features.rows, TaggedRows)
+    pairs = zip(features.rows.words, tags_of(features, predictions), strict=True)
+    answers: list[dict[str, Any]] = [{"words": list(words), "tags": tags} for words, tags in pairs]
+    if gives_all:
+        for index, answer in enumerate(answers):
+            answer["probability"] = _tag_probabilities(features, index, predictions[index])
+    return answers
+
+
+def _tag_probabilities(
+    features: Features, index: int, logits: npt.NDArray[np.floating]
+) -> list[float | None]:
+    """Return the probability of each word's tag, None for a word that lost its tokens to `max_length`."""
+    assert isinstance(features.rows, TaggedRows)
+    assert features.words is not None
+    found: list[float | None] = [None] * len(features.rows.words[index])
+    word_of = features.words[features.starts[index] : features.starts[index + 1]]
+    for token in np.flatnonzero(word_of >= 0):
+        found[word_of[token]] = float(softmax(logits[token]).max())
+    return found
+
+
+def _likeliest(
+    key: str, names: Sequence[Any], logits: npt.NDArray[np.floating], gives_all: bool
+) -> dict[str, Any]:
+    probabilities = softmax(logits)
+    index = int(np.argmax(probabilities))
+    answer = {key: names[index], "probability": float(probabilities[index])}
+    if gives_all:
+        answer["probabilities"] = dict(zip(map(str, names), probabilities.tolist(), strict=True))
+    return answer
+
+
+def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return probabilities over the last axis."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=-1, keepdims=True)
+    return probabilities

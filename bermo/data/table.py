@@ -5,7 +5,7 @@ by hand.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,11 @@ class Table:
         """Return the table with the rows of these numbers alone."""
         columns = {name: [values[i] for i in indices] for name, values in self.columns.items()}
         return replace(self, columns=columns, lines=[self.lines[i] for i in indices])
+
+    def blocks(self, size: int) -> "Iterator[Table]":
+        """Yield tables of at most `size` of the rows."""
+        for start in range(0, len(self), size):
+            yield self.pick(range(start, min(start + size, len(self))))
 
 
 def table_of(path: Path, rows: Iterable[tuple[int, dict[str, Any]]], notes: tuple[str, ...] = ()) -> Table:

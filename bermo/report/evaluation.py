@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bermo.data.evaluation import ClassScores, Evaluation
+from bermo.printing import visible
 from bermo.ship.runtimes.evaluate import Evaluated
 
 WIDTH = 80
@@ -125,8 +126,7 @@ def confusions_table(result: Evaluation, labels: tuple[str, ...], found: list[tu
 
 def shown(name: str) -> str:
     """Return a label as it may stand in a terminal's cell: cut, without control characters."""
-    plain = "".join(sign if sign.isprintable() else "�" for sign in name)
-    cut = Text(plain)
+    cut = Text(" ".join(visible(name).split()))
     cut.truncate(LONGEST_NAME, overflow="ellipsis")
     return cut.plain
 

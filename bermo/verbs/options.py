@@ -27,7 +27,8 @@ def add_options(parser: ArgumentParser, kind: type) -> None:
 
 
 def _add_positional(parser: ArgumentParser, leaf: Leaf) -> None:
-    count = ("+" if leaf.is_required else "*") if leaf.option.is_list else None
+    counts = ("+", "*") if leaf.option.is_list else (None, "?")
+    count = counts[0 if leaf.is_required else 1]
     shown = leaf.option.metavar or leaf.flag
     parser.add_argument(leaf.dotted, nargs=count, metavar=shown, help=_escape(leaf.help))
 
@@ -41,6 +42,8 @@ def _add_flag(parser: Any, leaf: Leaf, has_positional: bool) -> None:
         extra["const"] = word
     elif leaf.option.is_list:
         extra["nargs"] = "+"
+    elif leaf.option.is_repeated:
+        extra["action"] = "append"
     if leaf.is_required:
         extra["required"] = True
     parser.add_argument(f"--{leaf.flag}", dest=leaf.dotted, help=_escape(leaf.help + _shown(leaf)), **extra)
@@ -51,7 +54,7 @@ def _metavar(leaf: Leaf) -> str:
     if get_origin(hint) is not tuple:
         return METAVARS.get(hint, "X")
     word = METAVARS.get(get_args(hint)[0], "X")
-    return word if leaf.option.is_list else f"{word},{word}"
+    return word if leaf.option.is_list or leaf.option.is_repeated else f"{word},{word}"
 
 
 def _shown(leaf: Leaf) -> str:
@@ -80,15 +83,20 @@ def read_options(kind: type[T], arguments: Namespace) -> T:
 
 
 def take_words(kind: type, arguments: Namespace, rest: Iterable[str]) -> list[str]:
-    """Add words behind the first option to the verb's list of words, where it has one; return what is left.
+    """Give words behind the first option to the verb's positional that takes them; return what is left.
 
-    argparse gives such a list only the words before the first option.
+    argparse gives a list or an optional word only what stands before the first option.
     """
-    lists = [leaf for leaf in leaves(kind) if leaf.option.is_positional and leaf.option.is_list]
+    known = [leaf for leaf in leaves(kind) if leaf.option.is_positional]
+    lists = [leaf.dotted for leaf in known if leaf.option.is_list]
+    missing = [leaf.dotted for leaf in known if getattr(arguments, leaf.dotted) is None]
     left = []
     for word in rest:
-        if lists and not word.startswith("-"):
-            getattr(arguments, lists[0].dotted).append(word)
+        is_word = word == "-" or not word.startswith("-")
+        if lists and is_word:
+            getattr(arguments, lists[0]).append(word)
+        elif missing and is_word:
+            setattr(arguments, missing.pop(0), word)
         else:
             left.append(word)
     return left

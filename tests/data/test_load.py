@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from bermo.data.load import TaskData, load_task, own_task, read_inputs
-from bermo.data.rows import TaggedRows, TextRows
-from bermo.data.tasks import find_task
+from bermo.data.load import TaskData, load_task
+from bermo.data.rows import TextRows
 from bermo.errors import BermoError
 from bermo.spec import DataSpec
 
@@ -121,18 +120,3 @@ def test_generated_tasks_have_disjoint_splits_and_obey_the_limit() -> None:
     assert (len(data.train), len(data.valid)) == (500, 500)
     assert not set(data.train.first) & set(data.valid.first)
     assert data.digest == load_task(DataSpec(task="box/tense", limit=500)).digest
-
-
-def test_inputs_for_prediction_need_no_answers(write: Write) -> None:
-    own = own_task("classification")
-    assert read_inputs(write("a.txt", "one, two\nthree\n"), own) == TextRows(["one, two", "three"])
-    table = write("a.tsv", "id\ttext\n1\ta\n2\tb\n")
-    assert read_inputs(table, own, ("text",)) == TextRows(["a", "b"])
-    pair = write("b.tsv", "premise\thypothesis\na\tb\n")
-    assert read_inputs(pair, own) == TextRows(["a"], ["b"])
-    tagged = read_inputs(write("c.txt", "Mark lives .\n"), find_task("conll2003"))
-    assert tagged == TaggedRows([["Mark", "lives", "."]])
-    with pytest.raises(BermoError, match="the model reads 2 a row"):
-        read_inputs(table, own, ("premise", "hypothesis"))
-    with pytest.raises(BermoError, match="line 2: the text is empty"):
-        read_inputs(write("d.txt", "a\n\nb\n"), own)

@@ -119,7 +119,7 @@ def test_a_perfect_model_gets_full_marks_on_spans(make: Make) -> None:
     assert scores.score == scores.values["exact_match"] == 100.0
     assert scores.values["no_answer_f1"] == scores.values["answerable_f1"] == 100.0
     assert scores.predicted == {"answer": 1, "no answer": 1}
-    assert decode(features, logits)[0] == {"id": "q1", "answer": "big, red cat"}
+    assert decode(features, logits)[0] == {"answer": "big, red cat"}
 
 
 def test_version_one_always_answers(make: Make) -> None:

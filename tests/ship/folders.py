@@ -18,12 +18,14 @@ from tests import tiny
 
 KINDS = {
     "classification": BermoForSequenceClassification,
+    "regression": BermoForSequenceClassification,
     "tagging": BermoForTokenClassification,
     "span": BermoForQuestionAnswering,
     "choice": BermoForMultipleChoice,
 }
 LABELS = {
     "classification": ["bad", "good"],
+    "regression": [],
     "tagging": ["O", "B-X"],
     "span": [],
     "choice": ["0", "1"],
@@ -41,6 +43,8 @@ def make_model(
         config.layer_types = config.layer_types[:layers]
     if kind in ("classification", "tagging"):
         options["num_labels"] = 2
+    if kind == "regression":
+        options["num_labels"] = 1
     return KINDS[kind].from_backbone(config, **options).eval()
 
 
@@ -49,7 +53,7 @@ def save(model: BermoPreTrainedModel, folder: Path, kind: str = "classification"
     family = model.config.backbone.model_type
     model.save_pretrained(folder)
     tiny.make_tokenizer(family).save_pretrained(folder)
-    text = ["text"] if kind in ("classification", "tagging") else []
+    text = ["text"] if kind in ("classification", "regression", "tagging") else []
     write_json(
         folder / "task.json",
         {

@@ -32,7 +32,12 @@ OPTIONS = {
         --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
         --seeds=1
     """,
-    "predict": "run file --out --batch-size=64",
+    "evaluate": """run file --text --label --unknown=error --separator --batch-size=64 --device=auto
+        --out""",
+    "predict": """
+        run file --text --out --columns --id --with-text=off --probabilities=off --format --separator
+        --batch-size=64 --device=auto
+    """,
     "pretrain": """
         --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128
         --limit --cache --config=small --layers --width --heads --intermediate --positions=512 --dropout=0.0

@@ -19,7 +19,6 @@ from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
 from bermo.errors import BermoError
 from bermo.methods.evaluate import LABEL_NAMES
-from bermo.methods.predict import Advance, Ask
 from bermo.runs.model_files import Runtime, read_export
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS
@@ -129,10 +128,10 @@ def open_candidate(
 
 
 def choose_device(opened: TrainedFolder, device: Device) -> str:
-    """Return the device on which a folder's model answers: a GPU where torch has one, if that is allowed."""
+    """Return the device on which a folder's model answers: that asked for, or a GPU where torch has one."""
     check_device(device)
-    if device == "cpu" or opened.runtime in ("onnxruntime", "openvino"):
-        return "cpu"
+    if device != "auto" or opened.runtime in ("onnxruntime", "openvino"):
+        return "cpu" if device == "auto" else device
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -156,16 +155,6 @@ def answer(
         numbered += zip(rows.tolist(), trim(features, rows, candidate(batch)), strict=True)
         advance(len(rows))
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
-
-
-def open_for_prediction(opened: TrainedFolder) -> Ask:
-    """Open an export for `bermo predict`."""
-    candidate = open_candidate(opened)
-
-    def ask(features: Features, batch_size: int, advance: Advance) -> list[np.ndarray]:
-        return answer(candidate, features, batch_size, advance)
-
-    return ask
 
 
 def logits_of(outputs: Any) -> tuple[torch.Tensor, ...]:

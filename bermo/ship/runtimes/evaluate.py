@@ -19,6 +19,7 @@ from bermo.runs.trained import Runtime, open_trained
 from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
 from bermo.ship.runtimes.spec import EvaluateSpec
 from bermo.ship.runtimes.texts import check_labels, features_of, read_answered, unknown_labels
+from bermo.spec import separator_character
 
 HINT = " Correct the file, or count such rows as wrong answers with --unknown wrong."
 
@@ -42,7 +43,8 @@ class Evaluated:
 def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | None = None) -> Evaluated:
     """Let the model of a run, a model's folder or an export answer every row of a file, and score it."""
     opened = open_trained(run)
-    rows = read_answered(file, opened.trained, spec.text or (), spec.label)
+    separator = separator_character(spec.separator)
+    rows = read_answered(file, opened.trained, spec.text or (), spec.label, separator)
     if spec.unknown == "error":
         check_labels(rows, opened.trained, file, HINT)
     unknown = unknown_labels(rows, opened.trained)

@@ -4,7 +4,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bermo.fields import Rules, option
-from bermo.spec import DEVICE_HELP, Device, device_rules
+from bermo.spec import DEVICE_HELP, SEPARATOR_HELP, Device, device_rules, separator_rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictSpec:
+    """How texts are read and answered, and what stands beside an answer."""
+
+    columns: tuple[str, ...] | None = option(None, "column(s) of the text, if not those of training")
+    id: tuple[str, ...] | None = option(None, "column(s) to write beside each answer, such as an id")
+    with_text: bool = option(False, "write the text beside each answer")
+    probabilities: bool = option(False, "give the probability of every class, or of each word's tag")
+    format: Literal["txt", "csv", "tsv", "jsonl"] | None = option(
+        None, "of standard input: one text a line, or a table", shown="txt"
+    )
+    separator: str | None = option(None, SEPARATOR_HELP)
+    batch_size: int = option(64, "rows at a time", least=1)
+    device: Device = option("auto", DEVICE_HELP)
+
+    def rules(self) -> Rules:
+        return [separator_rule(self.separator), *device_rules(self.device)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +35,9 @@ class EvaluateSpec:
     unknown: Literal["error", "wrong"] = option(
         "error", "a label that the model was not taught is an error, or counts as a wrong answer"
     )
+    separator: str | None = option(None, SEPARATOR_HELP)
     batch_size: int = option(64, "rows at a time", least=1)
     device: Device = option("auto", DEVICE_HELP)
 
     def rules(self) -> Rules:
-        return device_rules(self.device)
+        return [separator_rule(self.separator), *device_rules(self.device)]

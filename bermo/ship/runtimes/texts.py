@@ -1,20 +1,19 @@
 """Texts to measure with: the user's rows with their answers, or generated sentences."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from bermo.data.columns import find_columns
 from bermo.data.corpora import choice_rows, numbers, read_conll, read_squad, text_rows
-from bermo.data.features import Features, make_features
+from bermo.data.features import Features, tokenise
 from bermo.data.generated import generate_rows
-from bermo.data.load import read_inputs
+from bermo.data.inputs import filled_rows, input_names, input_rows, text_blocks
 from bermo.data.read import Table, read_table
-from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, head
+from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
 from bermo.errors import BermoError, nearest
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
@@ -36,8 +35,14 @@ def labelled(opened: TrainedFolder, path: Path) -> Features:
 
 
 def unlabelled(opened: TrainedFolder, path: Path, limit: int) -> Features:
-    """Read the first texts of a file; answers are not read."""
-    return features_of(opened, head(read_inputs(path, opened.trained.task, opened.trained.text), limit))
+    """Read the first texts of a file that are not empty; answers are not read."""
+    task, text = opened.trained.task, opened.trained.text
+    for table in text_blocks(path, task, text, limit):
+        names = input_names(table, task, text)
+        filled = filled_rows(table, names)
+        if filled:
+            return features_of(opened, input_rows(table.pick(filled), task, names))
+    raise BermoError(f"{path} has no text that is not empty.")
 
 
 def built_in(opened: TrainedFolder) -> Features:
@@ -62,20 +67,18 @@ def built_in(opened: TrainedFolder) -> Features:
     return features_of(opened, rows)
 
 
-def features_of(opened: TrainedFolder, rows: Rows, more_labels: Sequence[str] = ()) -> Features:
+def features_of(
+    opened: TrainedFolder,
+    rows: Rows,
+    more_labels: Sequence[str] = (),
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> Features:
     """Tokenise rows with the model's own tokenizer and limits; `more_labels` are those it cannot give."""
     trained = opened.trained
-    # A file to measure on may hold odd words; training has checked the share of unknown tokens.
-    limits = DataSpec(max_length=trained.max_length, stride=trained.stride, max_unknown=1.0)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-        return make_features(
-            rows,
-            trained.task,
-            (*trained.labels, *more_labels),
-            opened.load_tokenizer(),
-            replace(limits, cache=cache),
-            opened.has_segments,
-        )  # the arrays stay mapped after the files are gone
+    limits = DataSpec(max_length=trained.max_length, stride=trained.stride)
+    labels = (*trained.labels, *more_labels)
+    tokenizer = tokenizer or opened.load_tokenizer()
+    return tokenise(rows, trained.task, labels, tokenizer, limits, opened.has_segments)
 
 
 def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: int) -> dict[str, np.ndarray]:
@@ -92,7 +95,11 @@ def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: 
 
 
 def read_answered(
-    path: Path, trained: TrainedTask, text: Sequence[str] = (), label: str | None = None
+    path: Path,
+    trained: TrainedTask,
+    text: Sequence[str] = (),
+    label: str | None = None,
+    separator: str | None = None,
 ) -> Rows:
     """Read texts and their answers; columns that are not named are those of training, else the usual ones."""
     match trained.task.kind:
@@ -102,9 +109,11 @@ def read_answered(
             return read_conll(path)
         case "choice":
             known = text or trained.text or trained.task.valid[0].text
-            return choice_rows(read_table(path), known, label or trained.label or "label")
+            return choice_rows(
+                read_table(path, separator=separator), known, label or trained.label or "label"
+            )
         case _:
-            table = _table(path, trained)
+            table = _table(path, trained, separator)
             columns = find_columns(table, *_known_columns(table, trained, text, label))
             rows = text_rows(table, columns.text, columns.label)
             return numbers(rows, path) if trained.task.kind == "regression" else rows
@@ -120,11 +129,12 @@ def _known_columns(
     return text or None, label
 
 
-def _table(path: Path, trained: TrainedTask) -> Table:
+def _table(path: Path, trained: TrainedTask, separator: str | None) -> Table:
     """Read a named task's file with the header that its official form lacks."""
     sources = [item for item in trained.task.valid if Path(item.name).name == path.name]
     header = sources[0].header if sources else None
-    return read_table(path, header, drops_extra=bool(sources and sources[0].drops_extra))
+    drops_extra = bool(sources and sources[0].drops_extra)
+    return read_table(path, header, drops_extra=drops_extra, separator=separator)
 
 
 def unknown_labels(rows: Rows, trained: TrainedTask) -> Counter[str]:

@@ -1,0 +1,132 @@
+"""A trained model of any form and texts -> answers, one for each row and in their order.
+
+    Predictor(open_trained("runs/mine")).answers(rows)                rows in memory
+    predict_stream(predictor, blocks, PredictSpec(), write)           a file or standard input of any length
+
+Rows come in blocks: each is tokenised, sorted by length, answered and written before the next is read, so
+that memory stays flat. A row without a text has an empty answer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bermo.data.features import Features
+from bermo.data.inputs import filled_rows, input_names, input_rows
+from bermo.data.rows import Rows
+from bermo.data.scoring import decode, empty_answer
+from bermo.data.table import Table
+from bermo.errors import BermoError
+from bermo.runs.trained import TrainedFolder
+from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
+from bermo.ship.runtimes.spec import PredictSpec
+from bermo.ship.runtimes.texts import features_of
+from bermo.ship.runtimes.written import Write
+from bermo.spec import Device
+
+WITHOUT_CLASSES = ("regression", "span")
+
+
+class Predictor:
+    """A model with its runtime and tokenizer, loaded once."""
+
+    def __init__(self, opened: TrainedFolder, device: Device = "auto", batch_size: int = 64) -> None:
+        self.opened, self.batch_size = opened, batch_size
+        self.tokenizer = opened.load_tokenizer()
+        self.candidate = open_candidate(opened, device=choose_device(opened, device))
+
+    def logits(self, rows: Rows) -> list[np.ndarray]:
+        """Return the logits of each row; none may be empty."""
+        return answer(self.candidate, self._features(rows), self.batch_size)
+
+    def answers(self, rows: Rows, gives_all: bool = False) -> list[dict[str, Any]]:
+        """Return the answer to each row; none may be empty."""
+        features = self._features(rows)
+        return decode(features, answer(self.candidate, features, self.batch_size), gives_all)
+
+    def _features(self, rows: Rows) -> Features:
+        return features_of(self.opened, rows, tokenizer=self.tokenizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """How many rows were answered, how many of them had no text, and where the first of these is."""
+
+    num_rows: int = 0
+    num_empty: int = 0
+    first_empty: str = ""
+
+    def after(self, table: Table, filled: Sequence[int]) -> "Predicted":
+        """Return the count with the rows of a table added, of which `filled` have a text."""
+        empty = len(table) - len(filled)
+        first = self.first_empty
+        if empty and not first:
+            first = table.place(min(set(range(len(table))) - set(filled)))
+        return Predicted(
+            num_rows=self.num_rows + len(table), num_empty=self.num_empty + empty, first_empty=first
+        )
+
+
+def check_predict(opened: TrainedFolder, spec: PredictSpec) -> None:
+    """Refuse what this kind of model cannot answer, before it is loaded."""
+    kind = opened.trained.task.kind
+    if spec.probabilities and kind in WITHOUT_CLASSES:
+        what = "numbers" if kind == "regression" else "spans of text"
+        raise BermoError(f"{opened.folder} answers with {what}, not classes. Leave --probabilities out.")
+
+
+def predict_stream(
+    predictor: Predictor,
+    blocks: Iterable[Table],
+    spec: PredictSpec,
+    write: Write,
+    advance: Callable[[int], None] = lambda num_rows: None,
+) -> Predicted:
+    """Answer tables one after the other, writing each row's answer with the columns asked for beside it."""
+    trained, done = predictor.opened.trained, Predicted()
+    names: tuple[str, ...] = ()
+    for table in blocks:
+        names = names or input_names(table, trained.task, trained.text, spec.columns or ())
+        filled = filled_rows(table, names)
+        found = _answers(predictor, table, names, filled, spec)
+        for beside, given in zip(_beside(table, predictor, spec, names), found, strict=True):
+            _check_names(beside, given)
+            write(beside | given)
+        done = done.after(table, filled)
+        advance(len(table))
+    return done
+
+
+def _answers(
+    predictor: Predictor, table: Table, names: Sequence[str], filled: list[int], spec: PredictSpec
+) -> Iterator[dict[str, Any]]:
+    """Yield an answer for each row of the table; only `filled` ones have a text."""
+    trained = predictor.opened.trained
+    given: dict[int, dict[str, Any]] = {}
+    if filled:
+        rows = input_rows(table.pick(filled), trained.task, names)
+        given = dict(zip(filled, predictor.answers(rows, spec.probabilities), strict=True))
+    for row in range(len(table)):
+        yield given.get(row) or empty_answer(trained.task, trained.labels, spec.probabilities)
+
+
+def _beside(
+    table: Table, predictor: Predictor, spec: PredictSpec, names: Sequence[str]
+) -> Iterator[dict[str, str]]:
+    """Yield what stands beside each answer: the columns asked for, a question's id, and the text."""
+    has_ids = predictor.opened.trained.task.kind == "span" and table.has("id")
+    ids = spec.id or (("id",) if has_ids else ())
+    wanted = dict.fromkeys((*ids, *(names if spec.with_text else ())))
+    columns = {name: table.column(name) for name in wanted}
+    for row in range(len(table)):
+        yield {name: column[row] for name, column in columns.items()}
+
+
+def _check_names(beside: dict[str, str], given: dict[str, Any]) -> None:
+    for name in beside:
+        if name in given:
+            raise BermoError(
+                f'The column "{name}" has the name of a part of the answer. Rename it, or leave it out.'
+            )

@@ -1,0 +1,79 @@
+"""Texts to be answered come in blocks, each row with its line, and none is lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bermo.data.inputs import filled_rows, inputs_of, line_blocks, line_names, text_blocks
+from bermo.data.load import own_task
+from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
+from bermo.data.tasks import Task, find_task
+from bermo.errors import BermoError
+
+Write = Callable[[str, str], Path]
+OWN = own_task("classification")
+
+
+def read(path: Path, task: Task = OWN, text: tuple[str, ...] = ()) -> Rows:
+    """The rows of a file that fits one block."""
+    (table,) = text_blocks(path, task, text, 100)
+    return inputs_of(table, task, text)
+
+
+def test_every_kind_of_model_reads_its_form(write: Write) -> None:
+    assert read(write("a.txt", "one, two\nthree\n")) == TextRows(["one, two", "three"])
+    assert read(write("a.tsv", "id\ttext\n1\ta\n2\tb\n"), text=("text",)) == TextRows(["a", "b"])
+    assert read(write("b.tsv", "premise\thypothesis\na\tb\n")) == TextRows(["a"], ["b"])
+    tagger = find_task("conll2003")
+    assert read(write("c.txt", "Mark lives .\n"), tagger) == TaggedRows([["Mark", "lives", "."]])
+    listed = write("c.jsonl", '{"words": ["New York", "is"]}\n{"words": ["[", "x"]}\n')
+    assert read(listed, tagger) == TaggedRows([["New York", "is"], ["[", "x"]])
+    asked = write("d.csv", "question,context\nwho?,mark\n")
+    assert read(asked, own_task("span")) == SpanRows(["2"], ["who?"], ["mark"])
+    endings = write("e.csv", "sent1,sent2,ending0,ending1,ending2,ending3\na,b,c,d,e,f\n")
+    assert read(endings, find_task("swag")) == ChoiceRows(["a"], [["b c", "b d", "b e", "b f"]])
+
+
+def test_a_long_file_comes_in_blocks_that_know_their_lines(write: Write) -> None:
+    path = write("a.txt", "".join(f"text {k}\n" for k in range(7)))
+    blocks = list(text_blocks(path, OWN, (), 3))
+    assert [len(block) for block in blocks] == [3, 3, 1]
+    assert blocks[2].lines == [7]
+    table = write("a.tsv", "text\n" + "".join(f"text {k}\n" for k in range(7)))
+    assert [block.lines for block in text_blocks(table, OWN, (), 4)] == [[2, 3, 4, 5], [6, 7, 8]]
+
+
+def test_empty_lines_are_rows_and_a_last_end_of_line_is_none(write: Write) -> None:
+    (table,) = text_blocks(write("a.txt", "a\r\n\n \nb"), OWN, (), 9)
+    assert table.columns == {"text": ["a", "", " ", "b"]}
+    assert filled_rows(table, ("text",)) == [0, 3]
+
+
+def test_lines_of_several_texts_are_apart_by_tabs() -> None:
+    names = line_names(OWN, ("premise", "hypothesis"))
+    (table,) = line_blocks(["a\tb\n", "\n"], names, 9)
+    assert table.columns == {"premise": ["a", ""], "hypothesis": ["b", ""]}
+    with pytest.raises(BermoError, match=r"line 1: the model reads 2 texts a row .* but got 1"):
+        list(line_blocks(["a b\n"], names, 9))
+    assert line_names(own_task("span"), ()) == ("question", "context")
+    with pytest.raises(BermoError, match="chooses among several texts"):
+        line_names(own_task("choice"), ())
+
+
+def test_a_file_with_too_few_texts_a_row_is_refused(write: Write) -> None:
+    with pytest.raises(BermoError, match="the model reads 2 a row"):
+        read(write("a.tsv", "text\na\n"), OWN, ("premise", "hypothesis"))
+
+
+def test_every_text_format_comes_in_blocks_of_the_same_columns(write: Write) -> None:
+    lines = "".join(f'{{"text": "a {k}"' + (', "id": 1}\n' if k < 2 else "}\n") for k in range(5))
+    blocks = list(text_blocks(write("a.jsonl", lines), OWN, (), 2))
+    assert [list(block.columns) for block in blocks] == [["text", "id"]] * 3
+    assert blocks[1].columns["id"] == ["", ""]
+    semicolons = write("b.csv", 'text;id\n"a\nb";1\nc;2\nd;3\n')
+    blocks = list(text_blocks(semicolons, OWN, (), 2))
+    assert [block.lines for block in blocks] == [[2, 4], [5]]
+    assert blocks[0].columns["text"] == ["a\nb", "c"]
+    with pytest.raises(BermoError, match="has no rows, only a header"):
+        list(text_blocks(write("c.csv", "text,id\n"), OWN, (), 2))
