@@ -27,8 +27,6 @@ from bermo.methods.head import choose_pooling
 from bermo.methods.measure import (
     LayerGradients,
     device_name,
-    diagnose,
-    one_answer,
     peak_memory,
     reset_peak_memory,
     versions,
@@ -36,6 +34,7 @@ from bermo.methods.measure import (
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import make_schedule, missed_density
 from bermo.methods.together import join_jobs, predict_together
+from bermo.methods.verdict import advice, judge, one_answer
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.progress import Display, Quiet
 from bermo.pruning.fold import count
@@ -49,11 +48,7 @@ from bermo.training.loop import fit_members
 from bermo.values import normal
 
 GROUP = "together"
-REMEDY = "Try a smaller --lr, more --epochs, a longer --warmup, another seed, or --mix across."
-REMEDY_OF_MOVEMENT = (
-    "Try --rank size, which prunes no large weight before its score is clear; or --mix across,"
-    " or more --epochs."
-)
+FAILED = {"diverged": "diverged", "undertrained": "is undertrained"}
 
 
 def finetune(
@@ -103,20 +98,15 @@ def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Acc
             results[done.seed] = done
     finished = [result for result in results.values() if result is not None]
     for done in finished:
-        if done.diverged:
-            display.tell(f"Seed {done.seed} diverged: {done.diverged}. {_remedy(prepared.spec)}")
+        if kind := done.failed:
+            said = advice(prepared.spec, prepared.facts, kind)
+            display.tell(f"Seed {done.seed} {FAILED[kind]}: {done.reason}. {said}")
     result = summarise(finished)
     if accelerator.is_main_process:
         _publish(out, finished)
         write_result(out / "result.json", result)
     accelerator.wait_for_everyone()
     return result
-
-
-def _remedy(spec: RunSpec) -> str:
-    """Say what may help against a collapse."""
-    is_by_score = spec.prune.method == "movement" and spec.prune.rank == "score"
-    return REMEDY_OF_MOVEMENT if is_by_score else REMEDY
 
 
 def _groups(out: Path, seeds: Sequence[int], missing: Sequence[int], size: int) -> list[list[int]]:
@@ -244,6 +234,7 @@ def _result(
 ) -> SeedResult:
     # A run that broke down before its final density has no best.
     best = ended.best or ended.last
+    verdict = judge(prepared, scores, ended)
     with set_aside(model):
         counted = count(model)
     return SeedResult(
@@ -253,7 +244,8 @@ def _result(
         values=best,
         last_score=ended.last[scores.main],
         frozen_score=ended.start.get(scores.main, math.nan),
-        diverged=diagnose(prepared, scores, ended),
+        diverged=verdict.reason if verdict.kind == "diverged" else None,
+        undertrained=verdict.reason if verdict.kind == "undertrained" else None,
         best_step=ended.best_step,
         steps=ended.steps,
         loss=ended.last_loss,

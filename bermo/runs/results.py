@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bermo.files import write_json
 
@@ -47,11 +47,19 @@ class SeedResult:
     """Why it is no better than guessing although it did not collapse: it has not learned enough."""
 
     @property
+    def failed(self) -> Literal["diverged", "undertrained"] | None:
+        """In which way the training failed, if it did."""
+        return "diverged" if self.diverged else "undertrained" if self.undertrained else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the training failed, if it did."""
+        return self.diverged or self.undertrained
+
+    @property
     def verdict(self) -> str:
         """How the training ended, in a few words."""
-        if self.diverged:
-            return f"diverged: {self.diverged}"
-        return f"undertrained: {self.undertrained}" if self.undertrained else "fine"
+        return f"{self.failed}: {self.reason}" if self.failed else "fine"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +16,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from bermo.cli import main
-from bermo.data.scoring import TaskScores
 from bermo.errors import BermoError
 from bermo.methods.finetune import finetune
-from bermo.methods.measure import diagnose
-from bermo.methods.prepare import prepare
-from bermo.progress import Quiet
 from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
-from bermo.training.job import Fit
 
 TINY = RunSpec(
     data=DataSpec(task="box/tense", limit=48, max_length=64),
@@ -104,30 +98,6 @@ def test_a_collapsed_run_can_be_given_up_early(tmp_path: Path) -> None:
     assert whole.num_diverged == short.num_diverged == 1
     assert short.seeds[0].steps < whole.seeds[0].steps
     assert "every prediction" in str(short.seeds[0].diverged)
-
-
-def test_a_loss_at_chance_counts_as_diverged_even_if_predictions_vary() -> None:
-    prepared = prepare(TINY, Quiet())
-    scores = TaskScores("accuracy", {"accuracy": 50.0}, Counter({"past": 20, "present": 28}))
-    ended = Fit(
-        steps=6,
-        best_step=6,
-        best={},
-        last={},
-        start={},
-        highest=50.0,
-        last_loss=0.69,
-        is_finite=True,
-        seconds=1,
-        num_rows=96,
-    )
-    assert "guessing" in str(diagnose(prepared, scores, ended))
-    assert diagnose(prepared, scores, replace(ended, last_loss=0.3)) is None
-    good = replace(scores, values={"accuracy": 72.0})
-    assert diagnose(prepared, good, ended) is None, "good answers are no collapse, whatever the loss"
-    assert "not a number" in str(diagnose(prepared, scores, replace(ended, is_finite=False)))
-    one_class = replace(scores, predicted=Counter({"past": 48}))
-    assert 'every prediction is "past"' in str(diagnose(prepared, one_class, ended))
 
 
 @pytest.mark.parametrize("task", ["box/arguments", "box/answer", "box/ending", "box/coordination-inversion"])

@@ -1,0 +1,133 @@
+"""Whether a training failed, how, and what may help: a collapse and too few steps ask for the opposite.
+
+guessing       one answer for everything, a loss at chance, or numbers that do not follow the right ones
+undertrained   guessing, and never better, after few steps or at a low rate
+diverged       no number; or guessing although it was better, or after many steps, or when pruned
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bermo.data.scoring import TaskScores
+from bermo.methods.checks import UNITS
+from bermo.methods.defaults import LEAST_STEPS, PROBED_KINDS, Facts, usual_rate
+from bermo.methods.prepare import Prepared
+from bermo.spec import RunSpec, chosen
+from bermo.training.job import Fit
+
+CHANCE_SHARE = 0.98
+"""A classifier that learned something has left this share of the entropy of the labels behind."""
+GUESSING_MARGIN = 3.0
+"""Points above always giving the most common answer; also points that were lost for good."""
+LOW_RATE = 0.5
+HIGH_RATE = 10.0
+"""Shares of the usual rate: below the first a training is slow, above the second it often collapses."""
+QUANTILE = 1.645
+"""Of the normal distribution: a correlation r of N rows is above 0 with 95 % where r √N is larger."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a training ended, and why it failed if it did."""
+
+    kind: Literal["fine", "diverged", "undertrained"]
+    reason: str | None = None
+
+
+def judge(prepared: Prepared, scores: TaskScores, ended: Fit) -> Verdict:
+    """Judge a training by its last evaluation, its last loss and the best that it ever reached."""
+    if not ended.is_finite:
+        return Verdict(kind="diverged", reason="the loss became infinite or not a number")
+    reason = _why_guessing(prepared, scores, ended.last_loss)
+    if reason is None:
+        return Verdict(kind="fine")
+    if ended.highest is not None and ended.highest > scores.score + GUESSING_MARGIN:
+        return Verdict(kind="diverged", reason=f"{reason}; {scores.main} was {ended.highest:.2f} before")
+    if _is_short(prepared, ended.steps):
+        return Verdict(kind="undertrained", reason=f"{reason} after {ended.steps} steps")
+    return Verdict(kind="diverged", reason=reason)
+
+
+def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
+    """Say which answer a model gives to everything, where more than one is right; else None."""
+    kind = prepared.data.task.kind
+    if kind == "regression":
+        return None if scores.values["pearson"] else "every prediction is the same number"
+    if kind == "span" or len(scores.predicted) != 1:
+        return None
+    targets = np.asarray(prepared.valid.targets)
+    is_wrong = len(np.unique(targets[targets >= 0])) > 1
+    return f'every prediction is "{next(iter(scores.predicted))}"' if is_wrong else None
+
+
+def advice(spec: RunSpec, facts: Facts, verdict: Literal["diverged", "undertrained"]) -> str:
+    """Say what may help, without anything that the spec has already."""
+    ways = _against_collapse(spec) if verdict == "diverged" else _against_few_steps(spec, facts)
+    return f"Try {', '.join(ways[:-1])} or {ways[-1]}."
+
+
+def _against_collapse(spec: RunSpec) -> list[str]:
+    ways = []
+    is_pruned = spec.prune.method != "none"
+    if spec.prune.method == "movement" and spec.prune.rank == "score":
+        ways.append("--rank size, which prunes no large weight before its score is clear")
+    if is_pruned and spec.model.mix.kind == "none":
+        ways.append("--mix across")
+    ways.append("more --epochs" if is_pruned else f"a smaller --lr than {chosen(spec.train.lr):g}")
+    if spec.train.clip == 0:
+        ways.append("--clip 1")
+    return [*ways, f"a longer --warmup than {spec.train.warmup:g}", "another seed"]
+
+
+def _against_few_steps(spec: RunSpec, facts: Facts) -> list[str]:
+    ways = [f"more --epochs than {chosen(spec.train.epochs):g}"]
+    if spec.model.head == "random" and facts.kind in PROBED_KINDS and not spec.distill.student_layers:
+        ways.append("--head probe")
+    usual = usual_rate(facts)
+    more = f" ({usual:g} is usual for this encoder)" if chosen(spec.train.lr) < usual else ""
+    return [*ways, f"a larger --lr{more}"]
+
+
+def _why_guessing(prepared: Prepared, scores: TaskScores, last_loss: float) -> str | None:
+    """Say in which way the last answers are no better than guessing, or None."""
+    if reason := one_answer(prepared, scores):
+        return reason
+    targets = np.asarray(prepared.valid.targets)
+    kind = prepared.data.task.kind
+    if kind == "regression" and scores.values["pearson"] * math.sqrt(len(targets)) < 100 * QUANTILE:
+        return f"the predictions do not follow the numbers (correlation {scores.values['pearson']:.2f})"
+    if kind != "classification" or not _is_plain_loss(prepared.spec):
+        return None
+    chance = _entropy(np.asarray(prepared.train.targets))
+    most_common = 100 * float(np.unique(targets, return_counts=True)[1].max()) / len(targets)
+    # Early in a training the answers can be good while the loss has hardly moved: that is no guessing.
+    is_guessing = scores.values["accuracy"] <= most_common + GUESSING_MARGIN
+    if is_guessing and last_loss >= CHANCE_SHARE * chance:
+        return f"the training loss {last_loss:.3f} is still that of guessing ({chance:.3f})"
+    return None
+
+
+def _is_short(prepared: Prepared, steps: int) -> bool:
+    """Tell whether a training had few steps or a low rate, and nothing that is known to make it collapse."""
+    spec, usual = prepared.spec, usual_rate(prepared.facts)
+    rate = chosen(spec.train.lr)
+    if spec.prune.method != "none" or rate > HIGH_RATE * usual:
+        return False
+    return steps < LEAST_STEPS or rate < LOW_RATE * usual
+
+
+def _entropy(targets: np.ndarray) -> float:
+    """The loss of a classifier that knows how often each class comes, and nothing else."""
+    counts = np.unique(targets, return_counts=True)[1]
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _is_plain_loss(spec: RunSpec) -> bool:
+    """Tell whether the training loss is that of the labels alone, without a penalty or a teacher."""
+    prune = spec.prune
+    method = prune.by if prune.method in UNITS else prune.method
+    return spec.distill.teacher is None and method in ("none", "magnitude", "movement")

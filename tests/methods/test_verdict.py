@@ -1,0 +1,107 @@
+"""A training that guesses has diverged or is undertrained; each gets advice that is not already set."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bermo.data.scoring import TaskScores
+from bermo.methods.prepare import Prepared, prepare
+from bermo.methods.verdict import advice, judge
+from bermo.progress import Quiet
+from bermo.spec import DataSpec, PruneSpec, RunSpec, TrainSpec, replace_in
+from bermo.training.job import Fit
+
+TINY = RunSpec(
+    data=DataSpec(task="box/tense", limit=48, max_length=64),
+    train=TrainSpec(epochs=2, batch_size=16, lr=5e-4, device="cpu"),
+)
+SCORES = TaskScores("accuracy", {"accuracy": 50.0}, Counter({"past": 20, "present": 28}))
+ONE_CLASS = replace(SCORES, predicted=Counter({"past": 48}))
+ENDED = Fit(
+    steps=6,
+    best_step=6,
+    best={},
+    last={},
+    start={},
+    highest=50.0,
+    last_loss=0.69,
+    is_finite=True,
+    seconds=1,
+    num_rows=96,
+)
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Prepared:
+    return prepare(TINY, Quiet())
+
+
+def with_train(prepared: Prepared, **values: float) -> Prepared:
+    return replace(prepared, spec=replace_in(prepared.spec, train=values))
+
+
+def test_guessing_after_a_few_steps_is_undertrained(prepared: Prepared) -> None:
+    verdict = judge(prepared, SCORES, ENDED)
+    assert verdict.kind == "undertrained"
+    assert verdict.reason == "the training loss 0.690 is still that of guessing (0.693) after 6 steps"
+    assert judge(prepared, ONE_CLASS, ENDED).reason == 'every prediction is "past" after 6 steps'
+
+
+def test_guessing_after_having_been_better_is_a_collapse(prepared: Prepared) -> None:
+    for scores in (SCORES, ONE_CLASS):
+        verdict = judge(prepared, scores, replace(ENDED, highest=72.0))
+        assert verdict.kind == "diverged"
+        assert str(verdict.reason).endswith("; accuracy was 72.00 before")
+
+
+def test_guessing_after_many_steps_or_at_a_huge_rate_is_a_collapse(prepared: Prepared) -> None:
+    many = replace(ENDED, steps=5000)
+    assert judge(prepared, ONE_CLASS, many).kind == "diverged"
+    assert judge(with_train(prepared, lr=1.0), ONE_CLASS, ENDED).kind == "diverged"
+    assert judge(with_train(prepared, lr=1e-6), ONE_CLASS, many).kind == "undertrained"
+
+
+def test_a_pruned_model_that_guesses_is_a_collapse_however_short_its_training(prepared: Prepared) -> None:
+    pruned = replace(prepared.spec, prune=PruneSpec(method="movement", density=0.1))
+    assert judge(replace(prepared, spec=pruned), ONE_CLASS, ENDED).kind == "diverged"
+
+
+def test_a_loss_that_fell_and_good_answers_are_fine_and_no_number_is_a_collapse(prepared: Prepared) -> None:
+    assert judge(prepared, SCORES, replace(ENDED, last_loss=0.3)).kind == "fine"
+    good = replace(SCORES, values={"accuracy": 72.0})
+    assert judge(prepared, good, ENDED).kind == "fine", "good answers are no guessing, whatever the loss"
+    assert "not a number" in str(judge(prepared, SCORES, replace(ENDED, is_finite=False)).reason)
+
+
+def test_numbers_that_do_not_follow_the_right_ones_are_not_fine(tmp_path: Path) -> None:
+    rows = [f"a dog runs\t{k / 7:.2f}" for k in range(40)]
+    (tmp_path / "numbers.tsv").write_text("text\tscore\n" + "\n".join(rows) + "\n")
+    file = str(tmp_path / "numbers.tsv")
+    prepared = prepare(replace(TINY, data=DataSpec(train=file, valid=file, max_length=32)), Quiet())
+    for pearson, kind in ((-31.0, "undertrained"), (10.0, "undertrained"), (60.0, "fine")):
+        scores = TaskScores("mean", {"pearson": pearson, "spearman": pearson, "mean": pearson})
+        verdict = judge(prepared, scores, replace(ENDED, highest=pearson, last_loss=2.0))
+        assert verdict.kind == kind
+        assert verdict.reason is None or f"correlation {pearson:.2f}" in verdict.reason
+
+
+def test_advice_says_nothing_that_is_already_set_and_never_the_opposite(prepared: Prepared) -> None:
+    spec, facts = prepared.spec, prepared.facts
+    assert advice(spec, facts, "undertrained") == "Try more --epochs than 2 or a larger --lr."
+    slow = replace_in(spec, model={"head": "random"}, train={"lr": 1e-5})
+    assert advice(slow, facts, "undertrained") == (
+        "Try more --epochs than 2, --head probe or a larger --lr (0.0005 is usual for this encoder)."
+    )
+    assert advice(spec, facts, "diverged") == (
+        "Try a smaller --lr than 0.0005, a longer --warmup than 0.1 or another seed."
+    )
+    pruned = replace(spec, prune=PruneSpec(method="movement", density=0.1))
+    said = advice(pruned, facts, "diverged")
+    assert "--rank size" in said
+    assert "more --epochs" in said
+    assert "--mix" not in said
+    plain = replace_in(pruned, model={"mix": replace(spec.model.mix, kind="none")}, prune={"rank": "size"})
+    assert "--mix across" in advice(plain, facts, "diverged")
+    assert "--rank" not in advice(plain, facts, "diverged")
