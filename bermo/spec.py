@@ -178,6 +178,12 @@ class TrainSpec:
     lr: float | None = option(
         None, "learning rate of the encoder and the head", shown="by the encoder's width", least=0
     )
+    contrast: float | None = option(
+        None,
+        "weight of the loss by which texts of one class learn to be alike",
+        shown="1 under 1,000 rows of classes, else 0",
+        least=0,
+    )
     mix_lr: float = option(1e-2, "learning rate of the mix", least=0)
     weight_decay: float = option(0.0, "decay of all weights but biases, norms and the mix")
     warmup: float = option(0.1, "share of the steps in which the rates rise from zero", least=0, most=1)

@@ -1,6 +1,6 @@
 """Model, batches, objective, parameter groups and hooks of one training, made from a spec.
 
-objective = labels [+ teacher, distill.py] [+ penalty of masks, prune.py]
+objective = labels [+ contrast, contrast.py] [+ teacher, distill.py] [+ penalty of masks, prune.py]
 """
 
 from collections.abc import Callable, Iterable
@@ -19,6 +19,7 @@ from bermo.data.features import Features
 from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
 from bermo.files import whole_folder, write_text
+from bermo.methods.contrast import ContrastLoss
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
 from bermo.methods.evaluate import eval_rows
 from bermo.methods.head import start_head_
@@ -105,6 +106,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     if spec.model.head == "probe":
         start_head_(model, prepared.train, eval_rows(spec), accelerator)
     objective: Objective = LabelLoss(model)
+    if spec.train.contrast:
+        objective = ContrastLoss(objective, model, spec.train.contrast)
     fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
     if teacher is not None:
         teacher.model.to(accelerator.device)

@@ -56,6 +56,7 @@ def check_together(spec: RunSpec) -> None:
         "pruning of whole units": spec.prune.method in UNITS,
         "blocks of weights": spec.prune.block != (1, 1),
         "a teacher of attention relations": distill.relations > 0,
+        "contrast, whose pairs would be of several models": bool(train.contrast),
         'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
     }
     refused = [name for name, is_set in faults.items() if is_set]

@@ -4,6 +4,7 @@
     epochs   3, or as many as give 400 steps
     batch    32 rows, 16 under 1,000 rows
     head     a linear probe of the frozen encoder (head.py), where the kind of task has one
+    contrast weight 1 under 1,000 rows of classes (contrast.py), without a teacher, pruning or a random head
     pooling  as the folder says (sentence-transformers), else what the probe finds better
 
 A spec is resolved once, before training; from then on every value is concrete, and the folder of the run
@@ -14,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 from bermo.data.tasks import Kind
+from bermo.errors import BermoError
 from bermo.spec import Pooling, RunSpec, replace_in
 
 RATE = 3e-5
@@ -27,6 +29,7 @@ MOST_EPOCHS = 100.0
 BATCH = 32
 SMALL_BATCH = 16
 FEW_ROWS = 1000
+CONTRAST = 1.0
 PROBED_KINDS: tuple[Kind, ...] = ("classification", "regression", "tagging")
 POOLED_KINDS: tuple[Kind, ...] = ("classification", "regression")
 
@@ -66,8 +69,21 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
         why = f" ({facts.num_rows:,} rows: at least {LEAST_STEPS} steps)" if epochs > EPOCHS else ""
         reasons.append(f"{epochs:g} epochs{why}")
     model, said = _resolve_model(spec, facts)
-    resolved = replace_in(spec, train={"lr": lr, "batch_size": batch_size, "epochs": epochs}, model=model)
-    return Resolved(spec=resolved, reasons=(*reasons, *said))
+    contrast = train.contrast
+    if contrast and facts.kind != "classification":
+        raise BermoError(f"Contrast needs classes of whole texts, not {facts.kind}. Leave --contrast out.")
+    if contrast is None:
+        contrast = CONTRAST if _can_contrast(spec, facts, model["head"]) else 0.0
+        said += [f"contrast of classes {contrast:g}"] if contrast else []
+    chosen = {"lr": lr, "batch_size": batch_size, "epochs": epochs, "contrast": contrast}
+    return Resolved(spec=replace_in(spec, train=chosen, model=model), reasons=(*reasons, *said))
+
+
+def _can_contrast(spec: RunSpec, facts: Facts, head: object) -> bool:
+    """Tell whether the contrast of classes was measured to help in such a training."""
+    is_alone = spec.distill.teacher is None and spec.prune.method == "none" and spec.train.together == 1
+    is_small = facts.kind == "classification" and facts.num_rows < FEW_ROWS
+    return is_small and is_alone and head == "probe"
 
 
 def usual_rate(facts: Facts) -> float:

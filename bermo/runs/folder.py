@@ -40,6 +40,7 @@ CHOSEN_FIELDS = (
     "model.head",
     "model.pooling",
     "train.batch_size",
+    "train.contrast",
     "train.epochs",
     "train.evaluations",
     "train.lr",

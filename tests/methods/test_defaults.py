@@ -6,7 +6,7 @@ import pytest
 
 from bermo.methods.defaults import LEAST_STEPS, Facts, resolve_defaults, usual_epochs, usual_rate
 from bermo.recipes import RECIPES
-from bermo.spec import DistillSpec, ModelSpec, RunSpec, TrainSpec
+from bermo.spec import DistillSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec
 
 FACTS = Facts(width=384, is_box=False, kind="classification", num_rows=200, family_pooling="first")
 OPEN = RunSpec()
@@ -38,9 +38,21 @@ def test_a_resolved_spec_has_no_open_value_and_says_what_was_chosen() -> None:
     assert (large.batch_size, large.epochs) == (32, 3)
 
 
+def test_few_rows_of_classes_are_contrasted_where_nothing_else_is_learned() -> None:
+    assert resolve_defaults(OPEN, FACTS).spec.train.contrast == 1
+    taught = replace(OPEN, distill=DistillSpec(teacher="runs/dense"))
+    pruned = replace(OPEN, prune=PruneSpec(method="movement", density=0.1))
+    plain = replace(OPEN, model=ModelSpec(head="random"))
+    for spec in (taught, pruned, plain, replace(OPEN, train=TrainSpec(together=2))):
+        assert resolve_defaults(spec, FACTS).spec.train.contrast == 0
+    for facts in (replace(FACTS, num_rows=1000), replace(FACTS, kind="regression")):
+        assert resolve_defaults(OPEN, facts).spec.train.contrast == 0
+
+
 def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:
     said = RunSpec(
-        model=ModelSpec(pooling="first", head="probe"), train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5)
+        model=ModelSpec(pooling="first", head="probe"),
+        train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5, contrast=0.2),
     )
     resolved = resolve_defaults(said, replace(FACTS, trained_pooling="mean"))
     assert resolved.spec == said
@@ -58,5 +70,5 @@ def test_kinds_without_a_linear_probe_and_students_of_their_teachers_layers_keep
 def test_recipes_leave_nothing_open(name: str) -> None:
     for spec in RECIPES[name]().arms.values():
         train = spec.train
-        assert None not in (train.lr, train.epochs, train.batch_size, train.evaluations)
+        assert None not in (train.lr, train.epochs, train.batch_size, train.evaluations, train.contrast)
         assert spec.model.head == "random"
