@@ -17,7 +17,7 @@ from bermo.files import write_text
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.tables import pruning, scores, ship, speed, tree  # noqa: E402
+from scripts.tables import little, pruning, scores, ship, speed, tree  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
@@ -35,6 +35,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "epoch": speed.epoch,
     "mix-cost": speed.mix_cost,
     "loop": speed.loop,
+    "little-data": little.scores,
+    "little-data-reached": little.reached,
     "core": scores.core,
     "probing": scores.probing,
     "claims": scores.claims,

@@ -1,0 +1,238 @@
+"""Do the defaults train on little data? bermo's defaults beside a frozen probe and SetFit-like training.
+
+    python benchmarks/small_data_cells.py DATA CELLS
+    python benchmarks/small_data.py CELLS OUT ENCODER… [--workers 8] [--only REGEX] [--ways bermo,setfit]
+    python benchmarks/small_data.py --gather results/small-data.json OUT…
+
+Every score is of the cell's test rows; the best evaluation is chosen by its validation rows. Where a sample
+is drawn three times, the table shows the mean. `--change train.lr=1e-4 --name rate-1e-4` tries another
+setting than the defaults, under a name of its own. The same command goes on where it stopped: OUT holds one
+JSON file for each encoder, cell and way.
+"""
+
+import argparse
+import json
+import multiprocessing
+import re
+import statistics
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.few_shot import Linear, contrast_, mean_vectors
+from bermo.data.features import make_features
+from bermo.data.load import load_task
+from bermo.data.rows import TaggedRows, TextRows
+from bermo.data.scoring import score
+from bermo.data.tasks import TaskData
+from bermo.encoders.backbone import load_encoder, load_tokenizer
+from bermo.files import write_json
+from bermo.methods.evaluate import predict
+from bermo.methods.finetune import finetune
+from bermo.runs.trained import open_trained
+from bermo.spec import DataSpec, ModelSpec, RunSpec, TrainSpec
+from bermo.training.devices import make_accelerator
+from bermo.values import override
+
+METRICS = {"stsb": "mean", "conll": "f1"}
+
+
+def data_spec(cell: Path, valid: str) -> DataSpec:
+    """Return how bermo reads the cell's files; `valid` is "valid" or "test"."""
+    if (cell / "train.txt").exists():
+        return DataSpec(task="conll2003", folder=str(cell if valid == "valid" else _test_folder(cell)))
+    first = json.loads((cell / "train.jsonl").open(encoding="utf-8").readline())
+    kind = "own/regression" if isinstance(first["label"], float) else "own/classification"
+    columns = tuple(name for name in ("text", "text2") if name in first)
+    files = {"train": str(cell / "train.jsonl"), "valid": str(cell / f"{valid}.jsonl")}
+    return DataSpec(task=kind, text=columns, label="label", **files)
+
+
+def _test_folder(cell: Path) -> Path:
+    """Return a folder in which the test rows stand where bermo expects the validation rows."""
+    folder = cell / "as-valid"
+    folder.mkdir(exist_ok=True)
+    for name, source in (("train.txt", "train.txt"), ("valid.txt", "test.txt")):
+        if not (folder / name).exists():
+            (folder / name).symlink_to((cell / source).resolve())
+    return folder
+
+
+def main_score(cell: str, values: dict[str, float]) -> float:
+    """Return the score that is reported of a cell."""
+    return values[METRICS.get(re.split("[-/]", cell)[0], "accuracy")]
+
+
+def run_bermo(encoder: str, cell: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Train by the defaults; score the test rows with the model that is kept."""
+    files = options.cells / cell
+    train = TrainSpec(precision="bf16" if torch.cuda.is_available() else "fp32", checkpoint_minutes=60)
+    spec = RunSpec(model=ModelSpec(backbone=encoder), data=data_spec(files, "valid"), train=train)
+    for change in options.change:
+        spec = override(spec, *change.split("=", 1))
+    run = folder / "run"
+    result = finetune(spec, run).seeds[0]
+    opened = open_trained(run)
+    tested = load_task(data_spec(files, "test"))
+    features = make_features(
+        tested.valid,
+        tested.task,
+        opened.trained.labels,
+        opened.load_tokenizer(),
+        spec.data,
+        opened.has_segments,
+    )
+    accelerator = make_accelerator(train, run)
+    model = opened.load_model().to(accelerator.device)
+    values = score(features, predict(model, features, 128, accelerator)).values
+    # Weights of some hundred trainings would fill the disk.
+    for weights in run.rglob("*.safetensors"):
+        weights.unlink()
+    kept = {name: getattr(result, name) for name in ("score", "last_score", "best_step", "steps", "diverged")}
+    return {"values": values, "valid": kept | {"frozen": getattr(result, "frozen_score", None)}}
+
+
+def run_baseline(encoder: str, cell: str, is_setfit: bool, options: argparse.Namespace) -> dict[str, Any]:
+    """Fit a linear head on vectors of the frozen encoder, or of one that was trained by contrast."""
+    data = load_task(data_spec(options.cells / cell, "test"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model, tokenizer = load_encoder(encoder).encoder.float().to(device), load_tokenizer(encoder)
+    if isinstance(data.train, TaggedRows):
+        return {"values": tag_scores(model, tokenizer, data)}
+    assert isinstance(data.train, TextRows)
+    assert isinstance(data.valid, TextRows)
+    is_number = data.task.kind == "regression"
+    train, test = _texts(data.train), _texts(data.valid)
+    targets = [float(x) if is_number else data.labels.index(str(x)) for x in data.train.labels or ()]
+    if is_setfit:
+        contrast_(model, tokenizer, train, [int(t) for t in targets], seed=1)
+    head = Linear(mean_vectors(model, tokenizer, train), torch.tensor(targets), is_number)
+    answers = list(head(mean_vectors(model, tokenizer, test)))
+    spec = data_spec(options.cells / cell, "test")
+    features = make_features(data.valid, data.task, data.labels, tokenizer, spec, has_segments=False)
+    return {"values": score(features, answers).values}
+
+
+def tag_scores(model: torch.nn.Module, tokenizer: Any, data: TaskData) -> dict[str, float]:
+    """Fit a linear head on the vectors of the first token of every word; score entities."""
+    spec = DataSpec(task="conll2003")
+    train, test = (
+        make_features(rows, data.task, data.labels, tokenizer, spec, has_segments=False)
+        for rows in (data.train, data.valid)
+    )
+    vectors, targets = token_vectors(model, train)
+    kept = slice(0, 10_000)
+    tags = torch.tensor(targets).long()
+    is_word = tags >= 0
+    head = Linear(vectors[is_word][kept], tags[is_word][kept])
+    answers = head(token_vectors(model, test)[0])
+    starts = test.starts
+    rows = [answers[starts[i] : starts[i + 1]] for i in range(len(test))]
+    return score(test, rows).values
+
+
+def token_vectors(model: torch.nn.Module, features: Any) -> tuple[torch.Tensor, np.ndarray]:
+    """Return the last layer's vector of every token, and the tag of each (negative: none)."""
+    model.eval()
+    device = next(model.parameters()).device
+    found = []
+    with torch.inference_mode():
+        for index in range(len(features)):
+            ids = features.ids[features.starts[index] : features.starts[index + 1]]
+            found.append(
+                model(input_ids=torch.tensor(ids[None].astype(np.int64), device=device)).last_hidden_state[0]
+            )
+    return torch.cat(found).cpu(), np.asarray(features.targets)
+
+
+def _texts(rows: TextRows) -> list[tuple[str, ...]]:
+    return list(
+        zip(rows.first, rows.second, strict=True) if rows.second else ((text,) for text in rows.first)
+    )
+
+
+def work(job: tuple[str, str, str, argparse.Namespace]) -> str:
+    """Do one job and write its result; a failure is told and the others go on."""
+    encoder, cell, way, options = job
+    folder = options.out / Path(encoder).name / cell / (options.name if way == "bermo" else way)
+    file = folder / "score.json"
+    if file.exists():
+        return ""
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    try:
+        if way == "bermo":
+            result = run_bermo(encoder, cell, options, folder)
+        else:
+            result = run_baseline(encoder, cell, way == "setfit", options)
+    except Exception:
+        return f"FAILED {folder}\n{traceback.format_exc()}"
+    result |= {"score": main_score(cell, result["values"]), "seconds": round(time.monotonic() - began, 1)}
+    write_json(file, result)
+    return f"{Path(encoder).name} {cell} {way}: {result['score']:.1f} in {result['seconds']} s"
+
+
+def jobs(options: argparse.Namespace) -> list[tuple[str, str, str, argparse.Namespace]]:
+    """Return what is to be done: first draws before second ones, and within them way by way."""
+    cells = sorted(str(path.relative_to(options.cells)) for path in options.cells.glob("*/*"))
+    ways = options.ways.split(",")
+    found = [
+        (encoder, cell, way, options)
+        for cell in cells
+        for encoder in options.encoders
+        for way in ways
+        # Contrast needs classes of whole texts.
+        if re.search(options.only, cell) and not (way == "setfit" and cell.startswith(("stsb", "conll")))
+    ]
+    return sorted(found, key=lambda job: (job[1].split("/")[1], "-200" not in job[1], ways.index(job[2])))
+
+
+def gather(out: Path, folders: list[Path]) -> None:
+    """Write the scores of every encoder, cell and way into one file: the mean over samples, and each."""
+    table: dict[str, Any] = {}
+    for folder in folders:
+        for file in sorted(folder.rglob("score.json")):
+            encoder, cell, _, way = file.relative_to(folder).parts[:4]
+            found = json.loads(file.read_text(encoding="utf-8"))
+            entry = table.setdefault(encoder, {}).setdefault(cell, {}).setdefault(way, {"scores": []})
+            entry["scores"].append(round(found["score"], 2))
+            entry["mean"] = round(statistics.fmean(entry["scores"]), 2)
+    write_json(out, {"encoders": table, "torch": torch.__version__, "device": _device()})
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("cells", type=Path, nargs="?")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("encoders", nargs="*")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", default=".")
+    parser.add_argument("--ways", default="bermo,frozen,setfit")
+    parser.add_argument("--change", action="append", default=[])
+    parser.add_argument("--name", default="bermo")
+    parser.add_argument("--gather", type=Path)
+    options = parser.parse_args()
+    if options.gather:
+        folders = [path for path in (options.cells, options.out, *map(Path, options.encoders)) if path]
+        gather(options.gather, folders)
+        return
+    with multiprocessing.get_context("fork").Pool(options.workers) as pool:
+        for said in pool.imap_unordered(work, jobs(options)):
+            if said:
+                print(said, flush=True)
+
+
+if __name__ == "__main__":
+    main()

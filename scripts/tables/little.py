@@ -1,0 +1,66 @@
+"""The table of little data: bermo's defaults beside a frozen probe and contrastive training."""
+
+from typing import Any
+
+from scripts.tables.numbers import read, table
+
+ENCODERS = {"gte": "gte-small", "minilm": "MiniLM-L6", "mpnet": "mpnet-base", "box": "the box"}
+WAYS = ("bermo", "frozen", "setfit")
+CELLS = {
+    "trec-200": "TREC, 200 rows",
+    "trec-500": "TREC, 500 rows",
+    "trec": "TREC, 5,452 rows",
+    "mr-200": "MR, 200 rows",
+    "mr": "MR, 9,596 rows",
+    "sst2-200": "SST-2, 200 rows",
+    "cola-200": "CoLA, 200 rows",
+    "mrpc-200": "MRPC, 200 rows",
+    "rte-200": "RTE, 200 rows",
+    "qnli-200": "QNLI, 200 rows",
+    "qqp-200": "QQP, 200 rows",
+    "mnli-200": "MNLI, 200 rows",
+    "stsb-200": "STS-B, 200 rows (correlation)",
+    "conll-200": "CoNLL-2003, 200 sentences (F1)",
+    "conll": "CoNLL-2003, 14,041 sentences (F1)",
+}
+MARGIN = 1.0
+
+
+def scores() -> str:
+    """Scores of the test rows: defaults / frozen probe / SetFit-like, for each encoder."""
+    found = read("small-data.json")["encoders"]
+    rows = [[name, *(_cell(found[encoder].get(key)) for encoder in ENCODERS)] for key, name in CELLS.items()]
+    return table(["defaults / frozen / SetFit-like", *ENCODERS.values()], rows)
+
+
+def reached() -> str:
+    """In how many cells the defaults are at most a point behind the better of the two."""
+    found = read("small-data.json")["encoders"]
+    gaps = [
+        gap
+        for encoder in ENCODERS
+        if encoder != "box"
+        for cell in found[encoder].values()
+        if (gap := _gap(cell)) is not None
+    ]
+    within = sum(gap >= -MARGIN for gap in gaps)
+    worst = f"{min(gaps):.1f}".replace("-", "")
+    return (
+        f"In {within} of the {len(gaps)} cells of the three real encoders the defaults are at most a point"
+        f" behind the better\nof the two; the furthest is {worst} points behind, the mean is"
+        f" {sum(gaps) / len(gaps):+.1f} points."
+    )
+
+
+def _gap(cell: dict[str, Any]) -> float | None:
+    others = [cell[way]["mean"] for way in WAYS[1:] if way in cell]
+    return cell["bermo"]["mean"] - max(others) if others else None
+
+
+def _cell(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return "–"
+    texts = [f"{cell[way]['mean']:.1f}" if way in cell else "–" for way in WAYS]
+    gap = _gap(cell)
+    mark = "**" if gap is not None and gap >= -MARGIN else ""
+    return f"{mark}{texts[0]}{mark} / {texts[1]} / {texts[2]}"
