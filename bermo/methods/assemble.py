@@ -3,6 +3,7 @@
 objective = labels [+ contrast, contrast.py] [+ teacher, distill.py] [+ penalty of masks, prune.py]
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         start_head_(model, prepared.train, eval_rows(spec), accelerator)
     objective: Objective = LabelLoss(model)
     if spec.train.contrast:
-        objective = ContrastLoss(objective, model, spec.train.contrast)
+        most_rows = math.ceil(chosen(spec.train.batch_size) / accelerator.num_processes)
+        objective = ContrastLoss(objective, model, spec.train.contrast, most_rows, accelerator.num_processes)
     fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
     if teacher is not None:
         teacher.model.to(accelerator.device)

@@ -25,6 +25,10 @@ def check_methods(spec: RunSpec) -> None:
         raise BermoError(
             "A student made of its teacher's layers pools as the teacher does. Leave --pooling out."
         )
+    if spec.train.contrast and spec.train.accumulation > 1:
+        raise BermoError(
+            "Contrast compares the texts of whole batches. Leave --accumulation or --contrast out."
+        )
     check_prune(spec.prune)
     check_together(spec)
 

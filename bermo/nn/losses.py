@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from bermo.nn.heads import IGNORED
 
+NO_CLASS = -1
 UNITS_A_RELATION_HEAD = 16
 """Teacher units of one relation head: MiniLMv2 takes 48 heads for 768 units and 64 for 1024."""
 
@@ -35,13 +36,16 @@ def mean_over(losses_B: Tensor, counts_B: Tensor) -> Tensor:
 def contrast(vectors_BD: Tensor, classes_B: Tensor) -> Tensor:
     """Return how far the cosines of all pairs of texts are from 1 in one class, and from 0 in two classes.
 
-    Each kind of pair has its own mean, so that many classes do not drown the pairs of one; 0 for no pair.
+    Each kind of pair has its own mean, so that many classes do not drown the pairs of one; 0 for no pair. A
+    row of NO_CLASS is in no pair.
     """
     unit_BD = functional.normalize(vectors_BD.float(), dim=-1)
     is_same_BB = classes_B[:, None] == classes_B[None]
-    is_pair_BB = ~torch.eye(len(classes_B), dtype=torch.bool, device=classes_B.device)
+    is_real_B = classes_B != NO_CLASS
+    is_pair_BB = is_real_B[:, None] & is_real_B[None]
+    is_pair_BB = is_pair_BB & ~torch.eye(len(classes_B), dtype=torch.bool, device=classes_B.device)
     errors_BB = (unit_BD @ unit_BD.T - is_same_BB.float()).square()
-    kinds = (is_same_BB & is_pair_BB, ~is_same_BB)
+    kinds = (is_same_BB & is_pair_BB, ~is_same_BB & is_pair_BB)
     means = [(errors_BB * kind).sum() / kind.sum().clamp(min=1) for kind in kinds]
     return means[0] + means[1]
 

@@ -1,8 +1,11 @@
 """The package's rooms as a tree and as floors, from the table that tests/test_architecture.py enforces."""
 
+from textwrap import wrap
+
 from tests.test_architecture import ROOMS
 
 WIDTH = 24
+LINE = 100
 BESIDE = {
     "benchmarks/": "what was measured, as scripts, each with its command in its first lines",
     "results/": "what was measured, as JSON, with tables and figures made from it",
@@ -27,5 +30,5 @@ def floors() -> str:
     """The floors by number: a room imports only from lower floors."""
     lines = []
     for number, rooms in zip(range(len(ROOMS) - 1, -1, -1), ROOMS, strict=True):
-        lines.append(f"{number:>2}  {'  '.join(rooms)}")
+        lines += wrap(f"{number:>2}  {'  '.join(rooms)}", LINE, subsequent_indent=" " * 4, tabsize=1)
     return "\n".join(["```text", *lines, "```"])

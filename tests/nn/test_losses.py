@@ -172,6 +172,8 @@ def test_contrast_equals_the_loop_over_pairs() -> None:
                 different.append(cosine**2)
     expected = sum(alike) / len(alike) + sum(different) / len(different)
     assert contrast(vectors, torch.tensor(classes)).item() == pytest.approx(expected, rel=1e-5)
+    padded = torch.cat([vectors, torch.zeros(2, 5)])
+    assert contrast(padded, torch.tensor([*classes, -1, -1])).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_contrast_of_a_batch_without_pairs_of_a_kind_is_finite_and_so_is_its_gradient() -> None:
