@@ -8,6 +8,8 @@ the first step the model's outputs are those of the fitted probe, and from there
 layer whose input has another width than its output (concatenated layers) stays random.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -23,11 +25,11 @@ from bermo.methods.prepare import Prepared, build_model
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.heads import IGNORED, PooledHead, TokenHead
 from bermo.nn.linear_fit import LinearFit, fit_linear
-from bermo.spec import Pooling, replace_in
+from bermo.spec import MixSpec, Pooling, replace_in
 
 PROBE_ROWS = 2000
 POOLING_ROWS = 500
-PROBE_TOKENS = 10_000
+PROBE_TOKENS = 5000
 """Most training rows that the probe reads, most that choose the pooling, and most labelled tokens of tags."""
 MEAN: Pooling = "mean"
 SLOPE = 0.5
@@ -41,18 +43,23 @@ def start_head_(
     head = cast(PooledHead | TokenHead, model.head)
     x_ND, targets_N = _head_inputs(model, features, PROBE_ROWS, batch_size, accelerator)
     fitted = _fit(head, x_ND, targets_N, features)
+    if not torch.isfinite(fitted.weight_CD).all():
+        return
     with torch.no_grad():
         head.out.weight.copy_(fitted.weight_CD)
         head.out.bias.copy_(fitted.bias_C)
 
 
 def choose_pooling(prepared: Prepared, accelerator: Accelerator) -> Prepared:
-    """Choose an open pooling, the family's or mean, by the probe's loss on held-out training rows."""
+    """Choose an open pooling, the family's or mean, by the probe's loss on held-out training rows.
+
+    The probe reads the plain encoder, so that runs with and without a mix pool alike.
+    """
     spec, facts = prepared.spec, prepared.facts
     if not has_open_pooling(spec, facts.kind):
         return prepared
-    torch.manual_seed(spec.seeds[0])
-    model = build_model(prepared)
+    plain = replace_in(spec, model={"mix": MixSpec(kind="none")})
+    model = build_model(replace(prepared, spec=plain))
     losses: dict[Pooling, float] = {}
     for pooling in dict.fromkeys((facts.family_pooling, MEAN)):
         model.config.pooling = pooling
@@ -60,10 +67,15 @@ def choose_pooling(prepared: Prepared, accelerator: Accelerator) -> Prepared:
         losses[pooling] = _fit(cast(PooledHead, model.head), x_ND, targets_N, prepared.train).held_out_loss
     # Where rows are too few to hold some out, all losses are NaN and the family's stands first.
     best = min(losses, key=lambda pooling: losses[pooling])
-    others = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items() if name != best)
-    reason = f"{best} pooling (loss of the probe {losses[best]:.3g}; {others})"
     resolved = replace_in(spec, model={"pooling": best})
-    return replace(prepared, spec=resolved, reasons=(*prepared.reasons, reason))
+    return replace(prepared, spec=resolved, reasons=(*prepared.reasons, _why_pooling(best, losses)))
+
+
+def _why_pooling(best: Pooling, losses: Mapping[Pooling, float]) -> str:
+    if math.isnan(losses[best]) or len(losses) == 1:
+        return f"{best} pooling (as the encoder's family has it)"
+    others = ", ".join(f"{loss:.3g} with {name}" for name, loss in losses.items() if name != best)
+    return f"{best} pooling (the probe's loss is {losses[best]:.3g}, {others})"
 
 
 def _fit(head: PooledHead | TokenHead, x_ND: Tensor, targets_N: Tensor, features: Features) -> LinearFit:
@@ -95,7 +107,7 @@ def _head_inputs(
     accelerator: Accelerator,
 ) -> tuple[Tensor, Tensor]:
     """Return what the head reads of some rows (texts, or labelled tokens), on the CPU, and their targets."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(features))[:most_rows])
+    rows = _some_rows(features, most_rows)
     head, home = model.head, model.device
     model.head = nn.Identity()
     try:
@@ -109,3 +121,12 @@ def _head_inputs(
     flat = np.concatenate([targets[features.starts[row] : features.starts[row + 1]] for row in rows])
     labelled = np.flatnonzero(flat != IGNORED)[:PROBE_TOKENS]
     return torch.from_numpy(np.concatenate(read)[labelled]), torch.from_numpy(flat[labelled]).long()
+
+
+def _some_rows(features: Features, most_rows: int) -> np.ndarray:
+    """Draw the rows that are read, the same for every seed; of tags no more than have enough tokens."""
+    drawn = np.random.default_rng(0).permutation(len(features))[:most_rows]
+    if features.task.kind == "tagging":
+        # About half of the tokens have a label of their own: the others are parts of words.
+        drawn = drawn[: int(np.searchsorted(np.cumsum(features.lengths[drawn]), 2 * PROBE_TOKENS)) + 1]
+    return np.sort(drawn)

@@ -26,7 +26,7 @@ EXACT = 200
 ROUGH = 30
 ONE_FOLD = 5e6
 NO_FOLD = 1e8
-"""Multiplications of one pass (N · D · C) from which one part is held out instead of five, or none."""
+"""Products of a pass (N · D · C) over which one part is held out, not five; or none, and the fit is rough."""
 SMALL = 1e-6
 """Share of the mean deviation that is added to each, so that a constant unit is not blown up to noise."""
 
@@ -47,7 +47,8 @@ def fit_linear(x_ND: Tensor, targets_N: Tensor, num_classes: int | None) -> Line
     num_outputs = num_classes or 1
     parts = _held_out(targets_N, x_ND.shape[1] * num_outputs)
     penalty, loss = _choose_penalty(x_ND, targets_N, num_classes, parts)
-    fitted = fit_with_penalty(x_ND, targets_N, num_classes, penalty)
+    is_huge = len(x_ND) * x_ND.shape[1] * num_outputs > NO_FOLD
+    fitted = fit_with_penalty(x_ND, targets_N, num_classes, penalty, None, ROUGH if is_huge else EXACT)
     return LinearFit(weight_CD=fitted.weight_CD, bias_C=fitted.bias_C, penalty=penalty, held_out_loss=loss)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bermo.errors import BermoError
-from bermo.runs.folder import check_free, claim, fixed_part, identity, locked, with_choices
+from bermo.runs.folder import EARLIER_VALUES, check_free, claim, fixed_part, identity, locked, with_choices
 from bermo.runs.results import read_seed, write_result
 from bermo.runs.statistics import student_t, summarise
 from bermo.spec import RunSpec, replace_in
@@ -165,7 +165,9 @@ def test_what_was_chosen_for_a_command_is_kept_by_its_folder(tmp_path: Path) -> 
 def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_path: Path) -> None:
     began = replace_in(SPEC, train={"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1})
     values = fixed_part(began)
-    del values["model"]["head"]
+    for dotted in EARLIER_VALUES:
+        group, name = dotted.split(".")
+        del values[group][name]
     (tmp_path / "spec.json").write_text(json.dumps({"spec": values, "data": "digest"}))
     check_free(tmp_path, SPEC)
     again = with_choices(tmp_path, SPEC)
