@@ -109,6 +109,13 @@ def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list
     """Choose how the head starts and, where a file names it, the pooling."""
     # A student made of its teacher's layers has its teacher's head and pooling.
     can_probe = facts.kind in PROBED_KINDS and spec.distill.student_layers is None
+    if spec.model.head == "probe" and not can_probe:
+        what = (
+            "A student of its teacher's layers has its teacher's"
+            if spec.distill.student_layers
+            else (f"A task of the kind {facts.kind} has no linear probe for its")
+        )
+        raise BermoError(f"{what} head. Leave --head out.")
     head = (spec.model.head or "probe") if can_probe else "random"
     pooling, said = spec.model.pooling, []
     if spec.model.head is None and head == "probe":

@@ -46,7 +46,12 @@ CHOSEN_FIELDS = (
     "train.lr",
 )
 """Fields that a command may leave open; the folder of its run keeps what was chosen, and goes on with it."""
-EARLIER_VALUES = {"model.head": "random", "data.split": None, "data.separator": None}
+EARLIER_VALUES = {
+    "model.head": "random",
+    "train.contrast": 0.0,
+    "data.split": None,
+    "data.separator": None,
+}
 """What was computed before a field existed: a spec without the field means this value."""
 
 LOCK = ".lock"

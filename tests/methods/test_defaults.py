@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from bermo.errors import BermoError
 from bermo.methods.defaults import LEAST_STEPS, Facts, resolve_defaults, usual_epochs, usual_rate
 from bermo.recipes import RECIPES
-from bermo.spec import DistillSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec
+from bermo.spec import DistillSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 
 FACTS = Facts(width=384, is_box=False, kind="classification", num_rows=200, family_pooling="first")
 OPEN = RunSpec()
@@ -64,6 +65,8 @@ def test_kinds_without_a_linear_probe_and_students_of_their_teachers_layers_keep
     for spec, facts in ((OPEN, replace(FACTS, kind="span")), (taught, FACTS)):
         model = resolve_defaults(spec, replace(facts, trained_pooling="mean")).spec.model
         assert (model.head, model.pooling) == ("random", None)
+        with pytest.raises(BermoError, match="Leave --head out"):
+            resolve_defaults(replace_in(spec, model={"head": "probe"}), facts)
 
 
 @pytest.mark.parametrize("name", RECIPES)

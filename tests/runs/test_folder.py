@@ -163,7 +163,9 @@ def test_what_was_chosen_for_a_command_is_kept_by_its_folder(tmp_path: Path) -> 
 
 
 def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_path: Path) -> None:
-    began = replace_in(SPEC, train={"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1})
+    began = replace_in(
+        SPEC, train={"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1, "contrast": 0.0}
+    )
     values = fixed_part(began)
     for dotted in EARLIER_VALUES:
         group, name = dotted.split(".")
