@@ -23,6 +23,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
     "ship-cpu": ship.cpu,
     "ship-forms": ship.forms,
+    "int8-error": ship.int8_error,
     "ship-gpu": ship.gpu,
     "pruning-survival": pruning.survival,
     "pruning-summary": pruning.summary,

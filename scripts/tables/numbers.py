@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 PRUNING = "gpu.json"
 
 
+@cache
 def read(name: str) -> Any:
     """Return what a file in results/ holds."""
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))

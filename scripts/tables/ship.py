@@ -150,6 +150,16 @@ def _gain(row: dict[str, Any], what: str) -> str:
     return f"{value:.2f} × ({low:.2f} … {high:.2f})"
 
 
+def int8_error() -> str:
+    """How far logits move by each way to choose the scales of int8 weights."""
+    known = read("int8-error.json")["relative_errors"]
+    rows = []
+    for name, errors in known.items():
+        low, high = (f"{100 * end(errors):.2f}" for end in (min, max))
+        rows.append([name, f"{100 * sum(errors) / len(errors):.2f} % ({low} … {high})"])
+    return table(["weights", "error of the logits"], rows)
+
+
 def gpu() -> str:
     """Students and the dense model in torch on one H200, against the dense fp32 model in the same run."""
     known = read("ship-cuda.json")["bench"]["rows"]

@@ -10,15 +10,17 @@ scales with which no product overflows on x86 without VNNI (overflow.py). Which 
 the processor (signs.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bermo.ship.runtimes.forms import Sign
 from bermo.ship.runtimes.overflow import encode, int8_matrices, safe_scales
 
+Weights = npt.NDArray[np.float32]
 MATRICES = ("MatMul", "Gemm")
 SMALLEST_TABLE = 64
 """Rows from which a table of embeddings is worth its scales; positions and words are, segments are not."""
@@ -40,7 +42,7 @@ def quantize_dynamic(graph: Path, out: Path, sign: Sign) -> None:
         extra_options={"MatMulConstBOnly": True},
     )
     if sign == "signed":
-        _use_safe_scales(graph, out)
+        use_scales(graph, out, safe_scales)
 
 
 def quantize_calibrated(
@@ -70,13 +72,11 @@ def quantize_calibrated(
         extra_options={"MatMulConstBOnly": True, "QuantizeBias": False},
     )
     if sign == "signed":
-        _use_safe_scales(graph, out)
+        use_scales(graph, out, safe_scales)
 
 
-def _use_safe_scales(graph: Path, quantized: Path) -> None:
-    """Code the matrices of a quantised graph again, with scales with which no product overflows on any
-    processor.
-    """
+def use_scales(graph: Path, quantized: Path, scales_of: Callable[[Weights], Weights]) -> None:
+    """Code the matrices of a quantised graph again, with these scales for the columns of each."""
     import onnx
     from onnx import numpy_helper
     from onnxruntime.quantization.quant_utils import TENSOR_NAME_QUANT_SUFFIX
@@ -87,7 +87,7 @@ def _use_safe_scales(graph: Path, quantized: Path) -> None:
     for item in int8_matrices(model.graph):
         name = item.stored.name.removesuffix(TENSOR_NAME_QUANT_SUFFIX)
         matrix = item.by_summed_rows(numpy_helper.to_array(weights[name]))
-        scales = safe_scales(matrix)
+        scales = scales_of(matrix)
         codes = np.ascontiguousarray(item.by_summed_rows(encode(matrix, scales)))
         item.stored.CopyFrom(numpy_helper.from_array(codes, item.stored.name))
         scale = stored[f"{name}_scale"]
