@@ -1,13 +1,17 @@
 """Every test has its own token cache, and no test reaches the network.
 
 Here `box` means a box without weights, half as wide as an untrained one and far smaller than the real one:
-a test that trains wants a moment, not a score. The `real_box` fixture brings the real one back.
+a test that trains wants a moment, not a score. The `shallow_box` fixture leaves half of its layers, and
+`real_box` brings the real one back.
 """
 
 import gc
 import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from transformers import AutoConfig, AutoModel
 
 from bermo.encoders import where
 from scripts.make_box import FOLDER, write_untrained
+from tests.pairs import Pairs
 
 SMALL_BOX = Path(tempfile.mkdtemp(prefix="bermo-box-"))
 write_untrained(SMALL_BOX)
@@ -28,6 +33,8 @@ small = AutoConfig.from_pretrained(SMALL_BOX)
 small.update({"hidden_size": 32, "intermediate_size": 128})
 small.save_pretrained(SMALL_BOX)
 where.BOX = SMALL_BOX
+# A suite that is started in the background ignores Ctrl-C, and so would every process that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.freeze()  # a million objects of torch and transformers, walked through again and again otherwise
 
 
@@ -53,6 +60,18 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
     return FOLDER
 
 
+@pytest.fixture
+def shallow_box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small box with three layers: half the time to train it, and to trace it for an export."""
+    folder = tmp_path_factory.mktemp("shallow") / "box"
+    shutil.copytree(SMALL_BOX, folder)
+    config = AutoConfig.from_pretrained(folder)
+    config.num_hidden_layers = 3
+    config.save_pretrained(folder)
+    monkeypatch.setattr(where, "BOX", folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def small_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small box with random weights as a folder, for tests that start other processes; it has no
@@ -70,6 +89,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     cache = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("BERMO_CACHE", str(cache))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(scope="session")
+def pairs() -> Iterator[Pairs]:
+    """What runs scripts as two processes that train as one."""
+    made = Pairs()
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -90,3 +117,34 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("train.tsv", "dev.tsv"):
         (folder / name).write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trace each model once for all its exports, and read the exporter's table of operators once."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from bermo.ship.export import write
+    from tests.traced_once import traced_once
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "graphs"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        read = cache(ONNXRegistry.from_torchlib.__func__)
+        patch.setattr(ONNXRegistry, "from_torchlib", classmethod(read))
+        patch.setattr(write, "write_onnx", traced_once(write.write_onnx, folder))
+        yield
+
+
+@pytest.fixture
+def bench_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Measure in this process and with few calls, where a test is not about the numbers."""
+    from bermo.ship.bench import run
+    from tests.bench_here import WorkerHere
+
+    monkeypatch.setattr(run, "Worker", WorkerHere)
+    monkeypatch.setattr(run, "MOST_CALLS", 2)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)

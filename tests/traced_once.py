@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -34,8 +35,16 @@ def traced_once(write_onnx: WriteOnnx, folder: Path) -> WriteOnnx:
 def _name(model: PreTrainedModel, example: Mapping[str, Tensor]) -> str:
     """Name a model by all that its graph is made from: class, config, weights and the names of its inputs."""
     known = hashlib.sha256()
-    known.update(f"{type(model)} {model.config.to_json_string(use_diff=False)} {sorted(example)}".encode())
+    known.update(f"{type(model)} {_lasting(model.config.to_dict())} {sorted(example)}".encode())
     for name, value in model.state_dict().items():
         known.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         known.update(value.contiguous().numpy().tobytes())
     return known.hexdigest()
+
+
+def _lasting(config: Any) -> Any:
+    """Return a config without what changes when it is saved and loaded again."""
+    if not isinstance(config, dict):
+        return config
+    passing = ("architectures", "dtype", "transformers_version", "_name_or_path", "name_or_path")
+    return {key: _lasting(value) for key, value in sorted(config.items()) if key not in passing}

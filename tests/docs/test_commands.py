@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bermo.cli import main
+from bermo.ship.compress import plan as planning
 from tests.docs.documents import ROOT, Command, blocks, commands, documents, name_of
 from tests.docs.user_files import write_user_files
 
@@ -66,13 +67,22 @@ def _smaller_probe(words: list[str]) -> list[str]:
     return words
 
 
+@pytest.mark.usefixtures("bench_here", "quick_traces")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_command_of_a_document_runs(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
+    known = commands(path)
+    if {"export", "compress"} & {command.words[1] for command in known}:
+        request.getfixturevalue("shallow_box")
+    monkeypatch.setattr(planning, "AROUND", (1.0,))
     monkeypatch.chdir(tmp_path)
     write_user_files(tmp_path)
-    for command in commands(path):
+    for command in known:
         if command.words[0] == "bermo":
             _run(command, capsys)
         else:

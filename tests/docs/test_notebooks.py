@@ -23,6 +23,7 @@ def test_there_are_four_notebooks() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["mix", "probe", "prune", "ship"]
 
 
+@pytest.mark.usefixtures("quick_traces")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_its_page_is_of_it(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_box: Path

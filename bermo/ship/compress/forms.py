@@ -8,6 +8,7 @@ that passed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bermo.errors import BermoError
 from bermo.progress import Display
@@ -51,23 +52,30 @@ def write_forms(model: Path, out: Path, spec: FormsSpec, display: Display) -> Wr
     """
     folders: dict[FormName, Path] = {}
     refused: dict[FormName, str] = {}
-    has_texts = (spec.calibrate or spec.data) is not None
-    for form in chosen_forms(spec.forms):
-        folder = out / form.name
-        reason = why_not(form, has_texts=has_texts) or (None if spec.forms else why_slow(form))
-        if reason is None and not folder.exists():
-            wanted = ExportSpec(
-                to=form.name, data=spec.data, calibrate=spec.calibrate, max_loss=spec.max_loss
-            )
-            try:
-                export(model, folder, wanted, display)
-            except BermoError as error:
-                reason = str(error)
-        if reason is None:
-            folders[form.name] = folder
-        else:
-            refused[form.name] = reason
-            display.tell(f"{form.name} is left out. {reason}")
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out, ignore_cleanup_errors=True) as aside:
+        for form in chosen_forms(spec.forms):
+            reason = _write(model, out / form.name, form, spec, display, Path(aside) / "traced.onnx")
+            if reason is None:
+                folders[form.name] = out / form.name
+            else:
+                refused[form.name] = reason
+                display.tell(f"{form.name} is left out. {reason}")
     if not folders:
         raise BermoError(f"No form of {model} can be used on this machine. {' '.join(refused.values())}")
     return WrittenForms(folders=folders, refused=refused)
+
+
+def _write(
+    model: Path, folder: Path, form: Form, spec: FormsSpec, display: Display, traced: Path
+) -> str | None:
+    """Write one form where it is not there yet, or return why it cannot be used."""
+    has_texts = (spec.calibrate or spec.data) is not None
+    reason = why_not(form, has_texts=has_texts) or (None if spec.forms else why_slow(form))
+    if reason is None and not folder.exists():
+        wanted = ExportSpec(to=form.name, data=spec.data, calibrate=spec.calibrate, max_loss=spec.max_loss)
+        try:
+            export(model, folder, wanted, display, traced)
+        except BermoError as error:
+            reason = str(error)
+    return reason

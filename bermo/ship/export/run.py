@@ -47,8 +47,13 @@ class Exported:
     details: dict[str, Any]
 
 
-def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = None) -> Exported:
-    """Write the model of `run` to the new folder `out` in the form asked for; a bad result is refused."""
+def export(
+    run: Path, out: Path, spec: ExportSpec, display: Display | None = None, traced: Path | None = None
+) -> Exported:
+    """Write the model of `run` to the new folder `out` in the form asked for; a bad result is refused.
+
+    Several forms of one model are traced once, if all are given the same file `traced`.
+    """
     display = display or Quiet()
     if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another folder with --out.")
@@ -70,7 +75,7 @@ def export(run: Path, out: Path, spec: ExportSpec, display: Display | None = Non
     precision = spec.values if form.runtime == "sparse" else form.precision
     with whole_folder(out) as folder:
         display.tell(f"Writing {form.name} …")
-        details = write_form(model, opened, form, folder, ranges, reference, spec.values)
+        details = write_form(model, opened, form, folder, ranges, reference, spec.values, traced)
         _write_companions(model, opened, folder)
         # Opening the folder below reads its precision there.
         write_json(folder / "export.json", {"precision": precision, "details": details})

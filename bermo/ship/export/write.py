@@ -47,6 +47,7 @@ def write_form(
     ranges: Ranges | None,
     reference: Reference,
     values: Values,
+    traced: Path | None,
 ) -> dict[str, Any]:
     """Write the model's own files, and return what export.json records about them."""
     match form.runtime:
@@ -59,9 +60,7 @@ def write_form(
             return {}
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as aside:
         graph = Path(aside) / "graph.onnx"
-        # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
-        example = inputs_of(built_in(opened), np.arange(3))
-        write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
+        _trace(model, opened, graph, traced)
         if form.runtime == "onnxruntime":
             return _write_onnx_form(graph, form, folder, ranges, reference)
         avoid_wrong_kernels(graph)
@@ -70,6 +69,18 @@ def write_form(
             return write_openvino_int8(graph, folder, ranges, reference)
         write_openvino(graph, folder)
     return {}
+
+
+def _trace(model: PreTrainedModel, opened: TrainedFolder, graph: Path, traced: Path | None) -> None:
+    """Write the fp32 graph; `traced` keeps it for other forms of the same model, or has it already."""
+    if traced is None or not traced.exists():
+        # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
+        example = inputs_of(built_in(opened), np.arange(3))
+        write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
+        if traced is not None:
+            shutil.copyfile(graph, traced)
+    else:
+        shutil.copyfile(traced, graph)
 
 
 def _write_onnx_form(

@@ -15,14 +15,13 @@ from bermo.ship.compress.forms import FormsSpec
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
 from tests.ship.folders import make_model, save, write_rows
-from tests.ship.quick_bench import in_one_process
 from tests.ship.rows import make_bench
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("advice")
-    save(make_model(layers=2), root / "model")
+    save(make_model(), root / "model")
     write_rows(root / "dev.tsv")
     export(root / "model", root / "int8", ExportSpec(to="onnx-int8", max_loss=100))
     return root
@@ -41,13 +40,13 @@ def test_other_forms_are_timed_only_where_another_processor_made_the_export(expo
     assert is_asked(exported / "int8", always=False)
 
 
+@pytest.mark.usefixtures("bench_here")
 def test_the_bench_says_which_form_is_better_here(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretend_made_on(exported / "int8", "Another CPU")
     asked = FormsSpec(forms=("onnx", "onnx-int8-signed", "onnx-int8-unsigned"), max_loss=100)
     monkeypatch.setattr(advice, "FormsSpec", lambda **_: asked)
-    monkeypatch.setattr(advice, "bench", in_one_process)
     out = tmp_path / "bench"
     command = f"bench {exported / 'int8'} --batch 1 --lengths 8 --rounds 1 --threads 1 --out {out}"
     assert main(command.split()) == 0

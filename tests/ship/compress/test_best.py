@@ -4,6 +4,7 @@ aim is kept.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,27 +16,27 @@ from bermo.ship.compress import best as choosing
 from bermo.ship.compress.best import pick_form
 from bermo.ship.compress.forms import LEFT_OUT, FormsSpec, write_forms
 from bermo.ship.compress.spec import Aim
+from bermo.ship.export import write
 from bermo.ship.runtimes.forms import FORMS
 from tests.ship.folders import make_model, save, write_rows
-from tests.ship.quick_bench import in_one_process
 from tests.ship.rows import make_bench
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("best")
-    save(make_model(layers=2), root / "model")
+    save(make_model(), root / "model")
     write_rows(root / "dev.tsv")
     return root
 
 
+@pytest.mark.usefixtures("bench_here")
 def test_the_best_form_is_kept_with_a_card_that_names_the_processor(
     folders: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(choosing, "bench", in_one_process)
     out, rows = tmp_path / "best", tmp_path / "texts.tsv"
     write_rows(rows)
     command = f"export {folders / 'model'} --to best --for latency --forms onnx,onnx-int8-signed"
@@ -54,7 +55,9 @@ def test_the_best_form_is_kept_with_a_card_that_names_the_processor(
     assert "other options" in capsys.readouterr().err
 
 
-def test_every_form_is_written_or_its_reason_is_reported(folders: Path, tmp_path: Path) -> None:
+def test_every_form_is_written_or_its_reason_is_reported(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Display:
         def __init__(self) -> None:
             self.sentences: list[str] = []
@@ -66,11 +69,19 @@ def test_every_form_is_written_or_its_reason_is_reported(folders: Path, tmp_path
         def tell(self, sentence: str) -> None:
             self.sentences.append(sentence)
 
-    display = Display()
+    display, traces = Display(), list[Path]()
+
+    def trace(model: Any, example: Any, path: Path) -> None:
+        traces.append(path)
+        traced_once(model, example, path)
+
+    traced_once = write.write_onnx
+    monkeypatch.setattr(write, "write_onnx", trace)
     spec = FormsSpec(calibrate=folders / "dev.tsv", data=folders / "dev.tsv", max_loss=100)
     written = write_forms(folders / "model", tmp_path / "forms", spec, display)
     assert {*written.folders, *written.refused} == {*FORMS} - {*LEFT_OUT}
     assert {"onnx", "onnx-int8-signed", "onnx-int8-unsigned"} <= {*written.folders}
+    assert len(traces) == 1, "all forms are made from one graph"
     assert ("torch-bf16" in written.folders) == processor().has_bf16, "what is known to be slow is not tried"
     for name, reason in written.refused.items():
         assert f"{name} is left out. {reason}" in display.sentences

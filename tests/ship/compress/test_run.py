@@ -18,7 +18,6 @@ from bermo.ship.compress.run import compress
 from bermo.ship.compress.spec import CompressSpec
 from bermo.ship.runtimes.forms import FormName
 from tests.ship.folders import make_model, prune_randomly_, save, write_rows
-from tests.ship.quick_bench import in_one_process
 
 INT8: FormName = "onnx-int8-signed"
 FORMS = (INT8,)
@@ -35,10 +34,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.usefixtures("bench_here")
 def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compressing, "bench", in_one_process)
     monkeypatch.setattr(planning, "AROUND", (1.0,))
     rows = str(folders / "dev.tsv")
     spec = CompressSpec(
@@ -79,10 +78,10 @@ def test_compress_goes_the_whole_way_and_takes_up_where_it_stopped(
         compress(replace(spec, max_loss=5), out, Quiet())
 
 
+@pytest.mark.usefixtures("bench_here")
 def test_models_made_elsewhere_take_part_and_nothing_is_trained(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compressing, "bench", in_one_process)
     monkeypatch.setattr(compressing, "finetune", None)
     elsewhere = save(make_model(layers=1), tmp_path / "elsewhere")
     rows = str(folders / "dev.tsv")
@@ -112,10 +111,10 @@ def test_models_made_elsewhere_take_part_and_nothing_is_trained(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.usefixtures("bench_here")
 def test_by_default_students_are_trained_with_the_run_as_teacher(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compressing, "bench", in_one_process)
     monkeypatch.setattr(planning, "AROUND", (1.0,))
     monkeypatch.setattr(planning, "needed_share", lambda *_: 0.5)
     taught = []

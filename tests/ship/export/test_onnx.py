@@ -14,6 +14,7 @@ from bermo.encoders.sites import layers_of
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.runs.trained import open_trained
+from bermo.ship.export import write
 from bermo.ship.export.compare import Reference, check_accepted, relative_error
 from bermo.ship.export.onnx import write_onnx
 from bermo.ship.export.openvino_graph import avoid_wrong_kernels
@@ -84,7 +85,7 @@ def test_built_in_texts_have_many_lengths_some_over_19_tokens(kind: str, tmp_pat
 
 @pytest.mark.parametrize("family", ["bert", "mpnet", "mobilebert"])
 def test_an_export_to_openvino_is_right_or_refused(family: str, tmp_path: Path) -> None:
-    model = make_model(family)
+    model = make_model(family, mix=MIXES.get(family, "across"))
     folder, out = save(model, tmp_path / "model"), tmp_path / "out"
     refusal = None
     try:
@@ -105,7 +106,7 @@ def test_onnx_and_openvino_answer_as_torch(family: str, tmp_path: Path) -> None:
     graph = tmp_path / "model.onnx"
     reference = reference_of(model, kind, tmp_path / "model")
     example = inputs_of(reference.features, np.arange(3))
-    write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
+    write.write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
     check_all_shapes(model, OnnxCandidate(graph, 1), family, kind)
     avoid_wrong_kernels(graph)
     write_openvino(graph, tmp_path)

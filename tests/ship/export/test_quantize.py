@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
+from bermo.ship.export import write
 from bermo.ship.export.compare import relative_error
-from bermo.ship.export.onnx import quiet, write_onnx
+from bermo.ship.export.onnx import quiet
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.runtimes.candidate import TorchCandidate
 from bermo.ship.runtimes.forms import SIGNS, Sign
@@ -24,7 +25,7 @@ INT8_ALLOWED = {"ARM": "1", "x86": "0"}
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("quantize") / "graph.onnx"
-    write_onnx(make_model(), tiny.make_batch("bert"), path)
+    write.write_onnx(make_model(), tiny.make_batch("bert"), path)
     return path
 
 
