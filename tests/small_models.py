@@ -18,8 +18,8 @@ def batch_of(model: bermo.BermoForSequenceClassification) -> dict[str, torch.Ten
     return make_batch(model.config.backbone.model_type)
 
 
-def without_dropout(family: str) -> nn.Module:
-    model = model_of(family).train()
+def without_dropout(family: str, layers: int = 2) -> nn.Module:
+    model = model_of(family, layers).train()
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

@@ -6,6 +6,7 @@ README.md and CONTRIBUTING.md show this table; a test compares them with it.
 """
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def room_of(path: Path) -> str:
     return max(rooms, key=len)
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """The full names that a file imports, wherever in it the import stands."""
     names = set()
@@ -95,6 +97,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
+@cache
 def files_imported(path: Path) -> set[Path]:
     """The package's own files among them."""
     names = {name for name in imported(path) if name.startswith("bermo.")}

@@ -26,6 +26,8 @@ from bermo.training.job import Batch, Batches, Job, Stopped
 from bermo.training.loop import fit, fit_members
 from tests.toy import toy_job
 
+pytestmark = pytest.mark.usefixtures("shallow_box")
+
 SEEDS = (1, 2, 3)
 METHODS = {
     "dense": PruneSpec(),

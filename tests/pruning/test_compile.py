@@ -43,7 +43,7 @@ def test_a_compiled_model_trains_as_the_plain_one_while_masks_move(method: Metho
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_masks_survive_torch_compile() -> None:
-    model = model_of("bert").train()
+    model = model_of("bert", layers=1).train()
     pruner = prune_(model, Movement(density=0.3), SCHEDULE)
     pruner.at(10)
     inputs = batch_of(model)

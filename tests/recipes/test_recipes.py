@@ -45,6 +45,7 @@ def arms_to_run() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.usefixtures("shallow_box")
 @pytest.mark.parametrize(("name", "arms"), arms_to_run().items())
 def test_the_tiny_form_of_every_recipe_runs(
     name: str, arms: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

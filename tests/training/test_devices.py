@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.twice import run_twice
+from tests.pairs import Pairs
 
 # What is registered first with atexit runs last: after our own ending of the group.
 START = """
@@ -61,8 +61,8 @@ make()
     ids=["ours", "stopped", "failed", "of the caller"],
 )
 def test_a_group_is_ended_by_whoever_made_it_before_the_interpreter_ends(
-    rest: str, codes: tuple[int, int], tmp_path: Path
+    rest: str, codes: tuple[int, int], tmp_path: Path, pairs: Pairs
 ) -> None:
     script = tmp_path / "two.py"
     script.write_text(START + rest, encoding="utf-8")
-    run_twice(script, str(tmp_path), codes=codes)
+    pairs.run(script, str(tmp_path), codes=codes)

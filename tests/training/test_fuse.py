@@ -87,7 +87,7 @@ def test_the_fused_pass_gives_the_plain_loss_and_gradients(family: str, is_prune
 def test_each_part_can_be_left_out(part: str) -> None:
     slow_loss, slow, _ = gradients("bert", NOTHING, False)
     loss, found, num = gradients("bert", Fused(**{part: False}), False)
-    assert num < 19
+    assert num < len(Fusion(without_dropout("bert"), None, Fused()).overrides)
     torch.testing.assert_close(loss, slow_loss, rtol=1e-5, atol=1e-6)
     for name, grad in slow.items():
         torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
@@ -102,7 +102,7 @@ def test_attention_is_fused_alone_or_left_out(is_taken: bool, monkeypatch: pytes
     fused = replace(NOTHING, attention=True) if is_taken else Fused(attention=False)
     slow_loss, slow, _ = gradients("bert", NOTHING, False)
     loss, found, _ = gradients.__wrapped__("bert", fused, False)
-    assert len(calls) == (model_of("bert").config.backbone.num_hidden_layers if is_taken else 0)
+    assert len(calls) == (without_dropout("bert").config.backbone.num_hidden_layers if is_taken else 0)
     torch.testing.assert_close(loss, slow_loss, rtol=1e-5, atol=1e-6)
     for name, grad in slow.items():
         torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
@@ -214,7 +214,7 @@ def test_a_stack_of_models_is_fused_too(is_pruned: bool) -> None:
     shadow.collect()
     found = {n: p.grad for n, p in joint.named_parameters() if p.grad is not None}
     assert found.keys() == expected[0].keys()
-    assert sum(name == "forward" for _, name, _ in fusion.overrides) > 12
+    assert sum(name == "forward" for _, name, _ in fusion.overrides) > 8
     for index, grads in enumerate(expected):
         for name, grad in grads.items():
             mine = found[name][index].view_as(grad)

@@ -17,8 +17,8 @@ from bermo.spec import TrainSpec
 from bermo.training import devices
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Batch
+from tests.pairs import Pairs
 from tests.toy import SETTINGS, ToyBatches, ToyLoss, run, toy_job, weights
-from tests.twice import run_twice
 
 
 def test_bf16_is_left_for_fp32_on_a_processor_that_has_none(
@@ -218,12 +218,14 @@ accelerator.end_training()
 """
 
 
-def test_two_processes_with_other_clocks_give_the_loss_and_weights_of_one(tmp_path: Path) -> None:
+def test_two_processes_with_other_clocks_give_the_loss_and_weights_of_one(
+    tmp_path: Path, pairs: Pairs
+) -> None:
     one = toy_job(tmp_path / "one", SETTINGS, dropout=0.0)
     run(one)
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
-    run_twice(script, str(tmp_path / "two"))
+    pairs.run(script, str(tmp_path / "two"))
     both = torch.tensor(json.loads((tmp_path / "two" / "weights.json").read_text()))
     torch.testing.assert_close(both, weights(one), rtol=0, atol=1e-5)
     losses = [

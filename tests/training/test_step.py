@@ -22,6 +22,8 @@ from bermo.training.step import Step, linear_parameters
 from tests.small_models import model_of
 from tests.specs import TINY
 
+pytestmark = pytest.mark.usefixtures("shallow_box")
+
 
 def losses(folder: Path) -> list[float]:
     lines = (folder / "seed-1" / "metrics.jsonl").read_text().splitlines()
