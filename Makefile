@@ -18,7 +18,7 @@ check: setup
 	$(BIN)/mypy
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
 
 demo: setup
 	$(BIN)/bermo demo

@@ -3,7 +3,8 @@
     python -m tests.pairs     import torch and transformers once, then fork a pair for each request
 
 An import takes seconds of each process, and many tests need a pair. The processes end as any script's do:
-by themselves, with all that the interpreter does at its end.
+by themselves, with all that the interpreter does at its end. Only Linux forks safely after such imports;
+elsewhere a pair is started anew.
 """
 
 import json
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+CAN_FORK = sys.platform == "linux"
+STARTED: list[subprocess.Popen[bytes]] = []
+"""Processes that were started anew; they are waited for by their numbers, as forked ones are."""
 SECONDS = 600.0
 """A pair that takes longer hangs."""
 
@@ -75,7 +79,7 @@ def main() -> None:
         request = json.loads(line)
         processes = []
         for rank in (0, 1):
-            process = os.fork()
+            process = os.fork() if CAN_FORK else start(rank, request)
             if process == 0:
                 become(rank, request)
                 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -84,13 +88,32 @@ def main() -> None:
         print(json.dumps(wait(processes)), flush=True)
 
 
+def environment_of(rank: int, request: dict[str, Any]) -> dict[str, str]:
+    """Return the environment of one of the pair, as a launcher would set it."""
+    return {**request["environment"], "RANK": str(rank), "LOCAL_RANK": str(rank)}
+
+
 def become(rank: int, request: dict[str, Any]) -> None:
     """Turn this process into one of the pair: its environment, its arguments, and where its errors go."""
     os.environ.clear()
-    os.environ.update(request["environment"] | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+    os.environ.update(environment_of(rank, request))
     sys.argv[:] = request["arguments"]
     for stream, path in ((0, os.devnull), (1, os.devnull), (2, request["said"][rank])):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), stream)
+
+
+def start(rank: int, request: dict[str, Any]) -> int:
+    """Start one of the pair as a process of its own."""
+    with Path(request["said"][rank]).open("w", encoding="utf-8") as said:
+        process = subprocess.Popen(
+            [sys.executable, *request["arguments"]],
+            env={**environment_of(rank, request), "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+    STARTED.append(process)
+    return process.pid
 
 
 def wait(processes: Sequence[int]) -> list[int]:
@@ -109,12 +132,13 @@ def wait(processes: Sequence[int]) -> list[int]:
 
 
 if __name__ == "__main__":
-    import gc
+    if CAN_FORK:
+        import gc
 
-    # Walks through all that is imported take 2 of 7 seconds.
-    gc.disable()
-    import bermo.methods.finetune  # noqa: F401
-    import tests.toy  # noqa: F401
+        # Walks through all that is imported take 2 of 7 seconds.
+        gc.disable()
+        import bermo.methods.finetune  # noqa: F401
+        import tests.toy  # noqa: F401
 
-    gc.freeze()
+        gc.freeze()
     main()

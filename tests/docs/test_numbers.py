@@ -1,0 +1,79 @@
+"""Measured numbers within sentences are those of results/, as tables are."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scripts.tables.numbers import read
+from scripts.tables.ship import candidates
+from tests.docs.documents import ROOT
+
+
+def on_x86(name: str) -> float:
+    """Return a form's throughput over the dense model's on the x86-64 processor."""
+    (row,) = [row for row in read("ship-x86.json")["bench"]["rows"] if row["name"] == name]
+    return float(row["speedup"])
+
+
+def on_arm(bench: str, name: str) -> dict[str, Any]:
+    """Return what a bench of students on the ARM processor measured of one of them."""
+    (row,) = [row for row in read("ship-cpu.json")["students"][bench]["rows"] if row["name"] == name]
+    return dict(row)
+
+
+def step(name: str) -> float:
+    """Return the milliseconds of a training step at length 32 on the H200."""
+    (row,) = [row for row in read("step-cuda.json")["rows"] if (row["name"], row["length"]) == (name, 32)]
+    return float(row["median_ms"])
+
+
+def students_on_x86() -> str:
+    four, three = (on_x86(f"{name}-openvino-bf16") for name in ("four-60", "three-55"))
+    return f"such students reach {four:.0f} × and {three:.0f} × in OpenVINO"
+
+
+def step_on_a_gpu() -> str:
+    ours, theirs = step("plain, auto"), step("Hugging Face, eager")
+    return f"{ours:.1f} ms for BERT-base at batch 32 and length 32 where Hugging Face takes {theirs:.0f}"
+
+
+def fast_student() -> str:
+    best = candidates()["first 4 layers, 60 % of heads and neurons, taught, int8"]
+    share = 100 * (best.test_share or 0)
+    return f"What made {best.throughput:.0f} × at {share:.1f} % of gte-small's SST-2 score"
+
+
+def students_without_spinning() -> str:
+    four, first_four = (on_arm("compress_speedup_8", f"{name} int8") for name in ("four-60", "alone-4"))
+    three, first_three = (on_arm("compress_speedup_15", f"{name} int8") for name in ("three-55", "alone-3"))
+    gains = [row["latency_gain"] for row in (four, first_four, three, first_three)]
+    return (
+        "four-60 has {:.1f} × beside the first four layers' {:.1f}, and three-55 {:.1f} × beside the first"
+        " three's {:.1f}; throughput hardly differs ({:.1f} and {:.1f} ×)"
+    ).format(*gains, four["speedup"], three["speedup"])
+
+
+def sparse_container() -> str:
+    known = read("ship-cpu.json")["sparse"]
+    half, bytes_ = known["fp16"], known["int8"]
+    return (
+        f"encoder {known['encoder_fp32_mb']:.1f} → {half['encoder_mb']:.2f} MB ({half['times']:.1f} ×, fp16"
+        f" values) or {bytes_['encoder_mb']:.2f} MB ({bytes_['times']:.1f} ×, int8)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ("README.md", students_on_x86),
+        ("README.md", step_on_a_gpu),
+        ("docs/how-to/ship.md", fast_student),
+        ("results/README.md", students_without_spinning),
+        ("results/README.md", sparse_container),
+    ],
+)
+def test_a_sentence_says_what_was_measured(document: str, sentence: Callable[[], str]) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    assert sentence() in re.sub(r"\s+", " ", text)
