@@ -32,7 +32,7 @@ from bermo.methods.measure import (
     versions,
 )
 from bermo.methods.prepare import Prepared, notes, prepare
-from bermo.methods.prune import make_schedule, missed_density
+from bermo.methods.prune import kept_density, make_schedule, missed_density
 from bermo.methods.together import join_jobs, predict_together
 from bermo.methods.verdict import advice, judge, one_answer
 from bermo.models.tasks import BermoPreTrainedModel
@@ -212,7 +212,8 @@ class _Seed:
             self.job.display.tell(f"Seed {self.job.seed} {said}")
         result = _result(self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator)
         padding = round(self.padding_share, 6)
-        return replace(result, padding_share=padding, together=together)
+        density = round(kept_density(self.job.hooks), 6)
+        return replace(result, padding_share=padding, together=together, density=density)
 
 
 def _ask_all(joint: nn.Module, made: list[_Seed]) -> None:

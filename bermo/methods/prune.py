@@ -93,12 +93,17 @@ class PruneHook:
         return dict(zip(keys, values, strict=True))
 
 
+def kept_density(hooks: Iterable[object]) -> float:
+    """Return the share kept of all weights that pruning can remove; 1 where nothing is pruned."""
+    pruners = [hook.pruner for hook in hooks if isinstance(hook, PruneHook)]
+    return pruners[0].density_of(pruners[0].densities()) if pruners else 1.0
+
+
 def missed_density(spec: PruneSpec, hooks: Iterable[object]) -> str | None:
     """Say what share was kept where a penalty missed the wanted density; ranking criteria cannot miss it."""
     if spec.density is None or spec.method not in ("l0", "soft-movement"):
         return None
-    pruner = next(hook.pruner for hook in hooks if isinstance(hook, PruneHook))
-    kept = pruner.density_of(pruner.densities())
+    kept = kept_density(hooks)
     if abs(kept / spec.density - 1) <= MISSED:
         return None
     return (

@@ -2,23 +2,38 @@
 
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table as RichTable
 
 from bermo.figures.data import Findings, Points, Section, Table, write_findings
 from bermo.figures.draw import write_svg
+from bermo.ship.bench.noise import noise_sentence
 from bermo.ship.bench.run import Bench, Measured, front
 
-COLUMNS = ("size MB", "score", "p50 ms", "p95 ms", "faster", "rows/s", "more", "spread", "memory MB")
+COLUMNS = ("MB", "score", "ms", "p95 ms", "faster", "rows/s", "more", "spread", "memory MB")
+NOT_SHOWN = ("p95 ms", "memory MB")
+"""Columns that a terminal of 80 columns has no room for."""
+
+
+def print_bench(result: Bench, console: Console) -> None:
+    """Print the table, what its columns mean, and which numbers are not to be trusted."""
+    console.print(bench_table(result))
+    console.print(bench_caption(result), style="dim")
+    noise = noise_sentence(result)
+    if noise is not None:
+        console.print(f"\n{noise}", markup=False)
 
 
 def bench_table(result: Bench) -> RichTable:
     """One row a candidate; "faster" is the gain in latency, "more" in throughput, over the first."""
     table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
-    for title in COLUMNS:
-        table.add_column(result.metric or title if title == "score" else title, justify="right")
+    for title in (name for name in COLUMNS if name not in NOT_SHOWN):
+        shown = result.metric or title if title == "score" else title
+        table.add_column(shown, justify="right", no_wrap=True)
     for row in result.rows:
-        table.add_row(row.name, *_cells(result, row))
+        cells = zip(COLUMNS, _cells(result, row), strict=True)
+        table.add_row(row.name, *(cell for name, cell in cells if name not in NOT_SHOWN))
     return table
 
 
@@ -26,7 +41,7 @@ def bench_caption(result: Bench) -> str:
     """Say what the columns mean and where it was measured."""
     (rows, length), (many, longer) = result.latency_shape, result.throughput_shape
     return (
-        f"p50, p95: batch {rows}, length {length}. rows/s: batch {many}, length {longer}."
+        f"ms: median call, batch {rows}, length {length}. rows/s: batch {many}, length {longer}."
         f" {result.threads} thread(s), {result.spec.rounds} rounds in turns, {result.machine}."
         ' spread: the least and the most of "more" in any round.'
         f" Ratios are against {result.rows[0].name}."
@@ -45,7 +60,11 @@ def write_bench_figures(folder: Path, result: Bench, title: str) -> Findings:
 def bench_findings(result: Bench, title: str) -> Findings:
     """Return a bench as figures."""
     sections = [
-        Section(title="Side by side", text=bench_caption(result), figures=(_table(result),)),
+        Section(
+            title="Side by side",
+            text=" ".join(filter(None, (bench_caption(result), noise_sentence(result)))),
+            figures=(_table(result),),
+        ),
         Section(title="Every shape", text="", figures=(_shapes(result),)),
     ]
     if result.metric is not None:

@@ -85,7 +85,8 @@ def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
         title="Score and cost of each run",
         columns=columns,
         rows=tuple(_summary_row(run) for run in runs),
-        note="Seconds are the sum over seeds; density, speed and memory their mean.",
+        note="Seconds are the sum over seeds; seeds trained together share theirs evenly. Density (the share"
+        " that --density asks for), speed and memory are their mean.",
     )
     metrics = dict.fromkeys(run.result.metric for run in runs if run.result is not None)
     figures = [_scores(runs, metric) for metric in metrics]
@@ -107,8 +108,8 @@ def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
         *(round(score, 2) for score in scores),
         len(seeds),
         result.num_diverged,
-        round(_mean([seed.encoder_density for seed in seeds]), 4),
-        round(sum(seed.seconds for seed in seeds), 1),
+        round(_mean([seed.kept for seed in seeds]), 4),
+        round(sum(seed.own_seconds for seed in seeds), 1),
         round(_mean([seed.rows_per_second for seed in seeds]), 1),
         round(_mean([seed.peak_memory_mib for seed in seeds]), 1),
         seeds[0].num_parameters,
@@ -248,7 +249,7 @@ def _seeds(run: RunRecord) -> tuple[Figure, ...]:
             result.frozen_score,
             float(result.best_step),
             float(result.steps),
-            result.seconds,
+            round(result.own_seconds, 2),
             result.verdict,
         )
         for result in done

@@ -98,7 +98,7 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
     for name, result in results.items():
         seeds = result.seeds
         spread = "–" if result.interval is None else "{:.2f} … {:.2f}".format(*result.interval)
-        kept = sum(seed.encoder_density for seed in seeds) / len(seeds)
+        kept = sum(seed.kept for seed in seeds) / len(seeds)
         speed = sum(seed.rows_per_second for seed in seeds) / len(seeds)
         table.add_row(
             name,
@@ -107,26 +107,31 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
             spread,
             str(len(seeds)),
             str(result.num_diverged),
-            f"{sum(seed.seconds for seed in seeds):.0f}",
+            f"{sum(seed.own_seconds for seed in seeds):.0f}",
             f"{kept:.1%}" if is_pruned else f"{speed:.0f}",
         )
     return table
 
 
 def seeds_table(result: RunResult) -> Table:
-    """One row a seed: its measures, its score before training where that was taken, and the verdict."""
-    names = list(result.seeds[0].values)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """One row a seed: its measures, its score before training where that was taken, and the verdict's word.
+
+    It fits 80 columns, so a pruned run whose frozen encoder was scored shows no more than four measures.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     is_pruned = any(item.encoder_density < 1 for item in result.seeds)
     is_probed = any(not math.isnan(item.frozen_score) for item in result.seeds)
+    names = list(result.seeds[0].values)[: 4 if is_pruned and is_probed else 5]
     extra = [*(["frozen"] if is_probed else []), *(["kept"] if is_pruned else [])]
     for title in ("seed", *names, *extra, "best step", "verdict"):
-        table.add_column(title, justify="left" if title == "verdict" else "right")
+        table.add_column(title, justify="left" if title == "verdict" else "right", no_wrap=True)
     for item in result.seeds:
         numbers = [_number(item.values[name]) for name in names]
         numbers += [_number(item.frozen_score)] if is_probed else []
-        numbers += [f"{item.encoder_density:.1%}"] if is_pruned else []
-        table.add_row(str(item.seed), *numbers, f"{item.best_step} of {item.steps}", item.verdict)
+        numbers += [f"{item.kept:.1%}"] if is_pruned else []
+        table.add_row(
+            str(item.seed), *numbers, f"{item.best_step} of {item.steps}", item.verdict.partition(":")[0]
+        )
     return table
 
 
@@ -144,6 +149,9 @@ def print_result(result: RunResult, out: str) -> None:
     """Print a finished run: its seeds, the mean over them, the mix of the best one, and where it lies."""
     console = Console(file=sys.stdout, highlight=False)
     console.print(seeds_table(result))
+    for seed in result.seeds:
+        if seed.failed:
+            console.print(f"Seed {seed.seed} {seed.verdict}.", markup=False)
     if len(result.seeds) > 1:
         console.print()
         console.print(results_table({"all seeds": result}))
@@ -152,8 +160,9 @@ def print_result(result: RunResult, out: str) -> None:
         console.print("\nShare of each layer in the mix:")
         console.print(weight_bars(best.mix_layers, best.mix_weights))
     if not math.isnan(best.padding_share):
+        together = f" of {best.together} seeds together" if best.together > 1 else ""
         console.print(
-            f"\n{best.rows_per_second:.0f} rows a second;"
+            f"\n{best.rows_per_second:.0f} rows a second{together};"
             f" {best.padding_share:.1%} of the tokens were padding."
         )
     if Path(out, "model").is_dir():

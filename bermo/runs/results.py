@@ -41,6 +41,9 @@ class SeedResult:
     """Share of the first epoch's tokens that were padding; NaN where a result does not say."""
     encoder_kept: int = 0
     """The number of the encoder's weights that are not pruned; 0 where a result does not say."""
+    density: float = math.nan
+    """Share kept of the weights that pruning can remove, as --density counts them: no embeddings, biases and
+    norms. NaN where a result does not say."""
     frozen_score: float = math.nan
     """The score before the first step, of the frozen encoder with a fitted head; NaN with a random head."""
     undertrained: str | None = None
@@ -55,6 +58,16 @@ class SeedResult:
     def reason(self) -> str | None:
         """Why the training failed, if it did."""
         return self.diverged or self.undertrained
+
+    @property
+    def kept(self) -> float:
+        """The share kept, as --density counts it where the result says so."""
+        return self.encoder_density if math.isnan(self.density) else self.density
+
+    @property
+    def own_seconds(self) -> float:
+        """The seconds of this seed alone: of seeds trained together, an even part of theirs."""
+        return self.seconds / self.together
 
     @property
     def verdict(self) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bermo.analyse.measures import MEASURES, Measure
 from bermo.fields import Rules, option, positional
+from bermo.printing import wrapped
 from bermo.spec import DEVICE_HELP, Device, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -85,7 +86,7 @@ def run(options: AnalyseOptions) -> int:
     )
     findings = analyse(request, options.out, TerminalDisplay())
     for section in findings.sections:
-        print(f"{section.title}\n  {section.text}\n")
+        print(f"{section.title}\n{wrapped(section.text, '  ')}\n")
     print(f"The figures are in {options.out / 'figures.json'}")
     return 0
 
@@ -108,5 +109,5 @@ VERB = Verb(
     help="measure what a model's layers, heads and vectors do",
     options=AnalyseOptions,
     run=run,
-    usage="bermo analyse (MODEL … | --model MODEL) (--text FILE | --data FILE) [options]",
+    usage="bermo analyse MODEL … (--text FILE | --data FILE) [options]",
 )

@@ -52,7 +52,7 @@ def run(options: BenchOptions) -> int:
     with importing():
         from rich.console import Console
 
-        from bermo.report.bench import bench_caption, bench_table, write_bench_figures
+        from bermo.report.bench import print_bench, write_bench_figures
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.bench.entries import line_up
         from bermo.ship.bench.run import bench, write_bench
@@ -68,8 +68,7 @@ def run(options: BenchOptions) -> int:
     write_bench(out / "bench.json", measured)
     write_bench_figures(out, measured, "Bench")
     console = Console(highlight=False)
-    console.print(bench_table(measured))
-    console.print(bench_caption(measured), style="dim")
+    print_bench(measured, console)
     for sentence in _advice(options):
         console.print(f"\n{sentence}", markup=False)
     console.print(f"\nResults are in {out}", markup=False)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bermo.printing import wrapped
 from bermo.verbs.verb import Verb
 
 
@@ -15,8 +16,9 @@ def run(options: ListOptions) -> int:
     from bermo.recipes import RECIPES
 
     print("Recipes (bermo show NAME, bermo run NAME):")
+    width = max(map(len, RECIPES)) + 2
     for name, recipe in RECIPES.items():
-        print(f"  {name:<14} {_first_line(recipe.__doc__)}")
+        print(wrapped(_first_line(recipe.__doc__), f"  {name:<{width}}"))
     print("\nTasks (bermo train --task NAME --data FOLDER; box/… need no files):")
     for name, task in TASKS.items():
         print(f"  {name:<26} {task.kind}, {task.metric}")

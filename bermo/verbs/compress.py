@@ -33,7 +33,7 @@ def run(options: CompressOptions) -> int:
     with importing():
         from rich.console import Console
 
-        from bermo.report.bench import bench_caption, bench_table, write_bench_figures
+        from bermo.report.bench import print_bench, write_bench_figures
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.compress.run import compress
         from bermo.training.job import Stopped
@@ -46,8 +46,7 @@ def run(options: CompressOptions) -> int:
         return say_stopped(stopped)
     write_bench_figures(out, made.bench, f"{model.name}, made small")
     console = Console(highlight=False)
-    console.print(bench_table(made.bench))
-    console.print(bench_caption(made.bench), style="dim")
+    print_bench(made.bench, console)
     console.print(f"\n{made.sentence}", markup=False)
     console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)
     return 0 if made.is_met else NOT_MET

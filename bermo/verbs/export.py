@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bermo.fields import REQUIRED, option, positional
+from bermo.printing import wrapped
 from bermo.ship.compress.spec import BestSpec
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.forms import check_form, find_form
@@ -44,7 +45,7 @@ def run(options: ExportOptions) -> int:
 
     exported = export(options.run, out, spec, TerminalDisplay())
     for line in _summary(exported):
-        print(line)
+        print(wrapped(line))
     return 0
 
 
@@ -56,7 +57,7 @@ def _run_best(options: ExportOptions) -> int:
     with importing():
         from rich.console import Console
 
-        from bermo.report.bench import bench_caption, bench_table, write_bench_figures
+        from bermo.report.bench import print_bench, write_bench_figures
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.compress.best import export_best
 
@@ -64,8 +65,7 @@ def _run_best(options: ExportOptions) -> int:
     best = export_best(options.run, out, options.best, options.spec, TerminalDisplay())
     write_bench_figures(out, best.bench, f"{options.run.name}, every form")
     console = Console(highlight=False)
-    console.print(bench_table(best.bench))
-    console.print(bench_caption(best.bench), style="dim")
+    print_bench(best.bench, console)
     console.print(f"\n{best.sentence}", markup=False)
     console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)
     return 0

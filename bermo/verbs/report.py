@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import option, positional
+from bermo.printing import wrapped
 from bermo.verbs.verb import Verb
 
 
@@ -21,7 +22,8 @@ def run(options: ReportOptions) -> int:
     from bermo.report.page import write_page
 
     write_page(list(options.paths), options.out)
-    print(f"The page is {options.out} ({options.out.stat().st_size / 1024:.0f} KiB). Open it in a browser.")
+    size = options.out.stat().st_size / 1024
+    print(wrapped(f"The page is {options.out} ({size:.0f} KiB). Open it in a browser."))
     return 0
 
 

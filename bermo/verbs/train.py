@@ -48,5 +48,6 @@ VERB = Verb(
     help="train on your own file or a named task",
     options=TrainOptions,
     run=run,
-    usage="bermo train --train FILE [--valid FILE] | --task NAME --data FOLDER [options]",
+    usage="bermo train --train FILE [--valid FILE] [options]\n"
+    "       bermo train --task NAME --data FOLDER [options]",
 )

@@ -35,6 +35,7 @@ def test_a_pruned_run_leaves_an_ordinary_model_of_the_asked_density(tmp_path: Pa
     counted = count(model)
     assert result.seeds[0].encoder_density == pytest.approx(counted.encoder_density, abs=1e-6)
     assert result.seeds[0].encoder_kept == counted.encoder_kept
+    assert result.seeds[0].kept == pytest.approx(0.2, abs=1e-3)
     assert 0.2 < counted.encoder_density < 0.25, "biases and norms stay beside a fifth of the matrices"
     names = load_file(tmp_path / "model" / "model.safetensors").keys()
     assert not any("scores" in name or "parametrizations" in name for name in names)

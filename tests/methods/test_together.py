@@ -165,7 +165,7 @@ def test_the_command_leaves_a_folder_a_seed_and_goes_on_where_it_was(
     for seed in first.seeds:
         folder = tmp_path / "run" / f"seed-{seed.seed}"
         assert (folder / "model" / "model.safetensors").exists()
-        assert seed.encoder_density < 0.5
+        assert seed.kept == pytest.approx(0.3, abs=0.01)
         rows = _rows(folder)
         assert rows[-2]["density"] == pytest.approx(0.3, abs=0.01)
     assert not list((tmp_path / "run").glob("together-*"))

@@ -23,7 +23,7 @@ def test_results_show_mean_deviation_interval_and_divergence() -> None:
     text = printed(results_table({"mix": result}))
     for part in ("91.00", "1.41", "78.29 … 103.71", "±", "diverged"):
         assert part in text
-    assert "diverged: stuck" in printed(seeds_table(result))
+    assert "diverged" in printed(seeds_table(result))
     assert "…" not in text.replace("78.29 … 103.71", ""), "nothing is cut off at 80 columns"
 
 
@@ -33,6 +33,16 @@ def test_a_pruned_arm_shows_what_was_kept() -> None:
     assert "kept" in text
     assert "10.1%" in text
     assert "10.1%" in printed(seeds_table(summarise([pruned])))
+
+
+def test_kept_is_the_share_that_density_asks_for_and_seeds_together_share_their_seconds() -> None:
+    pair = [
+        replace(seed_result(seed, 80.0), encoder_density=0.104, density=0.1, seconds=600.0, together=2)
+        for seed in (1, 2)
+    ]
+    text = printed(results_table({"mix": summarise(pair)}))
+    assert "10.0%" in text
+    assert text.split()[-2] == "600"
 
 
 def test_the_longest_bar_is_the_largest_weight() -> None:

@@ -5,13 +5,14 @@
     spread       the smallest and the largest of a ratio over the rounds, each round's medians compared
 
 Each candidate lives in its own process. Rounds go round all of them, shape by shape, so that a noisy machine
-hurts all alike; the ratios are against one of them, the baseline, in the same minutes.
+hurts all alike; the ratios are against one of them, the baseline, in the same minutes. Rounds that differ too
+much are measured again (noise.py).
 """
 
 import json
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -24,12 +25,18 @@ from bermo.files import write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
+from bermo.ship.bench.noise import worst_round
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.bench.worker import Entry, Worker
 
 SECONDS_A_TURN = 0.5
 """A turn lasts about so long, and one call at least."""
 MOST_CALLS = 200
+Shape = tuple[int, int]
+Turn = tuple[int, Shape]
+"""The number of a candidate, and the shape of its calls."""
+Seconds = dict[Turn, list[list[float]]]
+"""The seconds of each call of each round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +82,8 @@ class Bench:
     machine: str
     versions: dict[str, str]
     rows: tuple[Measured, ...]
+    repeats: int = 0
+    """Rounds that were measured again, since the machine was noisy."""
 
     @property
     def latency_shape(self) -> tuple[int, int]:
@@ -116,7 +125,7 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
             stack.push(workers[-1].close)
         facts = [worker.ask("facts") for worker in workers]
         scores = _scores(workers, spec, display)
-        seconds = _rounds(workers, spec, display)
+        seconds, repeats = _rounds(workers, spec, display)
         peaks = [worker.ask("peak_memory") for worker in workers]
     rows = tuple(
         Measured(
@@ -140,6 +149,7 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
         machine=machine({entry.device for entry in entries}),
         versions=versions(),
         rows=rows,
+        repeats=repeats,
     )
 
 
@@ -214,33 +224,54 @@ def _scores(
     return result
 
 
-Shape = tuple[int, int]
+def _rounds(workers: list[Worker], spec: BenchSpec, display: Display) -> tuple[Seconds, int]:
+    """Warm up, then let all candidates take turns, shape by shape, round after round.
 
-
-def _rounds(
-    workers: list[Worker], spec: BenchSpec, display: Display
-) -> dict[tuple[int, Shape], list[list[float]]]:
-    """Warm up, then let all candidates take turns, shape by shape, round after round."""
+    Rounds that were disturbed are measured again, at most as many as were asked for at each shape. Returns
+    the seconds of all calls, and how many rounds were measured again.
+    """
     turns = [(index, shape) for shape in spec.shapes for index in range(len(workers))]
     display.start("timing", len(turns) * (spec.rounds + 1), 0)
-    seconds: dict[tuple[int, Shape], list[list[float]]] = {turn: [] for turn in turns}
-    calls: dict[tuple[int, Shape], int] = {}
-    done = 0
     try:
-        for number in range(spec.rounds + 1):
-            for index, shape in turns:
-                # Round 0 warms up: its second call says how many fill a turn.
-                result = workers[index].ask("time", *shape, calls.get((index, shape), 2))
-                if number:
-                    seconds[index, shape].append(result)
-                else:
-                    wanted = math.ceil(SECONDS_A_TURN / max(result[-1], 1e-6))
-                    calls[index, shape] = max(1, min(MOST_CALLS, wanted))
-                done += 1
-                display.step(done, None)
+        # The warm-up: its second call says how many fill a turn.
+        calls = {turn: _calls(_time(workers, turn, 2)) for turn in _shown(turns, display, 0)}
+        seconds: Seconds = {turn: [] for turn in turns}
+        for number in range(1, spec.rounds + 1):
+            for turn in _shown(turns, display, number * len(turns)):
+                seconds[turn].append(_time(workers, turn, calls[turn]))
+        return seconds, sum(_repeat_(workers, shape, calls, seconds) for shape in spec.shapes)
     finally:
         display.close()
+
+
+def _repeat_(workers: list[Worker], shape: Shape, calls: Mapping[Turn, int], seconds: Seconds) -> int:
+    """Measure the worst rounds of a shape again while they differ too much; return how many there were."""
+    turns = [(index, shape) for index in range(len(workers))]
+    most = len(seconds[turns[0]])
+    for repeats in range(most):
+        medians = [[statistics.median(calls) for calls in seconds[turn]] for turn in turns]
+        worst = worst_round(medians)
+        if worst is None:
+            return repeats
+        for turn in turns:
+            seconds[turn][worst] = _time(workers, turn, calls[turn])
+    return most
+
+
+def _time(workers: list[Worker], turn: Turn, calls: int) -> list[float]:
+    index, shape = turn
+    seconds: list[float] = workers[index].ask("time", *shape, calls)
     return seconds
+
+
+def _calls(seconds: Sequence[float]) -> int:
+    return max(1, min(MOST_CALLS, math.ceil(SECONDS_A_TURN / max(seconds[-1], 1e-6))))
+
+
+def _shown(turns: Sequence[Turn], display: Display, before: int) -> Iterator[Turn]:
+    for done, turn in enumerate(turns, start=before + 1):
+        yield turn
+        display.step(done, None)
 
 
 def _timing(shape: Shape, rounds: list[list[float]]) -> Timing:

@@ -1,5 +1,6 @@
 """A bench as a table of a model card."""
 
+from bermo.ship.bench.noise import noise_sentence
 from bermo.ship.bench.run import Bench
 
 
@@ -22,4 +23,5 @@ def bench_rows(result: Bench) -> list[str]:
         "",
         f"Measured with {result.threads} thread(s) on {result.machine}, in {result.spec.rounds} rounds"
         f" by turns, against {result.rows[0].name}.",
+        *filter(None, [noise_sentence(result)]),
     ]

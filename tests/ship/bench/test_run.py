@@ -64,7 +64,7 @@ def test_a_bench_compares_processes_and_writes_what_it_found(
         ("bench nothing", "There is no folder"),
         ("bench model --batch 1,x", '--batch must be a whole number, but got "x"'),
         ("bench model --lengths 500", "reads 64 tokens at most"),
-        ("bench model --device cuda", "no GPU"),
+        ("bench model --device cuda", "needs a GPU"),
         ("bench model --device tpu", '--device cannot be "tpu"'),
         ("bench model --precision fp8", '--precision cannot be "fp8"'),
         ("bench model --rounds 0", "rounds must be at least 1, but got 0"),
