@@ -56,23 +56,35 @@ class RunRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """All that the given paths hold."""
+    """All that the given paths hold, and the paths that hold nothing for a page."""
 
     runs: tuple[RunRecord, ...]
     findings: tuple[Findings, ...]
+    left_out: tuple[Path, ...] = ()
 
 
 def collect(sources: Sequence[Path]) -> Collected:
-    """Read every path; one that holds nothing for a page is refused in a sentence."""
+    """Read every path; where none holds anything for a page, that is an error.
+
+    Exports and models stand beside runs, so that `runs/*` names them too: they are left out.
+    """
     folders: list[Path] = []
     findings: list[Findings] = []
+    left_out: list[Path] = []
     for source in dict.fromkeys(sources):
         found_folders, found_files = _look(source)
         folders += found_folders
         findings += [read_findings(file) for file in found_files]
+        if not found_folders and not found_files:
+            left_out.append(source)
+    if not folders and not findings:
+        raise BermoError(
+            f"{left_out[0]} holds neither a training ({SPEC_FILE}) nor {FIGURES}, and no folder in it does."
+            " Give run folders, or folders that a verb of bermo wrote."
+        )
     folders = list(dict.fromkeys(folders))
     runs = [_read_run(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
-    return Collected(runs=tuple(runs), findings=tuple(findings))
+    return Collected(runs=tuple(runs), findings=tuple(findings), left_out=tuple(left_out))
 
 
 def _look(source: Path) -> tuple[list[Path], list[Path]]:
@@ -82,20 +94,13 @@ def _look(source: Path) -> tuple[list[Path], list[Path]]:
         hint = nearest(source.name, beside) if 0 < len(beside) <= MAX_LISTED else ""
         raise BermoError(f"There is no {source}.{hint} Give run folders, or folders with {FIGURES}.")
     if source.is_file():
-        if source.name == FIGURES:
-            return [], [source]
-        raise BermoError(f"{source} is no folder. Give run folders, or folders with {FIGURES}.")
+        return [], [source] if source.name == FIGURES else []
     inner = [source, *sorted(item for item in source.iterdir() if item.is_dir())]
     folders = [folder for folder in inner if _training_spec(folder) is not None]
     files = [folder / FIGURES for folder in inner if (folder / FIGURES).is_file()]
     # A run's own subfolders are its seeds and its model.
     if source in folders:
         folders = [source]
-    if not folders and not files:
-        raise BermoError(
-            f"{source} holds neither a training ({SPEC_FILE}) nor {FIGURES}, and no folder in it does. "
-            "Give run folders, or folders that a verb of bermo wrote."
-        )
     return folders, files
 
 

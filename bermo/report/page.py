@@ -29,8 +29,8 @@ HEAD_BYTES = 4096
 MAX_NAMES = 5  # in the page's title
 
 
-def write_page(sources: Sequence[Path], out: Path) -> None:
-    """Write one page about all the runs and figures in `sources`."""
+def write_page(sources: Sequence[Path], out: Path) -> tuple[Path, ...]:
+    """Write one page about all the runs and figures in `sources`; return those that hold none."""
     check_out(out)
     collected = collect(sources)
     findings = [runs_findings(collected.runs)] if collected.runs else []
@@ -38,6 +38,7 @@ def write_page(sources: Sequence[Path], out: Path) -> None:
     names = [run.name for run in collected.runs] + [item.title for item in collected.findings]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     write_text(out, to_page(findings, f"bermo: {', '.join(names[:MAX_NAMES])}{more}"))
+    return collected.left_out
 
 
 def check_out(out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +31,9 @@ class BenchOptions:
     other_forms: OtherForms = option(
         "auto", "time the other forms of an export too: auto = if it was made on another processor"
     )
-    out: Path = option(Path("runs/bench"), "folder of the results")
+    out: Path | None = option(
+        None, "folder of the results; it must be new", shown="runs/bench, runs/bench-2 …"
+    )
 
     def rules(self) -> Rules:
         return device_rules(self.device)
@@ -40,7 +43,7 @@ def run(options: BenchOptions) -> int:
     from bermo.runs.model_files import find_model
     from bermo.verbs.starting import check_files, say_start
 
-    out = options.out
+    out = options.out or _free_folder()
     if (out / "bench.json").exists():
         raise BermoError(f"{out} holds a bench and is not overwritten. Give another folder with --out.")
     first = [options.baseline] if options.baseline else []
@@ -73,6 +76,12 @@ def run(options: BenchOptions) -> int:
         console.print(f"\n{sentence}", markup=False)
     console.print(f"\nResults are in {out}", markup=False)
     return 0
+
+
+def _free_folder() -> Path:
+    """The first of runs/bench, runs/bench-2 … that holds no bench."""
+    names = (Path("runs/bench" if number == 1 else f"runs/bench-{number}") for number in count(1))
+    return next(folder for folder in names if not (folder / "bench.json").exists())
 
 
 def _advice(options: BenchOptions) -> Iterator[str]:

@@ -21,7 +21,10 @@ class ReportOptions:
 def run(options: ReportOptions) -> int:
     from bermo.report.page import write_page
 
-    write_page(list(options.paths), options.out)
+    left_out = write_page(list(options.paths), options.out)
+    if left_out:
+        names = ", ".join(map(str, left_out))
+        print(wrapped(f"Left out, since there is no run and no figures.json in it: {names}"))
     size = options.out.stat().st_size / 1024
     print(wrapped(f"The page is {options.out} ({size:.0f} KiB). Open it in a browser."))
     return 0

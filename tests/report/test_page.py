@@ -172,7 +172,7 @@ def test_a_file_that_is_not_ours_is_never_overwritten(runs: Path, tmp_path: Path
     ("paths", "sentence"),
     [
         ("nowhere", "There is no nowhere"),
-        ("my.csv", "my.csv is no folder"),
+        ("my.csv", "my.csv holds neither a training"),
         ("pathh", 'There is no pathh. Did you mean "path"?'),
         ("path", "path holds neither a training (spec.json) nor figures.json"),
         ("broken", "no file of figures"),
@@ -195,3 +195,15 @@ def test_the_verb_writes_a_page(runs: Path, tmp_path: Path, capsys: pytest.Captu
     assert main(["report", str(runs), "--out", str(out)]) == 0
     assert GENERATOR in out.read_text(encoding="utf-8")
     assert "report.html" in capsys.readouterr().out
+
+
+def test_exports_and_models_beside_runs_are_left_out(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = tmp_path / "mine-onnx"
+    export.mkdir()
+    (export / "export.json").write_text("{}")
+    assert main(["report", str(runs), str(export), "--out", str(tmp_path / "report.html")]) == 0
+    told = capsys.readouterr().out.split()
+    assert "Left" in told
+    assert str(export) in told

@@ -65,7 +65,7 @@ OPTIONS = {
     """,
     "bench": """
         folders+ --baseline --data --batch=1,32 --lengths=32,128 --rounds=5 --threads --device=cpu
-        --precision=fp32 --other-forms=auto --out=runs/bench
+        --precision=fp32 --other-forms=auto --out
     """,
     "compress": """
         run --latency --speedup --size --train --valid --data --vocabulary --quick=off --candidates

@@ -213,7 +213,7 @@ def layer_names(encoder: Encoder, spec: ProbeSpec) -> list[str]:
     for layer in wanted:
         if not -count <= layer < count:
             raise BermoError(f"Layer {layer} was asked for, but there are 0 to {count - 1}.")
-    names = [str(layer % count) for layer in wanted]
+    names = dict.fromkeys(str(layer % count) for layer in wanted)  # 6 and -1 may be one layer
     is_alike = encoder.mix is not None and encoder.mix.output_size(encoder.hidden_size) == encoder.hidden_size
     return [*names, *(["mix"] if is_alike and spec.layers is None else [])]
 

@@ -68,6 +68,12 @@ def test_the_control_task_depends_on_words_alone() -> None:
     assert 0.3 < first[0].float().mean() < 0.7
 
 
+def test_a_layer_that_is_named_twice_is_probed_once() -> None:
+    encoder = load_encoder("box", device="cpu")
+    last = encoder.num_layers - 1
+    assert probe.layer_names(encoder, ProbeSpec(layers=(0, last, -1))) == ["0", str(last)]
+
+
 def test_a_bag_of_words_solves_what_words_tell_and_nothing_else() -> None:
     for task, low, high in (("word-content", 0.8, 1.0), ("bigram-shift", 0.3, 0.65)):
         data = read_probe(task, None, limit=2500 if task == "word-content" else 600)
