@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup check test demo docs
+.PHONY: setup check test demo docs first-hour
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
@@ -22,6 +22,10 @@ test: setup
 
 demo: setup
 	$(BIN)/bermo demo
+
+# What a new user does first, from a clone to a served model: a new clone and environment in a new folder.
+first-hour:
+	bash tests/first_hour.sh
 
 docs: setup
 	$(BIN)/python scripts/make_tables.py

@@ -49,7 +49,11 @@ class TextSpec:
     """What is read, and the pieces it is read in."""
 
     files: tuple[str, ...] = option(
-        (), "text files: .txt .xz .gz, documents apart by blank lines", "text", is_list=True, metavar="FILE"
+        (),
+        "text files: .txt .xz .gz, documents apart by blank lines, or one a line",
+        "text",
+        is_list=True,
+        metavar="FILE",
     )
     vocabulary: int = option(8192, "pieces of the vocabulary that is made from the text", least=300)
     words: str | None = option(None, "a file of words that each get a piece of their own")

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bermo.data.cache import Writer, open_cache
-from bermo.data.pretrain.documents import digest_files, read_documents
+from bermo.data.pretrain.documents import digest_files, is_one_a_line, read_documents
 from bermo.data.pretrain.vocabulary import count_words, make_tokenizer, make_vocabulary
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
@@ -40,6 +41,7 @@ MAX_UNKNOWN = 0.05
 ENDS = (".", "!", "?")
 
 Tell = Callable[[str], None]
+Documents = Callable[[], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,15 @@ def load_corpus(spec: TextSpec, positions: int, tell: Tell) -> Corpus:
     """Read the files of the spec, making vocabulary and token ids where the cache has none."""
     digest = _digest(spec, positions)
     folder = cache_root(spec.cache) / f"text-{digest}"
-    tokenizer = _tokenizer(spec, folder / "tokenizer", positions, tell)
+    by_line = is_one_a_line(spec.files, _every(spec))
+    if by_line:
+        tell("The text has hardly a blank line: each line is a document of its own.")
+    documents = partial(read_documents, spec.files, spec.limit, by_line)
+    tokenizer = _tokenizer(spec, documents, folder / "tokenizer", positions, tell)
     pieces = read_pieces(tokenizer)
-    cached = open_cache(folder / "ids", lambda writer: _write_ids(writer, spec, tokenizer, pieces, tell))
+    cached = open_cache(
+        folder / "ids", lambda writer: _write_ids(writer, spec, documents, tokenizer, pieces, tell)
+    )
     tokens = {
         part: Tokens(cached.arrays[part], np.asarray(cached.arrays[f"{part}_starts"]))
         for part in ("train", "held")
@@ -118,13 +126,20 @@ def _digest(spec: TextSpec, positions: int) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def _tokenizer(spec: TextSpec, folder: Path, positions: int, tell: Tell) -> PreTrainedTokenizerBase:
+def _every(spec: TextSpec) -> int:
+    """Every so many-th document is kept for scoring."""
+    return max(2, round(1 / spec.held_out))
+
+
+def _tokenizer(
+    spec: TextSpec, documents: Documents, folder: Path, positions: int, tell: Tell
+) -> PreTrainedTokenizerBase:
     if spec.tokenizer is not None:
         return load_tokenizer(spec.tokenizer)
     path = folder / "vocabulary.txt"
     if not path.exists():
         tell("Counting words …")
-        counts = _count_all(read_documents(spec.files, spec.limit))
+        counts = _count_all(documents())
         tell(
             f"{sum(counts.values()):,} words, {len(counts):,} different; making a vocabulary of"
             f" {spec.vocabulary:,} pieces …"
@@ -195,19 +210,20 @@ def read_pieces(tokenizer: PreTrainedTokenizerBase) -> Pieces:
 def _write_ids(
     writer: Writer,
     spec: TextSpec,
+    documents: Documents,
     tokenizer: PreTrainedTokenizerBase,
     pieces: Pieces,
     tell: Tell,
 ) -> Mapping[str, Any]:
     """Tokenise all documents chunk by chunk, on all processors, and append them to their part."""
     dtype = np.uint16 if pieces.size <= 2**16 else np.uint32
-    every = max(2, round(1 / spec.held_out))
+    every = _every(spec)
     ends = {"train": 0, "held": 0}
     number = num_tokens = num_unknown = 0
     for part in ends:
         writer.append({part: np.empty(0, dtype), f"{part}_starts": np.zeros(1, np.int64)})
     backend = tokenizer._tokenizer
-    for chunk in chunks(read_documents(spec.files, spec.limit), 4 * CHUNK):
+    for chunk in chunks(documents(), 4 * CHUNK):
         for encoding in backend.encode_batch_fast(chunk, add_special_tokens=False):
             part = "held" if number % every == every - 1 else "train"
             ids = np.array([*encoding.ids, pieces.sep], dtype=dtype)
@@ -219,7 +235,7 @@ def _write_ids(
         tell(f"{number:,} documents, {num_tokens:,} tokens …")
     if not ends["held"] or not ends["train"]:
         raise BermoError(
-            f"The text has {number} documents, too few to keep every {every}th for scoring. Put blank"
-            " lines between documents, add text, or raise --held-out."
+            f"The text has {number} documents, too few to keep every {every}th for scoring. Add text,"
+            " put blank lines between documents, or raise --held-out."
         )
     return {"documents": number, "unknown_share": num_unknown / max(1, num_tokens)}

@@ -2,7 +2,7 @@
 
 A blank line ends a block. A block of one short line without a full stop is a title: it opens the document of
 the block after it, so that both "title, blank line, paragraphs" and plain blocks of text become
-documents.
+documents. In texts with too few blank lines each line is a document.
 """
 
 import gzip
@@ -10,6 +10,7 @@ import hashlib
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -34,20 +35,30 @@ def open_text(path: Path) -> IO[bytes]:
     )
 
 
-def read_documents(files: Iterable[str], limit: int | None = None) -> Iterator[str]:
+def is_one_a_line(files: Iterable[str], fewest: int) -> bool:
+    """Tell whether blank lines part the texts into fewer documents than are needed, and line ends do not."""
+    return len(_first(files, fewest)) < fewest <= len(_first(files, fewest, by_line=True))
+
+
+def _first(files: Iterable[str], count: int, by_line: bool = False) -> list[str]:
+    return list(islice(read_documents(files, by_line=by_line), count))
+
+
+def read_documents(files: Iterable[str], limit: int | None = None, by_line: bool = False) -> Iterator[str]:
     """Yield each document as its lines joined by newlines, title first, in the order of the files."""
     number = 0
     for name in files:
-        for document in _documents(Path(name).expanduser()):
+        lines = _lines(Path(name).expanduser())
+        for document in filter(None, lines) if by_line else _documents(lines):
             if number == limit:
                 return
             number += 1
             yield document
 
 
-def _documents(path: Path) -> Iterator[str]:
+def _documents(lines: Iterable[str]) -> Iterator[str]:
     title = ""
-    for block in _blocks(path):
+    for block in _blocks(lines):
         if _is_title(block):
             title = block[0]
             continue
@@ -59,22 +70,27 @@ def _is_title(block: list[str]) -> bool:
     return len(block) == 1 and len(block[0]) <= MAX_TITLE and block[0][-1] not in ".!?\"'”’:;"
 
 
-def _blocks(path: Path) -> Iterator[list[str]]:
-    """Yield the lines between blank ones, each with its white space made single."""
-    lines: list[str] = []
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the lines between blank ones."""
+    block: list[str] = []
+    for line in lines:
+        if line:
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield every line, its white space made single."""
     try:
         with open_text(path) as file:
             for number, raw in enumerate(file, start=1):
-                line = " ".join(_decoded(path, number, raw).split())
-                if line:
-                    lines.append(line)
-                elif lines:
-                    yield lines
-                    lines = []
+                yield " ".join(_decoded(path, number, raw).split())
     except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise BermoError(f"{path} is damaged or is not packed as its name says: {error}") from error
-    if lines:
-        yield lines
 
 
 def _decoded(path: Path, number: int, raw: bytes) -> str:

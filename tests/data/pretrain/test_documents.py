@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bermo.data.pretrain.documents import digest_files, read_documents
+from bermo.data.pretrain.documents import digest_files, is_one_a_line, read_documents
 from bermo.errors import BermoError
 
 TEXT = "Anarchism\n\nIt is a  philosophy.\nIt is old.\n\nAutism\n\nA disorder.\n\nNo title here.\nMore.\n"
@@ -64,3 +64,14 @@ def test_faults_are_told(tmp_path: Path) -> None:
 def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     one, two = write(tmp_path, "a.txt", b"one"), write(tmp_path, "b.txt", b"one")
     assert digest_files([one]) == digest_files([two]) != digest_files([one, two])
+
+
+def test_texts_one_a_line_are_documents_where_blank_lines_part_too_few(tmp_path: Path) -> None:
+    lines = [f"text {number} goes on" for number in range(9)]
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(lines) + "\n")
+    assert is_one_a_line([str(path)], 5)
+    assert list(read_documents([str(path)], by_line=True)) == lines
+    assert not is_one_a_line([str(path)], 10)
+    path.write_text("\n\n".join(f"{line}." for line in lines) + "\n")
+    assert not is_one_a_line([str(path)], 5)
