@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 _PUBLIC = {
+    "Classifier": "bermo.estimators.classifier",
+    "Regressor": "bermo.estimators.regressor",
+    "predict": "bermo.estimators.predict",
     "BermoConfig": "bermo.models.tasks",
     "BermoModel": "bermo.models.tasks",
     "BermoForSequenceClassification": "bermo.models.tasks",

@@ -69,7 +69,7 @@ def _from_texts(
     return kind(**built) if start is None else replace(start, **built)  # type: ignore[type-var]
 
 
-def override(spec: T, dotted: str, text: str, shown: str | None = None) -> T:
+def override(spec: T, dotted: str, text: Text, shown: str | None = None) -> T:
     """Return `spec` with the field at a dotted path (`train.lr`) read from `text`; errors call it `shown`."""
     shown = shown or dotted
     head, _, rest = dotted.partition(".")

@@ -27,6 +27,7 @@ OUT = ROOT / "docs" / "reference"
 MADE = "<!-- made by scripts/make_reference.py -->"
 WIDTH = 118
 GROUPS = {
+    "Fit and predict": ("Classifier", "Regressor", "predict"),
     "Models": (),
     "Mixes": ("LayerMix", "OneLayer", "ConcatLayers", "GateMix", "InnerMix"),
     "Pruning": (
@@ -39,6 +40,7 @@ GROUPS = {
         "SoftMovement",
         "L0",
         "CubicSchedule",
+        "parameter_groups",
         "PruningCallback",
     ),
     "Runs": (
@@ -49,6 +51,8 @@ GROUPS = {
         "MixSpec",
         "DataSpec",
         "TrainSpec",
+        "PruneSpec",
+        "DistillSpec",
         "PretrainSpec",
     ),
     "Encoders and vectors": ("box", "load_encoder", "stream_vectors", "text_vectors"),

@@ -1,0 +1,154 @@
+"""Texts and labels in memory to tables: lists, arrays, series, frames, datasets and dicts of columns.
+
+Nothing of pandas, polars or datasets is imported: a frame is what has `columns`, a dataset what has
+`column_names`, and a series or an array what has `tolist` or `to_list`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bermo.data.corpora import label_column
+from bermo.data.rows import check_several
+from bermo.data.table import Table, as_text
+from bermo.errors import BermoError
+
+TEXT, PAIR, LABEL = ("text",), ("text_a", "text_b"), "label"
+"""How columns are called that were given without names."""
+MISSING = ("NAType", "NaTType")
+"""Classes of pandas for a value that is not there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Columns of equal length, with the values as they were given; `name` is what errors call them."""
+
+    name: str
+    values: dict[str, list[Any]]
+
+    def table(self) -> Table:
+        """Return the columns as a file of them would be read."""
+        num_rows = len(next(iter(self.values.values()), ()))
+        cells = {name: [_cell(value) for value in column] for name, column in self.values.items()}
+        return Table(Path(self.name), cells, list(range(num_rows)))
+
+    def labels(self, column: str) -> dict[str, Any]:
+        """Return the different labels as they were given, by their texts."""
+        given: dict[Any, Any] = {}
+        for value in self.values[column]:
+            given.setdefault((type(value), _cell(value)), value)
+        texts = {column: [text for _, text in given]}
+        named: dict[str, Any] = {}
+        for text, value in zip(label_column(_table(texts), column), given.values(), strict=True):
+            known = named.setdefault(text, value)
+            if known != value:
+                raise BermoError(
+                    f"The labels {known!r} and {value!r} are written alike. Give all labels in one type."
+                )
+        return named
+
+
+def labelled(texts: Any, labels: Any, name: str) -> Columns:
+    """Return texts and their labels; without `labels`, `texts` has a column of them."""
+    found = unlabelled(texts, name)
+    if labels is None:
+        if not _has_columns(texts):
+            raise BermoError(f"The {name} have no labels. Give them too: fit(texts, labels).")
+        return found
+    check_several(labels, "labels")
+    values = _values(labels, "labels")
+    num_texts = len(next(iter(found.values.values()), ()))
+    if len(values) != num_texts:
+        raise BermoError(
+            f"There are {num_texts:,} texts but {len(values):,} labels. Give one label for each text."
+        )
+    return Columns(name=name, values=found.values | {LABEL: values})
+
+
+def unlabelled(texts: Any, name: str, names: Sequence[str] = ()) -> Columns:
+    """Return texts; `names` are those of the columns where they were given without names."""
+    check_several(texts)
+    if _has_columns(texts):
+        return Columns(name=name, values=_columns(texts))
+    rows = _values(texts, "texts", most_axes=2)
+    if not rows:
+        raise BermoError(f"There are no {name}.")
+    is_pair = isinstance(rows[0], tuple | list)
+    names = names or (PAIR if is_pair else TEXT)
+    if len(names) == 1:
+        return Columns(name=name, values={names[0]: [_text(row, at) for at, row in enumerate(rows)]})
+    for at, row in enumerate(rows):
+        if not isinstance(row, tuple | list) or len(row) != len(names):
+            raise BermoError(
+                f"texts[{at}] is {str(row)[:40]!r}, but {len(names)} texts were expected in every row"
+                f" ({', '.join(names)})."
+            )
+    return Columns(
+        name=name,
+        values={key: [_text(row[k], at) for at, row in enumerate(rows)] for k, key in enumerate(names)},
+    )
+
+
+def _has_columns(data: Any) -> bool:
+    return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
+
+
+def _columns(data: Any) -> dict[str, list[Any]]:
+    names = list(data) if isinstance(data, Mapping) else None
+    names = names or list(data.column_names if hasattr(data, "column_names") else data.columns)
+    columns = {str(name): _values(data[name], str(name)) for name in names}
+    if len({len(column) for column in columns.values()}) != 1:
+        sizes = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+        raise BermoError(f"Columns of equal length were expected, but got rows: {sizes or 'none'}.")
+    classes = getattr(data, "features", None)
+    if not isinstance(classes, Mapping):
+        return columns
+    return {name: _class_names(column, classes.get(name)) for name, column in columns.items()}
+
+
+def _class_names(column: list[Any], feature: Any) -> list[Any]:
+    """Return the names of a dataset's class numbers; other columns as they are."""
+    names = getattr(feature, "names", None)
+    if names is None:
+        return column
+    return [names[value] if isinstance(value, int) and value >= 0 else value for value in column]
+
+
+def _values(data: Any, name: str, most_axes: int = 1) -> list[Any]:
+    """Return a list, array, series or any other iterable as a list of plain values."""
+    check_several(data, name)
+    if getattr(data, "ndim", 1) > most_axes:
+        raise BermoError(f"{name} has the shape {tuple(data.shape)}, but one value a row was expected.")
+    convert = getattr(data, "tolist", None) or getattr(data, "to_list", None)
+    try:
+        values = list(data if convert is None else convert())
+    except TypeError:
+        raise BermoError(f"{name} is {type(data).__name__}, but a list was expected.") from None
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def _text(value: Any, at: int) -> Any:
+    """Return a text, or the words of one; anything else but a missing value is an error."""
+    if isinstance(value, str) or _is_missing(value):
+        return value
+    if isinstance(value, tuple | list) and all(isinstance(word, str) for word in value):
+        return list(value)
+    raise BermoError(f"texts[{at}] is {value!r}, of type {type(value).__name__}, but a text was expected.")
+
+
+def _is_missing(value: Any) -> bool:
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in MISSING
+
+
+def _cell(value: Any) -> str:
+    return "" if _is_missing(value) else as_text(value)
+
+
+def _table(cells: dict[str, list[str]]) -> Table:
+    num_rows = len(next(iter(cells.values()), ()))
+    return Table(Path("labels"), cells, list(range(num_rows)))

@@ -1,0 +1,52 @@
+"""The options of an estimator: those of `bermo train` as keyword arguments, made into a spec.
+
+Classifier("box", epochs=3, mix="none", score_lr=1e-2)      bermo train --model box --epochs 3 …
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bermo.errors import BermoError, nearest
+from bermo.fields import check, leaves
+from bermo.spec import RunSpec
+from bermo.values import override
+
+OWN = ("out", "verbose")
+"""Options of estimators alone."""
+LEFT_OUT = ("task", "data", "train", "valid", "hub", "separator", "keep")
+"""Options that say what is learned from which files, or that leave no model."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options as they were given, and the spec that they make."""
+
+    spec: RunSpec
+    given: Mapping[str, Any]
+
+    def show(self, name: str) -> str:
+        """Write the call that these options are given by."""
+        return f"{name}({', '.join(f'{option}={value!r}' for option, value in self.given.items())})"
+
+
+def read_options(task: str, given: Mapping[str, Any]) -> Options:
+    """Read options for a task; `seed` is the one seed, and the folder of a fitted `teacher` is taken."""
+    dotted = {leaf.flag.replace("-", "_"): leaf.dotted for leaf in leaves(RunSpec)}
+    known = [name for name in dotted if name not in LEFT_OUT]
+    spec = override(RunSpec(), "data.task", task)
+    for option, value in given.items():
+        if option in OWN:
+            continue
+        name, value = ("seeds", (value,)) if option == "seed" else (option, value)
+        if name not in known:
+            raise BermoError(f'There is no option "{option}".{nearest(option, (*known, *OWN, "seed"))}')
+        spec = override(spec, dotted[name], _text(getattr(value, "folder_", value)), option)
+    return Options(check(spec), dict(given))
+
+
+def _text(value: Any) -> str | Sequence[str]:
+    """Return a value as the command line would be given it."""
+    if isinstance(value, tuple | list):
+        return [str(item) for item in value]
+    return "none" if value is None else str(value)

@@ -1,0 +1,87 @@
+"""A trained model's answers to texts in memory, as small frozen objects."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bermo.data.inputs import line_names
+from bermo.data.tasks import Kind
+from bermo.estimators.inputs import unlabelled
+from bermo.runs.trained import open_trained
+from bermo.ship.runtimes.predict import Predictor, predict_stream
+from bermo.ship.runtimes.spec import PredictSpec
+from bermo.spec import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelAnswer:
+    """The likeliest class of a text, its probability, and that of every class."""
+
+    label: str | None
+    probability: float | None
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberAnswer:
+    """The number of a text."""
+
+    value: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagsAnswer:
+    """The words of a text, the tag of each and its probability."""
+
+    words: list[str]
+    tags: list[str]
+    probability: list[float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanAnswer:
+    """The answer to a question; an id where the rows had one."""
+
+    answer: str | None
+    id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceAnswer:
+    """The number of the likeliest ending, its probability, and that of every ending."""
+
+    choice: int | None
+    probability: float | None
+    probabilities: dict[str, float]
+
+
+Answer = LabelAnswer | NumberAnswer | TagsAnswer | SpanAnswer | ChoiceAnswer
+ANSWERS: dict[Kind, type[Answer]] = {
+    "classification": LabelAnswer,
+    "regression": NumberAnswer,
+    "tagging": TagsAnswer,
+    "span": SpanAnswer,
+    "choice": ChoiceAnswer,
+}
+
+
+def predict(folder: str | Path, texts: Any, *, batch_size: int = 64, device: Device = "auto") -> list[Answer]:
+    """Return the answers of a trained model, in the folder of a run, of a model or of an export, to texts.
+
+    Texts are a list, an array or a series, or have columns: a frame, a `datasets.Dataset`, a dict. A model
+    that reads several texts a row takes tuples: a pair, or a question and its context. An empty text has an
+    empty answer. `bermo.Classifier.load(folder)` keeps the model open for many calls.
+    """
+    opened = open_trained(folder)
+    trained = opened.trained
+    table = unlabelled(texts, "texts", line_names(trained.task, trained.text)).table()
+    predictor = Predictor(opened, device, batch_size)
+    kind, has_classes = ANSWERS[trained.task.kind], trained.task.kind not in ("regression", "span")
+    answers: list[Answer] = []
+    predict_stream(
+        predictor,
+        [table],
+        PredictSpec(probabilities=has_classes),
+        lambda answer: answers.append(kind(**answer)),
+    )
+    return answers

@@ -1,0 +1,161 @@
+"""A training on rows in memory, and a trained model that is asked texts in memory."""
+
+import json
+import shutil
+import tempfile
+import warnings
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bermo.data.columns import find_columns
+from bermo.data.corpora import find_empty
+from bermo.data.inputs import input_names, input_rows, line_names
+from bermo.data.load import task_of_tables
+from bermo.data.tasks import Kind
+from bermo.errors import BermoError
+from bermo.estimators.inputs import LABEL, Columns, labelled, unlabelled
+from bermo.estimators.options import Options
+from bermo.files import whole_folder, write_json
+from bermo.methods.finetune import finetune
+from bermo.progress import Quiet
+from bermo.report.terminal import TerminalDisplay
+from bermo.runs.results import RunResult
+from bermo.runs.trained import open_trained
+from bermo.ship.runtimes.predict import Predictor
+from bermo.spec import Device
+from bermo.training.job import Stopped
+
+FILE = "estimator.json"
+PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What a training left: the run's folder and result, and the classes as they were given."""
+
+    folder: Path
+    is_temporary: bool
+    result: RunResult
+    classes: list[Any]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What stands beside a saved model: the options of its estimator, and the classes as they were given."""
+
+    options: dict[str, Any]
+    classes: list[Any]
+
+
+def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained:
+    """Train on rows in memory, in the folder `out` or in a temporary one."""
+    spec, out = options.spec, options.given["out"]
+    train = labelled(texts, labels, "training rows")
+    other = None if valid is None else _valid(valid).table()
+    data = task_of_tables(spec.data, train.table(), other)
+    folder = Path(out or tempfile.mkdtemp(prefix="bermo-"))
+    try:
+        result = finetune(spec, folder, TerminalDisplay() if options.given["verbose"] else Quiet(), data)
+    except BaseException as error:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, Stopped):
+            raise KeyboardInterrupt(str(error)) from None
+        raise
+    for seed in result.seeds:
+        if seed.verdict != "fine":
+            warnings.warn(f"Seed {seed.seed} {seed.verdict}.", stacklevel=3)
+    own = train.labels(str(data.label)) if data.labels else {}
+    classes = [own[name] for name in data.labels]
+    return Trained(folder=folder, is_temporary=out is None, result=result, classes=classes)
+
+
+def _valid(valid: Any) -> Columns:
+    is_pair = isinstance(valid, tuple | list) and len(valid) == 2
+    texts, labels = valid if is_pair else (valid, None)
+    return labelled(texts, labels, "validation rows")
+
+
+class AskedModel:
+    """A trained model that is loaded once and asked texts in memory; a temporary folder goes with it."""
+
+    def __init__(self, folder: Path, kind: Kind, device: Device, is_temporary: bool = False) -> None:
+        if is_temporary:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        opened = open_trained(folder)
+        if opened.trained.task.kind != kind:
+            raise BermoError(f"{folder} holds a model for {opened.trained.task.kind}, not for {kind}.")
+        self.opened, self.predictor = opened, Predictor(opened, device)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes as texts."""
+        return self.opened.trained.labels
+
+    def ask(self, texts: Any) -> list[dict[str, Any]]:
+        """Return the answer to each text, with all its probabilities."""
+        trained = self.opened.trained
+        table = unlabelled(texts, "texts", line_names(trained.task, trained.text)).table()
+        names = input_names(table, trained.task, trained.text)
+        empty = find_empty(table, names)
+        if empty:
+            raise BermoError(f"texts[{empty[0]}] is empty. Leave the row out.")
+        rows = input_rows(table, trained.task, names)
+        return self.predictor.answers(rows, gives_all=True)
+
+    def answers_in(self, texts: Any, labels: Any) -> list[Any]:
+        """Return the labels of texts as they were given, from `labels` or from a column of `texts`."""
+        found = labelled(texts, labels, "texts")
+        table, known = found.table(), self.opened.trained.label
+        if labels is not None:
+            return found.values[LABEL]
+        name = find_columns(table, None, known if known is not None and table.has(known) else None).label
+        return found.values[str(name)]
+
+    def mix_weights(self) -> npt.NDArray[np.float64] | None:
+        """Return the share of each layer in the mix; an export does not say it."""
+        mix = getattr(getattr(self.predictor.candidate, "model", None), "mix", None)
+        return None if mix is None else np.array(mix.weights.tolist())
+
+    def save(self, folder: str | Path, options: Mapping[str, Any], classes: list[Any]) -> None:
+        """Copy the model into a new folder, with the options of its estimator and the classes."""
+        folder = Path(folder)
+        if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+            raise BermoError(f"{folder} exists and is not overwritten. Give another folder.")
+        with whole_folder(folder) as temporary:
+            shutil.copytree(self.opened.folder, temporary, dirs_exist_ok=True)
+            known = {name: _plain(value) for name, value in options.items()}
+            write_json(temporary / FILE, {"options": known, "classes": [_plain(value) for value in classes]})
+
+
+def check_fitted(asked: AskedModel | None, name: str) -> AskedModel:
+    """Return the model of an estimator; one that is not fitted is refused."""
+    if asked is None:
+        raise BermoError(f"This {name} is not fitted. Call fit first, or {name}.load(folder).")
+    return asked
+
+
+def read_saved(folder: str | Path) -> Saved:
+    """Return the options and classes that `save` wrote, or none for a folder that it did not write."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return Saved({}, [])
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Saved(dict(values["options"]), list(values["classes"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BermoError(
+            f"{path} is damaged ({error}). Copy the folder anew from where it was saved."
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, PLAIN) else str(value)
