@@ -19,6 +19,7 @@ from bermo.errors import BermoError
 
 TEXT, PAIR, LABEL = ("text",), ("text_a", "text_b"), "label"
 """How columns are called that were given without names."""
+SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 MISSING = ("NAType", "NaTType")
 """Classes of pandas for a value that is not there."""
 
@@ -36,10 +37,14 @@ class Columns:
         cells = {name: [_cell(value) for value in column] for name, column in self.values.items()}
         return Table(Path(self.name), cells, list(range(num_rows)))
 
+    def column(self, name: str) -> list[Any]:
+        """Return the column of this name, whatever its capitals."""
+        return next(values for known, values in self.values.items() if known.lower() == name.lower())
+
     def labels(self, column: str) -> dict[str, Any]:
         """Return the different labels as they were given, by their texts."""
         given: dict[Any, Any] = {}
-        for value in self.values[column]:
+        for value in self.column(column):
             given.setdefault((type(value), _cell(value)), value)
         texts = {column: [text for _, text in given]}
         named: dict[str, Any] = {}
@@ -61,6 +66,9 @@ def labelled(texts: Any, labels: Any, name: str) -> Columns:
         return found
     check_several(labels, "labels")
     values = _values(labels, "labels")
+    for at, value in enumerate(values):
+        if isinstance(value, SEVERAL):
+            raise BermoError(f"labels[{at}] is {value!r}, but one label was expected for each text.")
     num_texts = len(next(iter(found.values.values()), ()))
     if len(values) != num_texts:
         raise BermoError(

@@ -59,6 +59,7 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
     train = labelled(texts, labels, "training rows")
     other = None if valid is None else _valid(valid).table()
     data = task_of_tables(spec.data, train.table(), other)
+    own = train.labels(str(data.label)) if data.labels else {}
     folder = Path(out or tempfile.mkdtemp(prefix="bermo-"))
     try:
         result = finetune(spec, folder, TerminalDisplay() if options.given["verbose"] else Quiet(), data)
@@ -71,7 +72,6 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
     for seed in result.seeds:
         if seed.verdict != "fine":
             warnings.warn(f"Seed {seed.seed} {seed.verdict}.", stacklevel=3)
-    own = train.labels(str(data.label)) if data.labels else {}
     classes = [own[name] for name in data.labels]
     return Trained(folder=folder, is_temporary=out is None, result=result, classes=classes)
 
@@ -114,9 +114,9 @@ class AskedModel:
         found = labelled(texts, labels, "texts")
         table, known = found.table(), self.opened.trained.label
         if labels is not None:
-            return found.values[LABEL]
+            return found.column(LABEL)
         name = find_columns(table, None, known if known is not None and table.has(known) else None).label
-        return found.values[str(name)]
+        return found.column(str(name))
 
     def mix_weights(self) -> npt.NDArray[np.float64] | None:
         """Return the share of each layer in the mix; an export does not say it."""
@@ -158,4 +158,4 @@ def read_saved(folder: str | Path) -> Saved:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value if isinstance(value, PLAIN) else str(value)
+    return value if isinstance(value, PLAIN) else str(getattr(value, "folder_", value))

@@ -113,6 +113,7 @@ def test_what_is_missing_is_an_empty_cell() -> None:
         (["a", 5], LABELS, r"texts\[1\] is 5, of type int, but a text was expected"),
         ([("a", "b"), ("c",)], LABELS, r"texts\[1\] is .*but 2 texts were expected in every row"),
         (TEXTS, np.zeros((2, 3)), r"labels has the shape \(2, 3\), but one value a row was expected"),
+        (TEXTS, [["good", "new"], ["bad"]], r"labels\[0\] is \['good', 'new'\], but one label was expected"),
         (5, LABELS, "texts is int, but a list was expected"),
         ([], [], "There are no rows"),
         (
@@ -125,6 +126,11 @@ def test_what_is_missing_is_an_empty_cell() -> None:
 def test_other_input_is_refused_with_a_sentence(texts: Any, labels: Any, sentence: str) -> None:
     with pytest.raises(BermoError, match=sentence):
         labelled(texts, labels, "rows")
+
+
+def test_a_column_is_found_whatever_its_capitals() -> None:
+    frame = {"Text": TEXTS, "LABEL": [1, 0]}
+    assert labelled(frame, None, "rows").labels("label") == {"1": 1, "0": 0}
 
 
 def test_two_labels_that_are_written_alike_are_refused() -> None:
