@@ -177,7 +177,7 @@ class _Seed:
             keep=self.keep,
             folder=folder,
             seed=seed,
-            identity=identity(prepared.spec, prepared.digest, seed),
+            identity=identity(prepared.spec, prepared.digest, seed, folder.parent),
             display=display,
         )
 

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from bermo.errors import BermoError
 from bermo.files import is_temporary, write_json
 from bermo.pretrain_spec import PretrainSpec
+from bermo.runs.places import Places, find_places, is_same_place, locate, with_typed
 from bermo.spec import RunSpec, replace_in
 from bermo.values import from_dict, to_dict
 
@@ -63,10 +64,13 @@ MODEL = "model"
 
 @dataclass(frozen=True, kw_only=True)
 class SpecFile:
-    """What spec.json holds: the fixed part of the spec as plain values, and the digest of the data."""
+    """What spec.json holds: the fixed part of the spec as plain values, the digest of the data, and where
+    the paths of the spec lead to.
+    """
 
     spec: dict[str, Any]
     digest: str
+    places: Places
 
 
 def fixed_part(spec: Spec) -> dict[str, Any]:
@@ -81,13 +85,16 @@ def fixed_part(spec: Spec) -> dict[str, Any]:
     return values
 
 
-def identity(spec: Spec, digest: str, seed: int) -> str:
-    """A short name of everything that decides a training's numbers."""
+def identity(spec: Spec, digest: str, seed: int, out: Path | None = None) -> str:
+    """A short name of everything that decides a training's numbers; paths are those that began the run."""
     values = fixed_part(spec)
+    if out is not None and (out / SPEC_FILE).is_file():
+        values = with_typed(values, read_spec_file(out).spec)
     for dotted, earlier in EARLIER_VALUES.items():
         group, name = dotted.split(".")
-        if values.get(group, {}).get(name) == earlier:
-            del values[group][name]
+        inner = values.get(group, {})
+        if name in inner and inner[name] == earlier:
+            del inner[name]
     text = json.dumps([values, digest, seed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -117,7 +124,8 @@ def check_free(out: Path, spec: Spec) -> None:
             f"{out} is not empty and holds no run of bermo; nothing there is overwritten. "
             "Give another folder with --out."
         )
-    old = read_spec_file(out).spec
+    known = read_spec_file(out)
+    old = locate(known.spec, known.places, out)
     changes = _differences(old, fixed_part(with_choices(out, spec) if isinstance(spec, RunSpec) else spec))
     if changes:
         raise BermoError(
@@ -150,7 +158,8 @@ def claim(out: Path, spec: Spec, digest: str) -> bool:
                 " Give another folder with --out."
             )
         return False
-    write_json(out / SPEC_FILE, {"spec": fixed_part(spec), "data": digest})
+    values = fixed_part(spec)
+    write_json(out / SPEC_FILE, {"spec": values, "data": digest, "places": find_places(values, out)})
     return True
 
 
@@ -198,7 +207,9 @@ def read_spec_file(out: Path) -> SpecFile:
     path = out / SPEC_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return SpecFile(spec=_with_earlier(dict(values["spec"])), digest=values["data"])
+        return SpecFile(
+            spec=_with_earlier(dict(values["spec"])), digest=values["data"], places=values.get("places", {})
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(
             f"{path} cannot be read as the spec of a run ({type(error).__name__}: {error})."
@@ -216,8 +227,11 @@ def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_run_spec(out: Path) -> RunSpec:
-    """Return the spec of a run that trained for a task; fields that change no number have their defaults."""
-    return from_dict(RunSpec, read_spec_file(out).spec)
+    """Return the spec of a run that trained for a task, its paths as they are found from here; fields that
+    change no number have their defaults.
+    """
+    known = read_spec_file(out)
+    return from_dict(RunSpec, locate(known.spec, known.places, out))
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -226,6 +240,6 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
         before, after = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
             changes += _differences(before, after, f"{prefix}{name}.")
-        elif before != after:
+        elif before != after and not is_same_place(prefix + name, before, after):
             changes.append(f"{prefix}{name} was {before}, now {after}")
     return changes

@@ -116,6 +116,9 @@ def test_wrong_folders_and_files_are_told_in_a_sentence(folder: Path, tmp_path: 
     (folder / "semcor3.tsv").write_text("one\ttwo\n")
     with pytest.raises(BermoError, match="line 1: 2 columns"):
         list(read_semcor(folder / "semcor3.tsv"))
+    (folder / "semcor3.tsv").write_bytes(b"# caf\xe9\n")
+    with pytest.raises(BermoError, match="line 1: byte 0xe9 is not UTF-8"):
+        list(read_semcor(folder / "semcor3.tsv"))
     (folder / "tests" / "mine.data.xml").write_text("<corpus>")
     with pytest.raises(BermoError, match="is not XML"):
         read_test(folder / "tests" / "mine.data.xml")

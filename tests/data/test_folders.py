@@ -144,7 +144,7 @@ def test_a_file_without_splits_is_cut_by_text_alone(write: Write, tmp_path: Path
     assert set(first.valid.first) == set(second.valid.first) - {"new"}
 
 
-def _squad(answer: str, start: int) -> str:
+def _squad(answer: object, start: object) -> str:
     question = {
         "id": "q1",
         "question": "who?",
@@ -170,8 +170,27 @@ def test_an_answer_that_is_not_in_its_passage_is_an_error(write: Write, tmp_path
     write("dev-v2.0.json", _squad("one", 8))
     with pytest.raises(BermoError, match='answer "three" of question q1 does not occur'):
         load_task(DataSpec(task="squad2", folder=str(tmp_path)))
-    write("train-v2.0.json", '{"rows": []}')
-    with pytest.raises(BermoError, match="not in SQuAD's form"):
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"rows": []}', "not in SQuAD's form"),
+        ("[]", "not in SQuAD's form"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [3]}]}]}', "not in SQuAD's form"),
+        (_squad(7, 0), "an answer is 7, not a text.*after 1 questions"),
+        (_squad(None, 0), "an answer is None, not a text"),
+        (_squad(["two"], 0), r"an answer is \['two'\], not a text"),
+        (_squad("two", "here"), "not in SQuAD's form.*invalid literal"),
+        ("[" * 100_000, "nested too deeply to be read"),
+    ],
+)
+def test_what_is_not_in_squads_form_is_one_sentence(
+    write: Write, tmp_path: Path, content: str, message: str
+) -> None:
+    write("train-v2.0.json", content)
+    write("dev-v2.0.json", _squad("one", 8))
+    with pytest.raises(BermoError, match=message):
         load_task(DataSpec(task="squad2", folder=str(tmp_path)))
 
 

@@ -116,6 +116,20 @@ def test_pairs_and_regression_train_from_a_users_file(tmp_path: Path) -> None:
     assert result.metric == "mean"
 
 
+def test_one_file_alone_trains_and_its_run_is_known_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"the {'dog' if k % 2 else 'cat'} number {k} runs,{k % 2}" for k in range(40)]
+    (tmp_path / "my.csv").write_text("text,label\n" + "\n".join(rows))
+    monkeypatch.chdir(tmp_path)
+    spec = replace(TINY, data=DataSpec(train="my.csv", split=0.25, max_length=32))
+    first = finetune(spec, "run")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = finetune(replace_in(spec, data={"train": "../my.csv"}), "../run")
+    assert again.seeds == first.seeds
+
+
 def test_the_plain_encoder_is_the_same_network_without_a_mix(tmp_path: Path) -> None:
     plain = replace(TINY, model=ModelSpec(mix=MixSpec(kind="none")))
     sizes = [
