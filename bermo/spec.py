@@ -122,7 +122,7 @@ class DataSpec:
     task: str = option(
         "own",
         "a named task (bermo list), or own: your texts and labels; own/regression: labels are numbers on a"
-        " scale",
+        " scale; own/multi-label: a row has any number of labels",
     )
     folder: str | None = option(None, "the folder with the named task's files", "data")
     train: str | None = option(None, "your training file: .csv .tsv .txt .jsonl .json .parquet .xlsx, or .gz")
@@ -134,6 +134,9 @@ class DataSpec:
     hub: str | None = option(None, "a dataset on the hub (needs the datasets extra)")
     text: tuple[str, ...] | None = option(None, "column(s) of the text, if not known by their name")
     label: str | None = option(None, "column of the label, if not known by its name")
+    label_separator: str | None = option(
+        None, 'what stands between several labels of a row; default: lists and "|" are recognised'
+    )
     max_length: int = option(128, "longest input in tokens; longer ones are cut and counted", least=8)
     stride: int = option(128, "overlap in tokens of the pieces of a long passage")
     limit: int | None = option(None, "use only the first so many training rows", least=1)
@@ -151,6 +154,11 @@ class DataSpec:
     def rules(self) -> Rules:
         return [
             separator_rule(self.separator),
+            (
+                self.label_separator is None or self.task in ("own", "own/multi-label"),
+                f"--label-separator is for several labels a row, but the task is {self.task}. Leave one out.",
+            ),
+            (self.label_separator != "", "label-separator is empty. Give a character, such as |."),
             (
                 self.split is None or self.valid is None,
                 "--split divides the training file, but --valid names a validation file. Leave one out.",

@@ -58,7 +58,8 @@ def read_labelled(data: str, trained: TrainedTask) -> Rows:
     if path.is_dir():
         return load_task(DataSpec(task=name, folder=str(path))).valid
     columns = trained.text if name.startswith("own/") and trained.text else None
-    spec = DataSpec(task=name, train=str(path), valid=str(path), text=columns)
+    separator = trained.label_separator if name == "own/multi-label" else None
+    spec = DataSpec(task=name, train=str(path), valid=str(path), text=columns, label_separator=separator)
     return load_task(spec).valid
 
 

@@ -145,7 +145,7 @@ def _targets(
             positions = targets[indices].astype(np.int64) + layout.shift[:, None]
             start, end = np.ascontiguousarray(positions.T)
             return {"start_positions": start, "end_positions": end}
-        case "regression":
+        case "regression" | "multi-label":
             return {"labels": targets[indices].astype(np.float32)}
         case _:
             return {"labels": targets[indices].astype(np.int64)}

@@ -57,6 +57,11 @@ def find_empty(table: Table, names: Sequence[str]) -> list[int]:
 def label_column(table: Table, name: str) -> list[str]:
     """Return the labels as text, 1.0 as 1; an empty one, or one with a control character, is an error."""
     _check_filled(table, name, "the label", "missing. Fill it in")
+    return [m[1] if (m := _WHOLE_FLOAT.fullmatch(cell)) else cell for cell in label_cells(table, name)]
+
+
+def label_cells(table: Table, name: str) -> list[str]:
+    """Return the cells of labels without blanks around them; one with a control character is an error."""
     values = [value.strip() for value in table.column(name)]
     for index, value in enumerate(values):
         if not value.isprintable() and CONTROL.search(value):
@@ -64,7 +69,7 @@ def label_column(table: Table, name: str) -> list[str]:
                 f"{table.path}, {table.place(index)}: the label {value!r} holds a control character."
                 " Remove it."
             )
-    return [m[1] if (m := _WHOLE_FLOAT.fullmatch(value)) else value for value in values]
+    return values
 
 
 def _check_filled(table: Table, name: str, what: str, fault: str) -> None:

@@ -5,11 +5,11 @@ way, whatever the order of its rows. Rows with the same text, but for capitals a
 """
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bermo.data.rows import TextRows, text_keys
+from bermo.data.rows import TextRows, label_names, text_keys
 from bermo.errors import BermoError
 
 SHARE = 0.1
@@ -43,14 +43,26 @@ def divide(rows: TextRows, share: float | None, path: object) -> Division:
             f"{path} has {len(rows)} rows, of which --split {share:g} gives {len(valid)} to validation, but a"
             f" score needs at least {LEAST_VALID}. Give more rows, a larger --split, or a file with --valid."
         )
-    held = set(valid)
-    return Division([i for i in range(len(rows)) if i not in held], sorted(valid))
+    held = _with_known_labels(rows, set(valid))
+    return Division([i for i in range(len(rows)) if i not in held], sorted(held))
 
 
 def _strata(rows: TextRows) -> Iterable[object]:
-    """Return what each row is divided by: its class; numbers are all alike."""
+    """Return what each row is divided by: its class, or the rarest of its labels; numbers are all alike."""
     labels: Sequence[object] = rows.labels or [""] * len(rows)
-    return ("" if isinstance(label, float) else label for label in labels)
+    counts = Counter(label_names(rows))
+    for label in labels:
+        if isinstance(label, tuple):
+            yield min(label, key=lambda name: (counts[name], name), default="")
+        else:
+            yield "" if isinstance(label, float) else label
+
+
+def _with_known_labels(rows: TextRows, held: set[int]) -> set[int]:
+    """Give rows back to training whose labels it would lack; only one of several labels can be such."""
+    several = [set(label) for label in rows.labels or () if isinstance(label, tuple)]
+    known = {name for i, row in enumerate(several) if i not in held for name in row}
+    return {i for i in held if several[i] <= known} if several else held
 
 
 def _take(groups: list[list[int]], share: float, due: float) -> tuple[list[int], float]:

@@ -41,8 +41,8 @@ def find_doubts(train: Source, valid: Source | None, label: str | None) -> list[
     found = [sentence for source in (train, valid) if source for sentence in _odd_characters(source)]
     labels = list(train.rows.labels or ())
     if labels and not isinstance(labels[0], float):
-        names = [str(name) for name in labels]
-        found += [*_like_labels(train, names), *_contradictions(train, names), *_scale(train, names, label)]
+        names = [" and ".join(name) if isinstance(name, tuple) else str(name) for name in labels]
+        found += [*_like_labels(train), *_contradictions(train, names), *_scale(train, names, label)]
     return found + (_overlap(train, valid) if valid is not None else [])
 
 
@@ -67,10 +67,11 @@ def _around(text: str) -> str:
     return repr(text[start : start + SHOWN])
 
 
-def _like_labels(source: Source, labels: Sequence[str]) -> list[str]:
+def _like_labels(source: Source) -> list[str]:
     spellings: dict[str, dict[str, int]] = defaultdict(dict)
-    for index, label in enumerate(labels):
-        spellings["".join(label.casefold().split())].setdefault(label, index)
+    for index, given in enumerate(source.rows.labels or ()):
+        for label in given if isinstance(given, tuple) else (str(given),):
+            spellings["".join(label.casefold().split())].setdefault(label, index)
     sentences = []
     for group in spellings.values():
         if len(group) > 1:

@@ -19,7 +19,7 @@ from bermo.data.answers import best_answers
 from bermo.data.features import Features
 from bermo.data.intervals import Indices, Interval, bootstrap, wilson
 from bermo.data.rows import SpanRows, TaggedRows
-from bermo.data.scoring import Predictions, score, tags_of
+from bermo.data.scoring import Predictions, labels_given, score, tags_of
 from bermo.data.tasks import Kind
 
 Counts = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScores:
-    """One class or type of entity, in percent; `support` are those in the file, `given` the model's."""
+    """One class, label or type of entity, in percent; `support` in the file, `given` by the model."""
 
     name: str
     precision: float
@@ -72,6 +72,8 @@ def evaluate(features: Features, predictions: Predictions) -> Evaluation:
     match features.task.kind:
         case "regression":
             details = _numbers(features, predictions)
+        case "multi-label":
+            details = _labels(features, predictions)
         case "tagging":
             details = _tags(features, predictions)
         case "span":
@@ -121,6 +123,18 @@ def _classes(features: Features, predictions: Predictions) -> _Details:
         values={"weighted_f1": weighted},
         classes=listed,
         confusion=tuple(tuple(row) for row in matrix.tolist()),
+    )
+
+
+def _labels(features: Features, predictions: Predictions) -> _Details:
+    given_NC, gold_NC = labels_given(features, predictions)
+    counts_C3 = metrics.counts_of_labels(given_NC, gold_NC)
+    listed = tuple(class_scores(k, *row) for k, row in zip(features.labels, counts_C3.tolist(), strict=True))
+    all_labels = class_scores("", *counts_C3.sum(0).tolist())
+    return _Details(
+        interval=f1_interval(metrics.counts_of_rows(given_NC, gold_NC)),
+        values={"precision": all_labels.precision, "recall": all_labels.recall},
+        classes=listed,
     )
 
 
@@ -174,8 +188,7 @@ def f1_interval(counts_N3: Counts) -> Interval:
     """Return the interval of the F1 over all that the rows count as right, given and wanted."""
 
     def statistic(rows: Indices) -> float:
-        right, given, wanted = counts_N3[rows].sum(0)
-        return float(2 * right / max(given + wanted, 1))
+        return float(metrics.f1_of_counts(counts_N3[rows].sum(0)))
 
     return bootstrap(statistic, len(counts_N3))
 

@@ -44,9 +44,9 @@ class TokenFacts:
 class Features:
     """Tokens of all sequences end to end; sequence i is `ids[starts[i]:starts[i + 1]]`.
 
-    `targets`: a class or number for each row; for tags one for each token; for spans (start, end) a piece.
-    `row_of`: the row of each piece. `words`: the word whose first piece a token is, or -1. `spans`: a token's
-    first and last character in the passage, or -1.
+    `targets`: a class or number for each row, or 0 and 1 for all labels; for tags one for each token; for
+    spans (start, end) a piece. `row_of`: the row of each piece. `words`: the word whose first piece a token
+    is, or -1. `spans`: a token's first and last character in the passage, or -1.
     """
 
     task: Task

@@ -72,11 +72,15 @@ def _table(split: Any, name: str) -> Table:
     columns = {}
     for column in split.column_names:
         names = _names(split.features[column])
-        columns[column] = [
-            names[value] if names and isinstance(value, int) and value >= 0 else as_text(value)
-            for value in split[column]
-        ]
+        columns[column] = [as_text(_named(value, names)) for value in split[column]]
     return Table(Path(name), columns, list(range(1, len(split) + 1)))
+
+
+def _named(value: Any, names: Sequence[str] | None) -> Any:
+    """Return the name of a class number, or the names of a list of them."""
+    if names and isinstance(value, list):
+        return [_named(item, names) for item in value]
+    return names[value] if names and isinstance(value, int) and value >= 0 else value
 
 
 def _span_rows(split: Any, name: str, is_train: bool) -> SpanRows:

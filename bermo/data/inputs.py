@@ -24,7 +24,7 @@ from bermo.errors import BermoError
 
 QUESTION = ("question", "context")
 """The columns that a model of spans reads from a table."""
-WHOLE_LINES = ("classification", "regression", "tagging")
+WHOLE_LINES = ("classification", "multi-label", "regression", "tagging")
 """Kinds of task that read one text a row, where a line of a .txt file is all of it."""
 WORDS = ("words", "tokens", "text")
 """Columns of a tagger's words, a list of them or a text with blanks between them."""

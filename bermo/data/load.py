@@ -11,7 +11,7 @@ from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
 from bermo.data.own import OwnRows, read_own, rows_of_tables
 from bermo.data.probing import read_probing_task
-from bermo.data.rows import Rows, TaggedRows, TextRows, head
+from bermo.data.rows import Rows, TextRows, head, label_names
 from bermo.data.table import Table
 from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task
 from bermo.errors import BermoError, nearest
@@ -85,22 +85,16 @@ def _own_data(rows: OwnRows) -> TaskData:
         valid=rows.valid,
         text=rows.columns.text,
         label=rows.columns.label,
+        label_separator=rows.label_separator,
         notes=rows.notes,
     )
-
-
-def _label_values(rows: Rows) -> list[str]:
-    if isinstance(rows, TaggedRows):
-        return [tag for tags in rows.tags or () for tag in tags]
-    values = getattr(rows, "labels", None) or ()
-    return [str(value) for value in values]
 
 
 def _labels(rows: Rows) -> tuple[str, ...]:
     """Return the class names in a fixed order: O first for tags, numbers by size, then by letters."""
     if isinstance(rows, TextRows) and rows.labels and isinstance(rows.labels[0], float):
         return ()
-    names = set(_label_values(rows))
+    names = set(label_names(rows))
     order = {name: (name != "O", _size(name), name) for name in names}
     return tuple(sorted(names, key=lambda name: order[name]))
 
@@ -117,15 +111,24 @@ def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> No
         raise BermoError("There are no validation rows. Pass more data, or a file with --valid.")
     if data.task.kind in ("regression", "span"):
         return
-    seen = set(_label_values(data.train))
+    seen = set(label_names(data.train))
     limit = f" among the first {spec.limit} rows (--limit)" if spec.limit is not None else ""
     known = set(data.task.labels or seen)
     for split, rows in (("training", data.train), ("validation", data.valid)):
-        for name in sorted(set(_label_values(rows)) - known):
+        for name in sorted(set(label_names(rows)) - known):
             more = "" if data.task.labels else " that the training data lacks" + limit
             raise BermoError(f'The {split} data has the label "{name}"{more}.{nearest(name, known)}')
-    if len(seen) == 1 and data.task.kind != "choice":
+    if not seen:
+        raise BermoError(f"No training row{limit} has a label. Name another column with --label.")
+    if _are_alike(data, seen):
         raise BermoError(
             f'All training rows{limit} have the same label, "{seen.pop()}". There is nothing to learn:'
             " give rows of at least two classes, or name another column with --label."
         )
+
+
+def _are_alike(data: TaskData, seen: set[str]) -> bool:
+    """Tell whether all training rows have the same answer, so that there is nothing to learn."""
+    if data.task.kind == "multi-label" and isinstance(data.train, TextRows):
+        return len(set(map(frozenset, data.train.labels or ()))) == 1  # type: ignore[arg-type]
+    return len(seen) == 1 and data.task.kind != "choice"

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.floating]
+Bools = npt.NDArray[np.bool_]
 
 
 def accuracy(predicted: Ints, gold: Ints) -> float:
@@ -38,6 +39,23 @@ def macro_f1(predicted: Ints, gold: Ints) -> float:
     """Return the mean F1 of the classes that occur, in gold or predicted."""
     classes = np.union1d(predicted, gold)
     return float(np.mean([f1(predicted, gold, int(k)) for k in classes])) if len(classes) else 0.0
+
+
+def counts_of_rows(predicted_NC: Bools, gold_NC: Bools) -> npt.NDArray[np.int64]:
+    """Return how many labels of each row are right, given and wanted, (N, 3)."""
+    columns = (predicted_NC & gold_NC, predicted_NC, gold_NC)
+    return np.stack([part.sum(1, dtype=np.int64) for part in columns], axis=1)
+
+
+def counts_of_labels(predicted_NC: Bools, gold_NC: Bools) -> npt.NDArray[np.int64]:
+    """Return how often each label is right, given and wanted, (C, 3)."""
+    return counts_of_rows(predicted_NC.T, gold_NC.T)
+
+
+def f1_of_counts(counts: Ints) -> npt.NDArray[np.float64]:
+    """Return the F1 of each (right, given, wanted) of the last axis; 0 where nothing is given or wanted."""
+    total = counts[..., 1] + counts[..., 2]
+    return np.where(total > 0, 2 * counts[..., 0] / np.maximum(total, 1), 0.0)
 
 
 def matthews(predicted: Ints, gold: Ints) -> float:

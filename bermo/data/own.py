@@ -1,15 +1,16 @@
-"""The user's own tables to rows: which columns, classes or numbers, what is left out, divided, doubtful."""
+"""The user's own tables to rows: which columns, the kind of labels, what is left out, divided, doubtful."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from bermo.data.columns import Columns, are_numbers, find_columns
-from bermo.data.corpora import EXAMPLES, find_empty, numbers, text_rows
+from bermo.data.corpora import EXAMPLES, find_empty, label_cells, numbers, text_rows
 from bermo.data.divide import SHARE, divide
 from bermo.data.doubts import Source, find_doubts
-from bermo.data.label_lists import split_labels
+from bermo.data.label_lists import read_labels, split_labels
 from bermo.data.read import read_table
-from bermo.data.rows import TextRows, pick
+from bermo.data.rows import TextRows, label_names, pick
 from bermo.data.table import Table
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
@@ -27,6 +28,7 @@ class OwnRows:
     train: TextRows
     valid: TextRows
     columns: Columns
+    label_separator: str | None = None
     notes: tuple[str, ...]
 
 
@@ -48,13 +50,15 @@ def _read(path: str, spec: DataSpec) -> Table:
 def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows:
     """Return the rows of two tables, or of one that is divided."""
     columns = find_columns(train, spec.text, spec.label)
-    source = _source(train, columns, spec)
-    kind = _kind(source, columns, spec)
-    source = _as_kind(source, kind)
-    other = None if valid is None else _as_kind(_source(valid, columns, spec), kind)
+    train = _with_texts(train, columns)
+    kind = _kind(train, columns, spec)
+    source = _source(train, columns, kind, spec)
+    _check_classes(source, kind, columns)
+    other = None if valid is None else _source(_with_texts(valid, columns), columns, kind, spec)
     text = " and ".join(f'"{name}"' for name in columns.text)
     notes = [f'text from column {text}, label from "{columns.label}": {kind}', *source.table.notes]
     notes += other.table.notes if other is not None else ()
+    notes += _about_labels(source) if kind == "multi-label" else ()
     notes += find_doubts(source, other, columns.label)
     if other is not None:
         train_rows, valid_rows = source.rows, other.rows
@@ -64,13 +68,14 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
             f"{source.name} is divided, since --valid names no file: {len(train_rows):,} rows for training,"
             f" {len(valid_rows):,} for validation (--split {spec.split or SHARE:g})"
         )
-    return OwnRows(kind=kind, train=train_rows, valid=valid_rows, columns=columns, notes=tuple(notes))
-
-
-def _source(table: Table, columns: Columns, spec: DataSpec) -> Source:
-    table = _with_texts(table, columns)
-    source = Source(table, text_rows(table, columns.text, columns.label))
-    return _with_one_label(source) if spec.task == "own" else source
+    return OwnRows(
+        kind=kind,
+        train=train_rows,
+        valid=valid_rows,
+        columns=columns,
+        label_separator=spec.label_separator,
+        notes=tuple(notes),
+    )
 
 
 def _with_texts(table: Table, columns: Columns) -> Table:
@@ -88,6 +93,48 @@ def _with_texts(table: Table, columns: Columns) -> Table:
     return replace(kept, notes=(*table.notes, note))
 
 
+def _cells(table: Table, columns: Columns) -> list[str]:
+    return label_cells(table, str(columns.label))
+
+
+def _kind(table: Table, columns: Columns, spec: DataSpec) -> Kind:
+    """Return the kind that the task names, or what the labels look like."""
+    if spec.task != "own":
+        return cast(Kind, spec.task.removeprefix("own/"))
+    cells = [cell for cell in _cells(table, columns) if cell]
+    if spec.label_separator is not None:
+        return "multi-label"
+    several = split_labels(cells)
+    if several is not None and any(len(row) != 1 for row in several):
+        return "multi-label"
+    single = cells if several is None else [row[0] for row in several]
+    return "regression" if are_numbers(single) else "classification"
+
+
+def _source(table: Table, columns: Columns, kind: Kind, spec: DataSpec) -> Source:
+    """Return the rows of a table with labels of this kind."""
+    if kind == "multi-label":
+        labels = read_labels(_cells(table, columns), spec.label_separator)
+        return Source(table, replace(text_rows(table, columns.text, None), labels=labels))
+    source = Source(table, text_rows(table, columns.text, columns.label))
+    source = _with_one_label(source) if spec.task == "own" else source
+    return source if kind != "regression" else replace(source, rows=numbers(source.rows, table.path))
+
+
+def _about_labels(source: Source) -> list[str]:
+    """Say how many rows have none of the labels, which is an answer too, or that no row has several."""
+    counts = [len(row) for row in source.rows.labels or () if isinstance(row, tuple)]
+    notes = []
+    if 0 in counts:
+        notes.append(f"{source.name}: {counts.count(0):,} of {len(counts):,} rows have no label at all")
+    if max(counts) < 2:
+        notes.append(
+            f"{source.name}: no row has more than one label. If they are apart by something else than |, name"
+            " it with --label-separator"
+        )
+    return notes
+
+
 def _with_one_label(source: Source) -> Source:
     """Take the label out of lists of one; a row of several labels is an error."""
     cells = [str(label) for label in source.rows.labels or ()]
@@ -98,27 +145,23 @@ def _with_one_label(source: Source) -> Source:
         if len(row) != 1:
             raise BermoError(
                 f"{source.table.path}, {source.table.place(index)}: the label {cells[index]} is {len(row)}"
-                " labels, but a row has one. Name a column with one label a row (--label), or pass --task"
-                " own/classification if the whole cell is the name of a class."
+                " labels, but every row of the training file has one. Pass --task own/multi-label if rows"
+                " have several, or own/classification if the whole cell is the name of a class."
             )
     return replace(source, rows=replace(source.rows, labels=[row[0] for row in several]))
 
 
-def _kind(source: Source, columns: Columns, spec: DataSpec) -> Kind:
-    labels = [str(label) for label in source.rows.labels or ()]
-    if are_numbers(labels) if spec.task == "own" else spec.task == "own/regression":
-        return "regression"
+def _check_classes(source: Source, kind: Kind, columns: Columns) -> None:
+    """Refuse a column with so many different values that it cannot hold classes."""
+    if kind == "regression":
+        return
+    labels = label_names(source.rows)
     if len(set(labels)) > max(50, len(labels) // 2):
         raise BermoError(
             f'{source.table.path}: the label column "{columns.label}" has {len(set(labels))} different values'
-            f" in {len(labels)} rows, too many for classes. Name the right one with --label, or pass"
+            f" in {len(source.rows)} rows, too many for classes. Name the right one with --label, or pass"
             " --task own/regression if they are numbers to predict."
         )
-    return "classification"
-
-
-def _as_kind(source: Source, kind: Kind) -> Source:
-    return source if kind != "regression" else replace(source, rows=numbers(source.rows, source.table.path))
 
 
 def _divided(source: Source, spec: DataSpec) -> tuple[TextRows, TextRows]:

@@ -15,11 +15,11 @@ from bermo.errors import BermoError
 
 @dataclass(frozen=True)
 class TextRows:
-    """One text or a pair of texts a row; the label is a class name, or a number for regression."""
+    """One text or a pair of texts a row; its label is a class, a number, or a tuple of all that it has."""
 
     first: Sequence[str]
     second: Sequence[str] | None = None
-    labels: Sequence[str] | Sequence[float] | None = None
+    labels: Sequence[str] | Sequence[float] | Sequence[tuple[str, ...]] | None = None
 
     def __len__(self) -> int:
         return len(self.first)
@@ -70,6 +70,21 @@ def check_several(texts: object, name: str = "texts") -> None:
         raise BermoError(
             f"{name} is one text, {texts[:40]!r}, but a list of texts was expected. Pass [text]."
         )
+
+
+def label_names(rows: Rows) -> list[str]:
+    """Return every label or tag of the rows as often as it occurs; numbers and spans have none."""
+    if isinstance(rows, TaggedRows):
+        return [tag for tags in rows.tags or () for tag in tags]
+    if isinstance(rows, SpanRows):
+        return []
+    names: list[str] = []
+    for label in rows.labels or ():
+        if isinstance(label, tuple):
+            names += label
+        elif not isinstance(label, float):
+            names.append(str(label))
+    return names
 
 
 def head(rows: Rows, count: int | None) -> Rows:

@@ -1,7 +1,8 @@
 """Predictions to official scores, and to answers a user reads.
 
-Predictions come one array for each feature, in feature order, without padding: (C,) for classes and choices,
-(1,) for a number, (length, C) for tags, (2, length) for spans. All scores are in percent, correlations too.
+Predictions come one array for each feature, in feature order, without padding: (C,) for classes, labels and
+choices, (1,) for a number, (length, C) for tags, (2, length) for spans. All scores are in percent,
+correlations too.
 """
 
 from collections import Counter
@@ -44,6 +45,8 @@ def score(features: Features, predictions: Predictions) -> TaskScores:
     match features.task.kind:
         case "regression":
             values, predicted = _score_numbers(features, predictions), Counter[str]()
+        case "multi-label":
+            values, predicted = _score_labels(features, predictions)
         case "tagging":
             values, predicted = _score_tags(features, predictions)
         case "span":
@@ -77,6 +80,29 @@ def _score_classes(features: Features, predictions: Predictions) -> tuple[dict[s
 
 def _class_name(features: Features, index: int) -> str:
     return features.labels[index] if features.labels else str(index)
+
+
+def labels_given(features: Features, predictions: Predictions) -> tuple[metrics.Bools, metrics.Bools]:
+    """Return which labels the model gives (probability over 1/2) and which the rows have, (N, C) each."""
+    gold_NC = np.asarray(features.targets).astype(np.bool_)
+    given_NC = np.zeros_like(gold_NC)
+    positive = np.stack(predictions) > 0
+    # Labels that the model cannot give come last.
+    given_NC[:, : positive.shape[1]] = positive
+    return given_NC, gold_NC
+
+
+def _score_labels(features: Features, predictions: Predictions) -> tuple[dict[str, float], Counter[str]]:
+    given_NC, gold_NC = labels_given(features, predictions)
+    counts_C3 = metrics.counts_of_labels(given_NC, gold_NC)
+    occurs = counts_C3[:, 1:].sum(1) > 0
+    values = {
+        "micro_f1": float(metrics.f1_of_counts(counts_C3.sum(0))),
+        "macro_f1": float(metrics.f1_of_counts(counts_C3[occurs]).mean()) if occurs.any() else 0.0,
+        "subset_accuracy": float((given_NC == gold_NC).all(1).mean()),
+    }
+    names = np.array(features.labels, dtype=object)
+    return values, Counter(" and ".join(names[row]) or "no label" for row in given_NC)
 
 
 def _score_numbers(features: Features, predictions: Predictions) -> dict[str, float]:
@@ -144,6 +170,8 @@ def decode(features: Features, predictions: Predictions, gives_all: bool = False
     match features.task.kind:
         case "regression":
             return [{"value": float(row[0])} for row in predictions]
+        case "multi-label":
+            return [_over_half(features.labels, row, gives_all) for row in predictions]
         case "tagging":
             return _decode_tags(features, predictions, gives_all)
         case "span":
@@ -159,6 +187,8 @@ def empty_answer(task: Task, labels: Sequence[str], gives_all: bool = False) -> 
     match task.kind:
         case "regression":
             return {"value": None}
+        case "multi-label":
+            return {"labels": None, "probability": None} | _no_probabilities(labels, gives_all)
         case "tagging":
             return {"words": [], "tags": []} | ({"probability": []} if gives_all else {})
         case "span":
@@ -166,8 +196,11 @@ def empty_answer(task: Task, labels: Sequence[str], gives_all: bool = False) -> 
         case "choice":
             return {"choice": None, "probability": None} | ({"probabilities": {}} if gives_all else {})
         case _:
-            every = {"probabilities": dict.fromkeys(labels)} if gives_all else {}
-            return {"label": None, "probability": None} | every
+            return {"label": None, "probability": None} | _no_probabilities(labels, gives_all)
+
+
+def _no_probabilities(labels: Sequence[str], gives_all: bool) -> dict[str, Any]:
+    return {"probabilities": dict.fromkeys(labels)} if gives_all else {}
 
 
 def _decode_tags(features: Features, predictions: Predictions, gives_all: bool) -> list[dict[str, Any]]:
@@ -202,6 +235,26 @@ def _likeliest(
     if gives_all:
         answer["probabilities"] = dict(zip(map(str, names), probabilities.tolist(), strict=True))
     return answer
+
+
+def _over_half(names: Sequence[str], logits: npt.NDArray[np.floating], gives_all: bool) -> dict[str, Any]:
+    """Return the labels over probability 1/2, the likeliest first, with the probability of each."""
+    probabilities = sigmoid(logits)
+    order = [int(index) for index in np.argsort(-logits, kind="stable") if logits[index] > 0]
+    answer: dict[str, Any] = {
+        "labels": [names[index] for index in order],
+        "probability": [float(probabilities[index]) for index in order],
+    }
+    if gives_all:
+        answer["probabilities"] = dict(zip(names, probabilities.tolist(), strict=True))
+    return answer
+
+
+def sigmoid(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return the probability of each label by itself."""
+    # The form by tanh overflows nowhere.
+    probabilities: npt.NDArray[np.float64] = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
+    return probabilities
 
 
 def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

@@ -17,8 +17,8 @@ from bermo.data import sentences
 from bermo.data.rows import Rows, digest
 from bermo.errors import BermoError, nearest
 
-Kind = Literal["classification", "regression", "tagging", "span", "choice"]
-Metric = Literal["accuracy", "f1", "matthews", "mean", "exact_match"]
+Kind = Literal["classification", "multi-label", "regression", "tagging", "span", "choice"]
+Metric = Literal["accuracy", "f1", "micro_f1", "matthews", "mean", "exact_match"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,7 @@ class TaskData:
     labels: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     label: str | None = None
+    label_separator: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -231,9 +232,14 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 )
 """Every named task but "own" (the user's files), whose kind is read from the files."""
 
-OWN = ("own", "own/classification", "own/regression")
-"""Names of the task in the user's own files; the last two fix its kind."""
-OWN_METRICS: Mapping[Kind, Metric] = {"regression": "mean", "tagging": "f1", "span": "f1"}
+OWN = ("own", "own/classification", "own/multi-label", "own/regression")
+"""Names of the task in the user's own files; all but the first fix its kind."""
+OWN_METRICS: Mapping[Kind, Metric] = {
+    "multi-label": "micro_f1",
+    "regression": "mean",
+    "tagging": "f1",
+    "span": "f1",
+}
 """How own data is scored where it is not by accuracy."""
 
 

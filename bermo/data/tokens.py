@@ -96,11 +96,21 @@ def _encode_text(encoder: Encoder, rows: TextRows) -> Chunk:
     pair = () if rows.second is None else (list(rows.second),)
     batch = _call(encoder, list(rows.first), *pair, truncation="longest_first")
     arrays, lengths = _tokens(encoder, batch)
-    if rows.labels is not None and isinstance(rows.labels[0], float):
-        arrays["targets"] = np.array(rows.labels, dtype=np.float32)
-    elif rows.labels is not None:
-        arrays["targets"] = _label_ids(encoder, [str(label) for label in rows.labels])
+    if rows.labels is not None:
+        arrays["targets"] = _text_targets(encoder, rows.labels)
     return Chunk(arrays, lengths, len(_overfull(encoder, batch, lengths)))
+
+
+def _text_targets(encoder: Encoder, labels: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return numbers as they are, the number of each class, or 0 and 1 for all labels, (rows, labels)."""
+    if isinstance(labels[0], float):
+        return np.array(labels, dtype=np.float32)
+    if not isinstance(labels[0], tuple):
+        return _label_ids(encoder, labels)
+    targets = np.zeros((len(labels), len(encoder.labels)), dtype=np.uint8)
+    rows = np.repeat(np.arange(len(labels)), [len(label) for label in labels])
+    targets[rows, _label_ids(encoder, list(chain.from_iterable(labels)))] = 1
+    return targets
 
 
 def _encode_choice(encoder: Encoder, rows: ChoiceRows) -> Chunk:

@@ -30,8 +30,8 @@ BATCH = 32
 SMALL_BATCH = 16
 FEW_ROWS = 1000
 CONTRAST = 1.0
-PROBED_KINDS: tuple[Kind, ...] = ("classification", "regression", "tagging")
-POOLED_KINDS: tuple[Kind, ...] = ("classification", "regression")
+POOLED_KINDS: tuple[Kind, ...] = ("classification", "multi-label", "regression")
+PROBED_KINDS: tuple[Kind, ...] = (*POOLED_KINDS, "tagging")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from bermo.nn.losses import (
     hidden_distance,
     mean_over,
     relation_distance,
+    soft_labels,
     soft_spans,
     soft_tags,
     soft_targets,
@@ -123,6 +124,8 @@ class DistilledLoss:
         match self.teacher.trained.task.kind:
             case "regression":
                 return soft_values(student, teacher)
+            case "multi-label":
+                return soft_labels(student, teacher, temperature)
             case "tagging":
                 return soft_tags(student, teacher, batch["labels"], temperature)
             case "span":

@@ -20,6 +20,7 @@ from bermo.methods.defaults import Facts, resolve_defaults
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
+from bermo.nn.heads import MULTI_LABEL
 from bermo.progress import Display
 from bermo.runs.model_files import model_folder
 from bermo.spec import ModelSpec, RunSpec, chosen
@@ -158,6 +159,9 @@ def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
     match prepared.data.task.kind:
         case "classification":
             kind, extra = models.BermoForSequenceClassification, names
+        case "multi-label":
+            extra = names | {"problem_type": MULTI_LABEL}
+            kind = models.BermoForSequenceClassification
         case "regression":
             kind, extra = models.BermoForSequenceClassification, {"num_labels": 1}
         case "tagging":

@@ -68,7 +68,7 @@ def check_teacher(
             f"The teacher {teacher.folder} was trained for {known.task.kind}, but {task.name} is"
             f" {task.kind}. Give a teacher of the same kind of task."
         )
-    if task.kind in ("classification", "tagging") and known.labels != labels:
+    if task.kind in ("classification", "multi-label", "tagging") and known.labels != labels:
         raise BermoError(
             f"The teacher {teacher.folder} answers {_some(known.labels)}, but {task.name} has the labels"
             f" {_some(labels)}. They must be the same in the same order: train the teacher on this task."

@@ -59,7 +59,10 @@ def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
     if kind == "span" or len(scores.predicted) != 1:
         return None
     targets = np.asarray(prepared.valid.targets)
-    is_wrong = len(np.unique(targets[targets >= 0])) > 1
+    if kind == "multi-label":
+        is_wrong = len(np.unique(targets, axis=0)) > 1
+    else:
+        is_wrong = len(np.unique(targets[targets >= 0])) > 1
     return f'every prediction is "{next(iter(scores.predicted))}"' if is_wrong else None
 
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 IGNORED = -100
+MULTI_LABEL = "multi_label_classification"
+"""What transformers calls several labels a text: a sigmoid for each, and binary cross-entropy."""
 
 
 class PooledHead(nn.Module):
@@ -82,7 +84,7 @@ def text_loss(logits_BC: Tensor, labels: Tensor, problem_type: str | None) -> Te
     logits_BC = logits_BC.float()
     if problem_type == "regression" or (problem_type is None and logits_BC.shape[1] == 1):
         return functional.mse_loss(logits_BC, labels.float().view_as(logits_BC))
-    if problem_type == "multi_label_classification":
+    if problem_type == MULTI_LABEL:
         return functional.binary_cross_entropy_with_logits(logits_BC, labels.float())
     return functional.cross_entropy(logits_BC, labels.view(-1))
 

@@ -1,6 +1,7 @@
 """The best linear readout of fixed vectors: logistic regression or ridge, its penalty by cross-validation.
 
     classes   mean cross-entropy of softmax(W z + b) + λ/2 ‖W‖²       by L-BFGS, in float64
+    labels    the same of σ(W z + b), summed over labels: each against all others
     numbers   mean (w z + b − y)² / 2 + λ/2 ‖w‖²                      solved directly
     z = (x − mean) / deviation over the rows that are fitted
 
@@ -42,8 +43,11 @@ class LinearFit:
 
 
 def fit_linear(x_ND: Tensor, targets_N: Tensor, num_classes: int | None) -> LinearFit:
-    """Fit classes (integer targets) or, with None, numbers; the penalty is chosen by cross-validation."""
-    x_ND, targets_N = x_ND.double(), targets_N if num_classes else targets_N.double()
+    """Fit classes (integer targets), labels (0 and 1, one column each) or, with None, numbers; the penalty is
+    chosen by cross-validation.
+    """
+    has_classes = num_classes is not None and targets_N.ndim == 1
+    x_ND, targets_N = x_ND.double(), targets_N if has_classes else targets_N.double()
     num_outputs = num_classes or 1
     parts = _held_out(targets_N, x_ND.shape[1] * num_outputs)
     penalty, loss = _choose_penalty(x_ND, targets_N, num_classes, parts)
@@ -95,7 +99,7 @@ def _logistic(
     def closure() -> Tensor:
         optimizer.zero_grad()
         logits_NC = functional.linear(z_ND, weight_CD, bias_C)
-        loss = functional.cross_entropy(logits_NC, targets_N) + penalty / 2 * weight_CD.square().sum()
+        loss = _entropy(logits_NC, targets_N) + penalty / 2 * weight_CD.square().sum()
         loss.backward()
         return loss
 
@@ -121,7 +125,9 @@ def _held_out(targets_N: Tensor, work: int) -> list[Tensor]:
     if count < 2 * FOLDS or count * work > NO_FOLD:
         return []
     shuffled_N = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-    order_N = shuffled_N[torch.argsort(targets_N.cpu()[shuffled_N], stable=True)]
+    # Of several labels, how many a row has.
+    mixed_N = targets_N.cpu() if targets_N.ndim == 1 else targets_N.cpu().sum(1)
+    order_N = shuffled_N[torch.argsort(mixed_N[shuffled_N], stable=True)]
     parts = [order_N[fold::FOLDS].to(targets_N.device) for fold in range(FOLDS)]
     return parts[:1] if count * work > ONE_FOLD else parts
 
@@ -153,4 +159,12 @@ def _loss(fitted: LinearFit, x_ND: Tensor, targets_N: Tensor, num_classes: int |
     outputs_NC = functional.linear(x_ND, fitted.weight_CD, fitted.bias_C)
     if num_classes is None:
         return functional.mse_loss(outputs_NC[:, 0], targets_N).item() / 2
-    return functional.cross_entropy(outputs_NC, targets_N).item()
+    return _entropy(outputs_NC, targets_N).item()
+
+
+def _entropy(logits_NC: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of classes (N,), or of labels (N, C) summed over a row's labels."""
+    if targets.ndim == 1:
+        return functional.cross_entropy(logits_NC, targets)
+    losses_NC = functional.binary_cross_entropy_with_logits(logits_NC, targets, reduction="none")
+    return losses_NC.sum(1).mean()

@@ -2,6 +2,7 @@
 the contrast of classes.
 
     soft targets   T² · KL(softmax(t/T) ‖ softmax(s/T))            Hinton, Vinyals & Dean 2015
+    soft labels    the same of σ(t/T), a yes or no for each label, where a text may have several
     hidden states  ‖h_S W − h_T‖² / D over unmasked tokens         TinyBERT (Jiao et al. 2020)
     embeddings     the same of h_0, with a W of its own            TinyBERT
     relations      KL of softmax(A Aᵀ/√d), A = queries, keys,      MiniLM (Wang et al. 2020) and
@@ -66,6 +67,15 @@ def divergence(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Te
 def soft_targets(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> Tensor:
     """Return each text's divergence over its labels or choices, (B,)."""
     return divergence(student_BC, teacher_BC, temperature)
+
+
+def soft_labels(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> Tensor:
+    """Return each text's T² · KL between a yes or no for each label, the mean over labels, (B,)."""
+    student_BC, teacher_BC = student_BC.float() / temperature, teacher_BC.float() / temperature
+    yes_BC = functional.logsigmoid(teacher_BC) - functional.logsigmoid(student_BC)
+    no_BC = functional.logsigmoid(-teacher_BC) - functional.logsigmoid(-student_BC)
+    share_BC = teacher_BC.sigmoid()
+    return (share_BC * yes_BC + (1 - share_BC) * no_BC).mean(-1) * temperature**2
 
 
 def soft_values(student_BC: Tensor, teacher_BC: Tensor) -> Tensor:

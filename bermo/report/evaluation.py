@@ -62,7 +62,7 @@ def values_table(result: Evaluation) -> Table:
 def classes_table(result: Evaluation) -> Table:
     """Precision, recall and F1 of each class or type; of many, those with the lowest F1."""
     table = _table()
-    table.add_column("class" if result.confusion else "type")
+    table.add_column({"multi-label": "label", "tagging": "type"}.get(result.kind, "class"))
     for title in ("precision", "recall", "f1", "in file", "given"):
         table.add_column(title, justify="right")
     listed: list[ClassScores] = list(result.classes)

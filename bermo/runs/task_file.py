@@ -10,6 +10,7 @@ from bermo.data.load import own_task
 from bermo.data.tasks import TASKS, Kind, Task, TaskData
 from bermo.errors import BermoError
 from bermo.files import write_json
+from bermo.nn.heads import MULTI_LABEL
 from bermo.spec import DataSpec
 
 TASK_FILE = "task.json"
@@ -34,6 +35,8 @@ class TrainedTask:
     stride: int
     label: str | None = None
     """The column that held the labels, where it is known."""
+    label_separator: str | None = None
+    """What stood between several labels of a row, where the user named it."""
 
 
 def trained_task(data: TaskData, spec: DataSpec) -> TrainedTask:
@@ -45,6 +48,7 @@ def trained_task(data: TaskData, spec: DataSpec) -> TrainedTask:
         max_length=spec.max_length,
         stride=spec.stride,
         label=data.label,
+        label_separator=data.label_separator,
     )
 
 
@@ -58,6 +62,7 @@ def write_task(folder: Path, trained: TrainedTask) -> None:
             "labels": trained.labels,
             "text": trained.text,
             "label": trained.label,
+            "label_separator": trained.label_separator,
             "max_length": trained.max_length,
             "stride": trained.stride,
         },
@@ -78,6 +83,7 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
             max_length=values["max_length"],
             stride=values["stride"],
             label=values.get("label"),
+            label_separator=values.get("label_separator"),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(
@@ -93,7 +99,9 @@ def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
             f"{folder} holds {name or 'a model'} without a head for a task. Train one on it first:"
             f" bermo train --model {folder} …"
         )
-    if kind == "classification" and config.num_labels == 1:
+    if kind == "classification" and config.problem_type == MULTI_LABEL:
+        kind = "multi-label"
+    elif kind == "classification" and config.num_labels == 1:
         kind = "regression"
     names: dict[int, str] = config.id2label or {}  # type: ignore[assignment]
     labels = tuple(str(names[index]).removeprefix("LABEL_") for index in sorted(names))

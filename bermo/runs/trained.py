@@ -39,6 +39,7 @@ from bermo.spec import RunSpec
 
 AUTO_CLASSES: Mapping[Kind, Any] = {
     "classification": AutoModelForSequenceClassification,
+    "multi-label": AutoModelForSequenceClassification,
     "regression": AutoModelForSequenceClassification,
     "tagging": AutoModelForTokenClassification,
     "span": AutoModelForQuestionAnswering,

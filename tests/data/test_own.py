@@ -69,15 +69,23 @@ def test_what_is_doubtful_is_noted(write: Write) -> None:
         assert part in notes
 
 
-def test_rows_of_one_list_are_classes_and_of_several_are_refused(write: Write) -> None:
+def test_rows_of_one_list_are_classes_and_of_several_are_multi_label(write: Write) -> None:
     one = "".join(f'{{"text": "t{i}", "label": ["{"ab"[i % 2]}"]}}\n' for i in range(100))
     assert _load(write("my.jsonl", one)).labels == ("a", "b")
-    with pytest.raises(BermoError, match=r'line 101: the label \["a", "b"\] is 2 labels, but a row has one'):
-        _load(write("my.jsonl", one + '{"text": "x", "label": ["a", "b"]}\n'))
+    assert _load(write("my.jsonl", one)).task.kind == "classification"
+    several = write("my.jsonl", one + '{"text": "x", "label": ["a", "b"]}\n{"text": "y", "label": []}\n')
+    data = _load(several)
+    assert (data.task.kind, data.labels) == ("multi-label", ("a", "b"))
+    assert any("1 of 102 rows have no label at all" in note for note in data.notes)
     piped = MANY.replace(",a\n", ",a|b\n")
-    with pytest.raises(BermoError, match=r"my\.csv, line 2: the label a\|b is 2 labels"):
-        _load(write("my.csv", piped))
+    assert _load(write("my.csv", piped)).task.kind == "multi-label"
     assert _load(write("my.csv", piped), task="own/classification").labels == ("a|b", "b")
+
+
+def test_several_labels_where_training_has_one_a_row_are_refused(write: Write) -> None:
+    valid = write("dev.csv", MANY.replace(",a\n", ",a|b\n"))
+    with pytest.raises(BermoError, match=r"dev\.csv, line 2: the label a\|b is 2 labels, but every row"):
+        _load(write("my.csv", MANY), valid)
 
 
 def test_whole_numbers_are_a_regression_where_it_is_asked_for(write: Write) -> None:

@@ -12,6 +12,14 @@ def write_user_files(folder: Path) -> None:
     rows = [f'"{text}",{label}' for label, texts in (("good", GOOD), ("bad", BAD)) for text in texts]
     for name in ("my.csv", "dev.csv", "test.csv"):
         (folder / name).write_text("text,label\n" + "\n".join(rows * 4) + "\n")
+    topics = [
+        ("the club won", "sport"),
+        ("a new law", "law"),
+        ("the club's trial", "sport|law"),
+        ("rain", ""),
+    ]
+    rows = [f"{text} {k},{labels}" for k in range(12) for text, labels in topics]
+    (folder / "topics.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     (folder / "new.csv").write_text("number,text\n1,a fine film\n2,a dull film\n")
     (folder / "texts.txt").write_text("a fine film\na dull, lifeless film\n")
     for name in ("corpus.txt", "more.txt"):

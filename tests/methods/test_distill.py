@@ -39,7 +39,7 @@ def objective(world: World, student: models.BermoPreTrainedModel, spec: DistillS
     return loss
 
 
-every_kind = pytest.mark.parametrize("world", [*KINDS, "regression"], indirect=True)
+every_kind = pytest.mark.parametrize("world", [*KINDS, "multi-label", "regression"], indirect=True)
 
 
 @every_kind

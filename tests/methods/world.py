@@ -30,6 +30,7 @@ KINDS = {
 }
 CLASSES: Mapping[str, type[models.BermoPreTrainedModel]] = {
     "classification": models.BermoForSequenceClassification,
+    "multi-label": models.BermoForSequenceClassification,
     "regression": models.BermoForSequenceClassification,
     "tagging": models.BermoForTokenClassification,
     "span": models.BermoForQuestionAnswering,
@@ -73,6 +74,8 @@ def build(data: TaskData, config: PretrainedConfig, **more: Any) -> models.Bermo
     labels: dict[str, Any] = {}
     if data.task.kind in ("classification", "tagging"):
         labels = {"num_labels": len(data.labels)}
+    elif data.task.kind == "multi-label":
+        labels = {"num_labels": len(data.labels), "problem_type": "multi_label_classification"}
     elif data.task.kind == "regression":
         labels = {"num_labels": 1}
     kind = CLASSES[data.task.kind]
@@ -89,11 +92,12 @@ def save(model: models.BermoPreTrainedModel, data: TaskData, folder: Path) -> Pa
 @cache
 def make_world(home: Path, kind: str) -> World:
     spec = DataSpec(task=KINDS.get(kind, "own"), limit=40, max_length=40, cache=str(home / "cache"))
-    if kind == "regression":
-        lines = [f"the dog {'sees ' * (k % 5)}a cat\t{k / 7:.2f}" for k in range(40)]
-        (home / "values.tsv").write_text("text\tscore\n" + "\n".join(lines) + "\n")
-        file = str(home / "values.tsv")
-        spec = replace(spec, train=file, valid=file, max_unknown=1.0)
+    if kind in ("regression", "multi-label"):
+        cells = [f"{k / 7:.2f}" if kind == "regression" else "|".join("abc"[: k % 4]) for k in range(40)]
+        lines = [f"the dog {'sees ' * (k % 5)}a cat\t{cell}" for k, cell in enumerate(cells)]
+        file = home / f"{kind}.tsv"
+        file.write_text("text\tscore\n" + "\n".join(lines) + "\n")
+        spec = replace(spec, train=str(file), valid=str(file), max_unknown=1.0)
     data, tokenizer = load_task(spec), load_tokenizer("box")
     train, valid = (
         make_features(rows, data.task, data.labels, tokenizer, spec, has_segments=True)

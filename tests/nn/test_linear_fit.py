@@ -35,6 +35,18 @@ def test_probabilities_are_those_of_scikit_learn(penalty: float) -> None:
     assert probabilities == pytest.approx(peer.predict_proba(z), abs=5e-3)
 
 
+def test_labels_are_those_of_one_against_all() -> None:
+    x, labels = make_rows()
+    targets = torch.stack([labels == 0, labels > 0, x[:, 1] > 5], dim=1)
+    fitted = fit_with_penalty(x, targets.double(), 3, 0.1)
+    z = StandardScaler().fit_transform(x.double().numpy())
+    for column in range(3):
+        peer = LogisticRegression(C=10 / len(x), tol=1e-8, max_iter=2000).fit(z, targets[:, column].numpy())
+        found = torch.from_numpy(outputs(fitted, x)[:, column]).sigmoid().numpy()
+        assert found == pytest.approx(peer.predict_proba(z)[:, 1], abs=5e-3)
+    assert fit_linear(x, targets, 3).held_out_loss < 3 * 0.6
+
+
 def test_numbers_are_those_of_ridge_regression() -> None:
     x, labels = make_rows()
     targets = labels.double() + 0.1 * x[:, 3].double()

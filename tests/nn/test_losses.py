@@ -14,6 +14,7 @@ from bermo.nn.losses import (
     mean_over,
     relation_distance,
     relation_heads,
+    soft_labels,
     soft_spans,
     soft_tags,
     soft_targets,
@@ -50,6 +51,14 @@ def test_soft_targets_equal_torchs_batch_mean_of_the_reference_code() -> None:
     )
     ours = mean_over(soft_targets(student, teacher, 2.0), torch.ones(3))
     torch.testing.assert_close(ours, reference)
+
+
+def test_soft_labels_are_the_divergence_of_a_yes_or_no_for_each_label() -> None:
+    student, teacher = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)).double()
+    pairs = [torch.stack([logits, torch.zeros_like(logits)], -1) for logits in (student, teacher)]
+    expected = divergence(*pairs, temperature=2.0).mean(-1)
+    assert torch.allclose(soft_labels(student, teacher, 2.0), expected)
+    assert soft_labels(teacher, teacher, 2.0).abs().max() < 1e-6
 
 
 def test_soft_values_are_the_squared_error() -> None:

@@ -21,8 +21,9 @@ OPTIONS = {
     "demo": "--out=runs/demo",
     "train": """
         --out --model=box --mix=across --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init=xavier
-        --pooling --head --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off --task=own
-        --data --train --valid --hub --text --label --max-length=128 --stride=128 --limit --max-unknown=0.05
+        --pooling --head --contrast --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off
+        --task=own --data --train --valid --split --separator --hub --text --label --label-separator
+        --max-length=128 --stride=128 --limit --max-unknown=0.05
         --lowercase --cache --epochs --batch-size --accumulation=1 --lr --mix-lr=0.01
         --weight-decay=0.0 --warmup=0.1 --clip=1.0 --precision=fp32 --device=auto --group-lengths=True
         --evaluations --patience --give-up --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best

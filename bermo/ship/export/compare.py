@@ -10,6 +10,7 @@ import numpy as np
 
 from bermo.data.features import Features
 from bermo.data.scoring import score
+from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.ship.runtimes.candidate import Candidate, answer
 
@@ -50,7 +51,7 @@ class Reference:
             on=self.on,
             relative_error=relative_error(after, self.logits),
             tolerance=TOLERANCES[precision],
-            same_answers=same_answers(after, self.logits),
+            same_answers=same_answers(after, self.logits, self.features.task.kind),
             score_before=score(self.features, self.logits).score if has_answers else None,
             score_after=score(self.features, after).score if has_answers else None,
         )
@@ -81,10 +82,14 @@ def relative_error(after: list[np.ndarray], before: list[np.ndarray]) -> float:
     return float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-12)
 
 
-def same_answers(after: list[np.ndarray], before: list[np.ndarray]) -> float:
-    """The share of decisions (one for each row, tag or end of a span) that stayed the same; 1 for numbers."""
-    pairs = [
-        (np.atleast_1d(a.argmax(-1)), np.atleast_1d(b.argmax(-1))) for a, b in zip(after, before, strict=True)
-    ]
+def same_answers(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:
+    """The share of decisions (one for each row, tag, end of a span, or label of a row that may have several)
+    that stayed the same; 1 for numbers.
+    """
+    pairs = [(_decisions(a, kind), _decisions(b, kind)) for a, b in zip(after, before, strict=True)]
     same = sum(int((a == b).sum()) for a, b in pairs)
     return same / sum(len(a) for a, _ in pairs)
+
+
+def _decisions(logits: np.ndarray, kind: Kind) -> np.ndarray:
+    return logits > 0 if kind == "multi-label" else np.atleast_1d(logits.argmax(-1))

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from bermo.data.columns import find_columns
-from bermo.data.corpora import choice_rows, numbers, read_conll, read_squad, text_rows
+from bermo.data.columns import Columns, find_columns
+from bermo.data.corpora import choice_rows, label_cells, numbers, read_conll, read_squad, text_rows
 from bermo.data.features import Features, tokenise
 from bermo.data.generated import generate_rows
 from bermo.data.inputs import filled_rows, input_names, input_rows, text_blocks
+from bermo.data.label_lists import read_labels
 from bermo.data.read import Table, read_table
-from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
+from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, label_names
 from bermo.errors import BermoError, nearest
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
@@ -115,8 +117,17 @@ def read_answered(
         case _:
             table = _table(path, trained, separator)
             columns = find_columns(table, *_known_columns(table, trained, text, label))
-            rows = text_rows(table, columns.text, columns.label)
-            return numbers(rows, path) if trained.task.kind == "regression" else rows
+            return _with_labels(table, columns, trained)
+
+
+def _with_labels(table: Table, columns: Columns, trained: TrainedTask) -> TextRows:
+    """Return the rows of a table with their labels in the form of the task."""
+    if trained.task.kind == "multi-label":
+        cells = label_cells(table, str(columns.label))
+        labels = read_labels(cells, trained.label_separator, trained.labels)
+        return replace(text_rows(table, columns.text, None), labels=labels)
+    rows = text_rows(table, columns.text, columns.label)
+    return numbers(rows, table.path) if trained.task.kind == "regression" else rows
 
 
 def _known_columns(
@@ -139,14 +150,8 @@ def _table(path: Path, trained: TrainedTask, separator: str | None) -> Table:
 
 def unknown_labels(rows: Rows, trained: TrainedTask) -> Counter[str]:
     """Count the labels of rows that the model cannot give."""
-    if trained.task.kind in ("regression", "span") or not trained.labels:
-        return Counter()
-    values: Sequence[object]
-    if isinstance(rows, TaggedRows):
-        values = [tag for tags in rows.tags or () for tag in tags]
-    else:
-        values = getattr(rows, "labels", None) or ()
-    return Counter(name for name in map(str, values) if name not in trained.labels)
+    known = set(trained.labels)
+    return Counter(name for name in label_names(rows) if name not in known) if known else Counter()
 
 
 def check_labels(rows: Rows, trained: TrainedTask, path: Path, hint: str = "") -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bermo.data.corpora import as_number
+from bermo.data.label_lists import join_labels
 from bermo.errors import BermoError
 
 Answer = Mapping[str, Any]
@@ -82,7 +83,11 @@ def _flat(answer: Answer) -> dict[str, Any]:
         if isinstance(value, dict):
             cells |= {f"probability_{name}": item for name, item in value.items()}
         elif isinstance(value, list):
-            cells[key] = ("|" if key == "labels" else " ").join("" if v is None else str(v) for v in value)
+            cells[key] = join_labels(value) if key == "labels" else " ".join(map(_item, value))
         else:
             cells[key] = value
     return cells
+
+
+def _item(value: Any) -> str:
+    return "" if value is None else str(value)

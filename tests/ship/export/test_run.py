@@ -133,7 +133,7 @@ def test_not_a_number_is_never_accepted() -> None:
 def test_same_answers_counts_rows_and_tags() -> None:
     before = [np.array([1.0, 0.0]), np.array([0.0, 1.0])]
     after = [np.array([0.9, 0.1]), np.array([0.6, 0.4])]
-    assert same_answers(after, before) == 0.5
+    assert same_answers(after, before, "classification") == 0.5
 
 
 @pytest.mark.parametrize(
