@@ -1,0 +1,110 @@
+"""The kinds of command that are tortured, at the tiniest sizes, and what reads the files that they leave.
+
+In a command {world} is the folder of inputs (world.py), and `out` is what it writes, in a folder of its own.
+"""
+
+from dataclasses import dataclass
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A command, and the commands that read what it left."""
+
+    name: str
+    words: Words
+    readers: tuple[Words, ...] = ()
+    measured: tuple[str, ...] = ()
+    """Files that hold times and memory, and differ from run to run."""
+    is_slow: bool = False
+    """Whether one run takes many seconds, so that few trials are made."""
+
+
+def _words(text: str) -> Words:
+    return tuple(text.split())
+
+
+DATA = "--model {world}/encoder --train {world}/train.csv --valid {world}/dev.csv --max-length 48"
+TRAIN = f"train {DATA} --epochs 3 --batch-size 8 --lr 5e-3 --checkpoint-minutes 0.0003 --device cpu --out out"
+PRETRAIN = (
+    "pretrain --text {world}/text.txt --vocabulary 300 --held-out 0.2 --length 16 --positions 32"
+    " --config tiny --layers 1 --width 16 --steps 12 --batch-size 4 --looks 2"
+    " --checkpoint-minutes 0.0003 --out out"
+)
+BENCH = "--batch 1 --lengths 8 --rounds 1 --threads 1"
+PREDICT = _words("predict out {world}/texts.txt --out answers.jsonl")
+EVALUATE = _words("evaluate out {world}/dev.csv --out scores.json")
+REPORT = _words("report out --out page.html")
+BF16 = _words("export out --to torch-bf16 --out half")
+TRAINED = (PREDICT, EVALUATE, REPORT, BF16)
+SHIPPED = (PREDICT, EVALUATE)
+
+
+def _training(name: str, more: str) -> Kind:
+    words = _words(f"{TRAIN} {more}")
+    return Kind(name=name, words=words, readers=(words, *TRAINED))
+
+
+def _export(form: str, run: str, more: str = "") -> Kind:
+    words = _words(f"export {{world}}/{run} --to {form} --out out {more}")
+    return Kind(name=form, words=words, readers=SHIPPED)
+
+
+def _again(name: str, text: str, *readers: Words) -> Kind:
+    """A command that goes on in its folder, and so reads what it left there."""
+    return Kind(name=name, words=_words(text), readers=(_words(text), *readers))
+
+
+KINDS: tuple[Kind, ...] = (
+    _training("dense", "--mix none"),
+    _training("mixed", "--mix across"),
+    _training("seeds", "--seeds 2 --epochs 1"),
+    _training("stacked", "--seeds 2 --together 2 --epochs 2"),
+    _training("magnitude", "--prune magnitude --density 0.3"),
+    _training("movement", "--prune movement --density 0.3"),
+    _training("soft-movement", "--prune soft-movement --density 0.3"),
+    _training("l0", "--prune l0 --density 0.3"),
+    _training("heads-and-neurons", "--prune heads-and-neurons --density 0.5"),
+    _training("layers", "--prune layers --density 0.5"),
+    _training("taught", "--teacher {world}/runs/dense"),
+    _again("pretrain", PRETRAIN, _words(f"train {DATA.replace('{world}/encoder', 'out/model')} --out new")),
+    _again("replaced tokens", f"{PRETRAIN} --objective electra"),
+    _again(
+        "probe",
+        "probe --model {world}/encoder --tasks tense,subject-number --limit 40 --max-unknown 1 --layers 0,1"
+        " --out out",
+        REPORT,
+    ),
+    _again(
+        "analyse",
+        "analyse {world}/runs/dense --text {world}/texts.txt --measures geometry,attention --out out",
+        REPORT,
+    ),
+    Kind(
+        name="shrink", words=_words("shrink {world}/runs/thin --out out"), readers=(PREDICT, EVALUATE, BF16)
+    ),
+    _export("torch-bf16", "runs/dense"),
+    _export("sparse", "runs/sparse"),
+    _export("onnx", "runs/dense"),
+    _export("openvino", "runs/dense"),
+    Kind(name="report", words=_words("report {world}/runs/dense {world}/runs/thin --out out.html")),
+    Kind(name="evaluate", words=_words("evaluate {world}/runs/dense {world}/dev.csv --out out.json")),
+    Kind(name="predict", words=_words("predict {world}/runs/dense {world}/texts.txt --out out.jsonl")),
+    Kind(
+        name="compress",
+        words=_words(
+            f"compress {{world}}/runs/dense --size 1MB --quick --forms torch-bf16 {BENCH} --out out"
+        ),
+        readers=(_words("predict out/model {world}/texts.txt --out answers.jsonl"),),
+        measured=(
+            "out/README.md",
+            "out/bench.json",
+            "out/figures.json",
+            "out/front.svg",
+            "out/work/dense.json",
+        ),
+        is_slow=True,
+    ),
+)
+BY_NAME = {kind.name: kind for kind in KINDS}
