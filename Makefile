@@ -1,8 +1,9 @@
 # A fresh machine needs Python 3.11 or newer and make; everything else goes into .venv, once.
 PYTHON ?= python3
 BIN := .venv/bin
+MINUTES ?= 60
 
-.PHONY: setup check test demo docs first-hour
+.PHONY: setup check test torture demo docs first-hour
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
@@ -19,6 +20,10 @@ check: setup
 
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+
+# Kills, failing disks and damaged files for every kind of command: make torture MINUTES=10
+torture: setup
+	$(BIN)/python -m tests.torture --minutes $(MINUTES) --out torture.json
 
 demo: setup
 	$(BIN)/bermo demo

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError
-from bermo.interrupts import STOPPED, die_quietly, raise_again
+from bermo.interrupts import STOPPED, die_quietly, raise_again, repeat_lost
 from bermo.printing import visible
 from bermo.verbs import VERBS
 from bermo.verbs.hints import option_hint, verb_hint, whose_options, word_hint
@@ -67,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_process(arguments: list[str]) -> int:
     """Run the command as the one thing that this process does, so that its signals are ours."""
     raise_again()
+    repeat_lost()
     try:
         code = main(arguments)
     finally:

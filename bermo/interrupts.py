@@ -1,15 +1,20 @@
 """Ctrl-C while there is nothing to save yet: one line, and the exit code that shells expect.
 
 While packages are imported, a KeyboardInterrupt would come out of a C extension as another error, or as a
-traceback. So in that time the command ends at once.
+traceback. So in that time the command ends at once. One that comes in a finaliser is printed and forgotten by
+Python; it is repeated.
 """
 
+import _thread
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+SECONDS_LATER = 0.05
 STOPPED = 128  # a command ended by signal N exits with 128 + N, as shells expect
 
 
@@ -34,6 +39,20 @@ def die_quietly() -> None:
     """Let Ctrl-C end Python without a word when the work is done and only the end of the process is left."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def repeat_lost() -> None:
+    """Let Ctrl-C come again a moment later where Python cannot raise it, as in a finaliser, and drops it."""
+    sys.unraisablehook = _repeat
+
+
+def _repeat(lost: "sys.UnraisableHookArgs") -> None:
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    again = threading.Timer(SECONDS_LATER, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
 
 
 @contextmanager

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from bermo.interrupts import end_at_once, ending_at_once, ignored, raise_again
+from bermo.interrupts import end_at_once, ending_at_once, ignored, raise_again, repeat_lost
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals as Unix does")
 IMPORTS = "import time:"
@@ -55,6 +56,28 @@ def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
         raise_again()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Interrupted:
+    """Ctrl-C comes while it is taken down."""
+
+    def __del__(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_a_finaliser_comes_again_and_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    repeat_lost()
+    with pytest.raises(KeyboardInterrupt):
+        _take_down_and_wait()
+    assert capsys.readouterr().err == ""
+
+
+def _take_down_and_wait() -> None:
+    Interrupted()
+    time.sleep(5)
 
 
 def test_a_thread_leaves_signals_alone() -> None:

@@ -7,7 +7,8 @@ piece, the others have -100.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -64,14 +65,30 @@ def encode(encoder: Encoder, rows: Rows) -> Chunk:
 
 
 def _call(encoder: Encoder, *texts: Any, **options: Any) -> BatchEncoding:
-    return encoder.tokenizer(
-        *texts,
-        max_length=encoder.max_length,
-        return_attention_mask=False,
-        return_token_type_ids=encoder.has_segments,
-        verbose=False,
-        **options,
-    )
+    with _unchanged(encoder.tokenizer.backend_tokenizer):
+        return encoder.tokenizer(
+            *texts,
+            max_length=encoder.max_length,
+            return_attention_mask=False,
+            return_token_type_ids=encoder.has_segments,
+            verbose=False,
+            **options,
+        )
+
+
+@contextmanager
+def _unchanged(backend: Any) -> Iterator[None]:
+    """Undo what a call sets in a tokenizer: its saved file must not depend on whether it was called."""
+    truncation, padding = backend.truncation, backend.padding
+    try:
+        yield
+    finally:
+        backend.no_truncation()
+        backend.no_padding()
+        if truncation is not None:
+            backend.enable_truncation(**truncation)
+        if padding is not None:
+            backend.enable_padding(**padding)
 
 
 def _encodings(batch: BatchEncoding) -> list[Any]:

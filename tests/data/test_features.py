@@ -200,6 +200,15 @@ def test_the_fingerprint_does_not_depend_on_earlier_calls(
     assert fingerprint(tokenizer) == before
 
 
+def test_tokenising_leaves_the_file_of_the_tokenizer_as_it_was(
+    make: Callable[..., Features], tokenizer: PreTrainedTokenizerFast
+) -> None:
+    tokenizer.backend_tokenizer.enable_padding(length=9)
+    before = tokenizer.backend_tokenizer.to_str()
+    make(TextRows(["a cat", "the dog sees"]), max_length=6)
+    assert tokenizer.backend_tokenizer.to_str() == before
+
+
 def test_a_text_without_any_token_is_refused(make: Callable[..., Features]) -> None:
     bare = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, "[UNK]")),

@@ -46,6 +46,8 @@ IMPORTED = (
     "onnxscript",
 )
 """What commands import, except for onnxruntime and OpenVINO, whose threads do not outlive a fork."""
+A_LOOK = 0.002
+"""Seconds between two looks at a child."""
 PAUSE = 0.05
 """Seconds that a stopped process waits to go on."""
 LAST_WORDS = 1.0
@@ -81,7 +83,6 @@ def main(channel: socket.socket) -> None:
     """Answer commands until the other side closes the channel."""
     _import_all()
     counter = mmap.mmap(-1, 8)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     channel.sendall(b"ready\n")
     with channel.makefile("r") as lines:
         for line in lines:
@@ -124,7 +125,6 @@ def _run(command: Command, counter: mmap.mmap) -> NoReturn:
     sys.argv = ["bermo", *command.words]
     interrupts.end_at_once()
     _arm(command, counter)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     code = cli.main()
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -155,8 +155,7 @@ def _watch(process: int, command: Command, counter: mmap.mmap) -> Ended:
     waiting = [start + seconds for seconds in command.fault.seconds]
     deadline, is_hung = start + command.limit, False
     while True:
-        until = min([*waiting, deadline]) - time.monotonic()
-        signal.sigtimedwait({signal.SIGCHLD}, max(0.0, until))
+        time.sleep(A_LOOK)
         found, status = os.waitpid(process, os.WNOHANG | os.WUNTRACED)
         if found and not os.WIFSTOPPED(status):
             break

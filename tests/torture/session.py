@@ -73,7 +73,7 @@ def torture(plan: Plan, home: Path) -> Results:
         print("No preloaded library here: faults come at random times only.", file=sys.stderr)
     with ExitStack() as stack:
         servers = [stack.enter_context(Server(session.shim, home, n)) for n in range(plan.workers)]
-        make_world(home / "world", servers[0])
+        make_world(home / "world", servers[0], plan.kinds)
         numbers = _numbers(plan)
         threads = []
         for index, server in enumerate(servers):

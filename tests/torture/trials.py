@@ -126,7 +126,7 @@ def interrupt(place: Place, kind: Kind, normal: Normal, faults: Sequence[Fault])
             ended = place.run(kind.words, folder, fault, normal.seconds)
             if _is_hit(ended, fault):
                 hits.append(fault.name)
-            _judge(ended, place.said(), fault)
+            judge(ended, place.said(), fault)
             if fault.error and (rests := torn(folder)):
                 raise Failed("different", "; ".join(rests))
         _finish(place, kind, normal, folder)
@@ -152,7 +152,7 @@ def damage_stopped(
     path, what = damaged
     ended = place.run(kind.words, folder, normal=normal.seconds)
     try:
-        _judge(ended, place.said(), NONE)
+        judge(ended, place.said())
         if ended.code != normal.code and DONE not in place.said():
             _must_name(path, folder, place.said())
             return Outcome(end="survived", hits=(how,))
@@ -173,7 +173,7 @@ def damage_finished(
     path, what = damaged
     ended = place.run(reader, folder, normal=normal.seconds)
     try:
-        _judge(ended, place.said(), NONE)
+        judge(ended, place.said())
         if ended.code not in (0, normal.code):
             _must_name(path, folder, place.said())
             return Outcome(end="survived", hits=(how,))
@@ -201,7 +201,7 @@ def _answer(place: Place, kind: Kind, normal: Normal, reader: Words) -> Answer:
 def _finish(place: Place, kind: Kind, normal: Normal, folder: Path) -> None:
     ended = place.run(kind.words, folder, normal=normal.seconds)
     said = place.said()
-    _judge(ended, said, NONE)
+    judge(ended, said)
     if ended.code != normal.code and DONE not in said:
         raise Failed("lost", f"ended with {ended.code}: {_last(said)}")
     rests = differences(normal.tree, read_tree(folder, kind.measured))
@@ -209,7 +209,7 @@ def _finish(place: Place, kind: Kind, normal: Normal, folder: Path) -> None:
         raise Failed("different", "; ".join(rests))
 
 
-def _judge(ended: Ended, said: str, fault: Fault) -> None:
+def judge(ended: Ended, said: str, fault: Fault = NONE) -> None:
     """Refuse an end that no user should see: no end, a traceback, a crash, or a failure without a word."""
     if ended.is_hung:
         raise Failed("hung", said[-2000:])

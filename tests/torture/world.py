@@ -1,11 +1,12 @@
 """The inputs of all commands: a tiny encoder, texts with labels, bare text, and a few finished runs."""
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
 
 from tests.torture.client import Server
-from tests.torture.kinds import BY_NAME, Words
+from tests.torture.kinds import BY_NAME, Kind, Words
 from tests.torture.server import Command
 
 NUM_TRAIN, NUM_VALID, NUM_DOCUMENTS = 24, 12, 40
@@ -14,13 +15,15 @@ RUNS = {"dense": "mixed", "thin": "heads-and-neurons", "sparse": "movement"}
 LIMIT = 120.0
 
 
-def make_world(world: Path, server: Server) -> None:
-    """Write the inputs into a new folder."""
+def make_world(world: Path, server: Server, kinds: Sequence[Kind]) -> None:
+    """Write the inputs of these kinds into a new folder."""
     world.mkdir(parents=True)
     _save_encoder(world / "encoder")
     _write_texts(world)
+    read = " ".join(word for kind in kinds for words in (kind.words, *kind.readers) for word in words)
     for name, kind in RUNS.items():
-        _make(server, world, _renamed(kind, name))
+        if f"runs/{name}" in read:
+            _make(server, world, _renamed(kind, name))
 
 
 def _renamed(kind: str, name: str) -> Words:
