@@ -6,7 +6,7 @@ The plain encoder is the mix "none": the same head, the same loop, the fair base
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +90,8 @@ def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Acc
     seeds = prepared.spec.seeds
     results = {seed: read_seed(out / f"seed-{seed}") for seed in seeds}
     missing = [seed for seed in seeds if results[seed] is None]
+    if accelerator.is_main_process:
+        _clear(out, set(seeds) - set(missing))
     for group in _groups(out, seeds, missing, prepared.spec.train.together):
         if len(seeds) > 1:
             names = ", ".join(map(str, group))
@@ -109,10 +111,23 @@ def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Acc
     return result
 
 
+def _clear(out: Path, finished: Set[int]) -> None:
+    """Remove the checkpoints of finished seeds, left by a command that was killed once it had the results."""
+    for seed in finished:
+        shutil.rmtree(out / f"seed-{seed}" / "checkpoints", ignore_errors=True)
+    for folder, group in _begun(out).items():
+        if set(group) <= finished:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begun(out: Path) -> dict[Path, list[int]]:
+    """Return the folders of seeds that are trained together, and which seeds each is for."""
+    return {path: [int(seed) for seed in path.name.split("-")[1:]] for path in out.glob(f"{GROUP}-*")}
+
+
 def _groups(out: Path, seeds: Sequence[int], missing: Sequence[int], size: int) -> list[list[int]]:
     """Return the seeds that are trained together: groups that an earlier call began, then new ones."""
-    begun = [[int(seed) for seed in path.name.split("-")[1:]] for path in out.glob(f"{GROUP}-*")]
-    begun = [group for group in begun if set(group) <= set(seeds)]
+    begun = [group for group in _begun(out).values() if set(group) <= set(seeds)]
     left = [seed for seed in missing if not any(seed in group for group in begun)]
     return begun + [left[start : start + size] for start in range(0, len(left), size)]
 

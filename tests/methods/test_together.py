@@ -16,7 +16,7 @@ from bermo.data.batches import BatchPlan
 from bermo.errors import BermoError
 from bermo.methods.assemble import TaskBatches, assemble
 from bermo.methods.checks import check_together
-from bermo.methods.finetune import _groups, finetune
+from bermo.methods.finetune import _clear, _groups, finetune
 from bermo.methods.prepare import Prepared, prepare
 from bermo.methods.together import JoinedBatches, join_jobs
 from bermo.progress import Quiet
@@ -219,6 +219,16 @@ def test_a_group_whose_results_were_half_written_is_finished_as_that_group(tmp_p
     (tmp_path / "together-1-2-3").mkdir()
     assert _groups(tmp_path, (1, 2, 3, 4, 5), [2, 3, 4, 5], 3) == [[1, 2, 3], [4, 5]]
     assert _groups(tmp_path / "new", (1, 2, 3, 4), [1, 2, 3, 4], 3) == [[1, 2, 3], [4]]
+
+
+def test_what_a_command_killed_after_its_results_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = ["seed-3/checkpoints", "together-3-4", "together-2-3"]
+    for name in (*kept, "seed-1/checkpoints", "together-1-2"):
+        (tmp_path / name).mkdir(parents=True)
+    _clear(tmp_path, {1, 2})
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == sorted(
+        ["seed-1", "seed-3", *kept]
+    )
 
 
 def test_projections_of_a_wider_teacher_are_refused_since_they_would_not_learn(
