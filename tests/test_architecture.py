@@ -59,6 +59,7 @@ ROOMS: list[dict[str, str]] = [
         "pretrain_spec.py": "what a pretraining is",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",
+        "sums.py": "what the files of a model's folder were when they were written",
         "machine.py": "the processor, its instruction sets and the memory, on any system",
         "printing.py": "text of users' files made harmless for the terminal",
         "interrupts.py": "Ctrl-C while there is nothing to save yet",

@@ -39,6 +39,7 @@ from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
+from bermo.sums import check_sums
 
 EncoderName = str | Path | PretrainedConfig | PreTrainedModel
 """An encoder on the hub, in a folder, only its config, for random weights, or a loaded model."""
@@ -59,6 +60,7 @@ def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
     with loading("config", str(name)):
         folder = resolve(name)
+        check_sums(folder)
         config = AutoConfig.from_pretrained(folder, local_files_only=is_local(folder))
     if is_mixed_inside(config):
         config = config.backbone

@@ -36,6 +36,7 @@ from bermo.progress import Display
 from bermo.pruning.fold import folded_state
 from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import chosen
+from bermo.sums import write_sums
 from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
 from bermo.training.schedule import rate_groups
 
@@ -154,6 +155,7 @@ def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: TaskS
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
         prepared.tokenizer.save_pretrained(temporary)
         write_task(temporary, trained_task(prepared.data, prepared.spec.data))
+        write_sums(temporary)
 
 
 def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:

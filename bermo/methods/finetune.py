@@ -42,6 +42,7 @@ from bermo.runs.folder import check_free, claim, identity, locked, release, with
 from bermo.runs.results import RunResult, SeedResult, read_seed, write_result
 from bermo.runs.statistics import summarise
 from bermo.spec import RunSpec
+from bermo.sums import SUMS_FILE, check_sums, write_sums
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit_members
@@ -172,6 +173,7 @@ class _Seed:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         restore(folder / "model")
+        check_sums(folder / "model", f"Delete {folder}, and the same command trains this seed from the start")
         self.prepared, self.accelerator = prepared, accelerator
         self.latest: TaskScores | None = None
         self.answers: list[np.ndarray] | None = None
@@ -286,9 +288,12 @@ def _publish(out: Path, results: list[SeedResult]) -> None:
     source = out / f"seed-{best.seed}" / "model"
     if not source.is_dir():
         return
+    check_sums(source, f"Delete {source.parent}, and the same command trains this seed again")
     with whole_folder(out / "model") as temporary:
         for file in source.iterdir():
             try:
                 os.link(file, temporary / file.name)
             except OSError:
                 shutil.copy2(file, temporary / file.name)
+        if not (temporary / SUMS_FILE).exists():
+            write_sums(temporary)

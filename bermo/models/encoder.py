@@ -38,6 +38,7 @@ from bermo.nn.heads import take_rows
 from bermo.nn.inner import InnerMix
 from bermo.nn.masked import INSIDE
 from bermo.nn.mix import GateMix, LayerMix, Mix, build_mix
+from bermo.sums import SUMS_FILE
 
 
 class BermoPreTrainedModel(PreTrainedModel):
@@ -151,6 +152,9 @@ class BermoPreTrainedModel(PreTrainedModel):
         card = Path(save_directory) / "README.md"
         if is_main_process and not Path(save_directory).is_file() and not card.exists():
             write_text(card, model_card(self))
+        if is_main_process and Path(save_directory).is_dir():
+            # The sums of a model that was here before.
+            (Path(save_directory) / SUMS_FILE).unlink(missing_ok=True)
         super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
 
     def _init_weights(self, module: nn.Module) -> None:

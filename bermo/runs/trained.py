@@ -1,6 +1,6 @@
 """The one way to open the folder of a trained model: a run, one of its seeds, a saved model, or an export.
 
-    open_trained(path) -> TrainedFolder     what the folder holds; nothing large is read
+    open_trained(path) -> TrainedFolder     what the folder holds, and that its files are as they were written
       .load_model()                         the torch model, in float32 and eval mode
       .load_tokenizer()  .read_spec()       its tokenizer; the spec of the run that it belongs to
 
@@ -36,6 +36,7 @@ from bermo.runs.folder import read_run_spec
 from bermo.runs.model_files import EXPORT_FILE, WEIGHT_SUFFIXES, Runtime, find_model, read_export, run_of
 from bermo.runs.task_file import TrainedTask, read_task
 from bermo.spec import RunSpec
+from bermo.sums import check_sums
 
 AUTO_CLASSES: Mapping[Kind, Any] = {
     "classification": AutoModelForSequenceClassification,
@@ -120,9 +121,10 @@ class TrainedFolder:
 
 
 def open_trained(path: str | Path) -> TrainedFolder:
-    """Open the folder of a run, of a seed, of a saved model or of an export; no weights are read."""
+    """Open the folder of a run, a seed, a saved model or an export; of its weights only the sum is read."""
     given, found = Path(path).expanduser(), find_model(path)
     folder = found.folder
+    check_sums(folder)
     with loading("config", folder):
         config = AutoConfig.from_pretrained(folder)
     families.family_of(encoder_config(config))

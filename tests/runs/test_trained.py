@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
+from bermo.encoders.backbone import load_config
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.models.tasks import BermoForSequenceClassification
@@ -18,6 +19,7 @@ from bermo.runs.model_files import model_folder
 from bermo.runs.task_file import read_task, write_task
 from bermo.runs.trained import open_trained
 from bermo.spec import DataSpec, RunSpec
+from bermo.sums import write_sums
 from tests import tiny
 from tests.ship.folders import make_model, save
 
@@ -54,6 +56,18 @@ def test_a_run_a_seed_and_a_model_are_opened_alike(
     assert (opened.runtime, opened.precision, opened.has_segments) == ("torch", "fp32", True)
     assert (opened.trained.task.kind, opened.trained.labels) == ("classification", ("bad", "good"))
     assert opened.load_tokenizer().tokenize("the cat") == ["the", "cat"]
+
+
+def test_a_file_that_was_changed_since_is_named_until_the_model_is_saved_anew(tmp_path: Path) -> None:
+    save(make_model(), tmp_path)
+    write_sums(tmp_path)
+    open_trained(tmp_path)
+    (tmp_path / "config.json").write_bytes((tmp_path / "config.json").read_bytes() + b" ")
+    for look in (open_trained, load_config):
+        with pytest.raises(BermoError, match=r"config\.json is damaged, or was changed"):
+            look(tmp_path)
+    make_model().save_pretrained(tmp_path)
+    open_trained(tmp_path)
 
 
 def test_the_loaded_model_answers_as_the_saved_one(runs: Path) -> None:

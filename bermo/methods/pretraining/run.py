@@ -32,6 +32,7 @@ from bermo.pretrain_spec import DEFAULT_STEPS, PretrainSpec
 from bermo.progress import Display, Quiet
 from bermo.runs.folder import check_free, claim, identity, locked
 from bermo.spec import TrainSpec
+from bermo.sums import write_sums
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit
@@ -182,6 +183,7 @@ def _job(
         with whole_folder(folder / "model") as temporary:
             save_encoder(current, temporary, spec.shape.later_dropout, spec.half)  # type: ignore[arg-type]
             corpus.tokenizer.save_pretrained(temporary)
+            write_sums(temporary)
 
     settings = _settings(spec, batches, steps)
     inner = getattr(model.encoder.backbone, "inner_mix", None)

@@ -30,6 +30,7 @@ from bermo.ship.runtimes.candidate import TorchCandidate, answer, open_candidate
 from bermo.ship.runtimes.forms import Form, FormName, check_form, find_form
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
+from bermo.sums import write_sums
 
 CALIBRATION_TEXTS = 128
 
@@ -92,6 +93,7 @@ def export(
             details=details,
         )
         write_json(folder / "export.json", _record(exported))
+        write_sums(folder)
     return exported
 
 

@@ -37,6 +37,7 @@ from bermo.ship.shrink.search import CostTable, weight_table
 from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, check_fisher
 from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.spec import DataSpec, TrainSpec
+from bermo.sums import write_sums
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Batch
 
@@ -111,6 +112,7 @@ def make_small(
         small.save_pretrained(folder)
         shutil.copy2(opened.folder / "task.json", folder / "task.json")
         write_json(folder / "shrink.json", asdict(result))
+        write_sums(folder)
     return result
 
 

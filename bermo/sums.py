@@ -1,0 +1,45 @@
+"""checksums.json: what the files of a model's folder were when bermo wrote them, so that a change is noticed.
+
+    write_sums(folder)     the size and CRC-32 of every file, but for the card, which anybody may edit
+    check_sums(folder)     an error that names the first file which is missing or no longer the same
+
+A folder without checksums.json, such as a model from elsewhere, is not checked.
+"""
+
+import json
+from pathlib import Path
+
+from bermo.errors import BermoError
+from bermo.files import checksum, is_sealed, seal, write_json
+
+SUMS_FILE = "checksums.json"
+NOT_SUMMED = (SUMS_FILE, "README.md")
+REMEDY = "Copy the whole folder anew from where it was made"
+
+
+def write_sums(folder: Path) -> None:
+    """Write the sums of a folder's files beside them."""
+    files = [file for file in sorted(folder.iterdir()) if file.is_file() and file.name not in NOT_SUMMED]
+    write_json(folder / SUMS_FILE, seal({"files": {file.name: checksum(file) for file in files}}))
+
+
+def check_sums(folder: str | Path, remedy: str = REMEDY) -> None:
+    """Refuse a folder in which a file is missing or other than it was written; `remedy` says what to do."""
+    path = Path(folder) / SUMS_FILE
+    if not path.is_file():
+        return
+    for name, expected in _read(path, remedy).items():
+        file = path.parent / Path(name).name
+        if not file.is_file() or checksum(file) != expected:
+            how = "damaged, or was changed since it was written" if file.is_file() else "missing"
+            raise BermoError(f"{file} is {how}. {remedy}, or delete {path} if that was on purpose.")
+
+
+def _read(path: Path, remedy: str) -> dict[str, dict[str, int]]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not is_sealed(values):
+            raise ValueError("its own sum is another")
+        return dict(values["files"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BermoError(f"{path} is damaged ({error}). {remedy}.") from error
