@@ -109,6 +109,8 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, nargs="+", default=[0.1, 0.0])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("this measures kernels of a GPU, and torch sees none on this machine.")
     rows = []
     for p in options.dropout:
         for shape in SHAPES:

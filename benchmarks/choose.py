@@ -131,6 +131,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--trace", action="store_true", help="also each kernel's time")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("this measures kernels of a GPU, and torch sees none on this machine.")
     print(json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__}))
     for rank, is_global in (
         ("score", False),

@@ -216,6 +216,8 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("this measures kernels of a GPU, and torch sees none on this machine.")
     rows = make_rows(options)
     report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),

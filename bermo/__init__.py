@@ -4,6 +4,7 @@ The public names stand below. Importing this package registers the models with H
 """
 
 import importlib
+import os
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -56,6 +57,10 @@ _PUBLIC = {
 }
 
 __all__ = list(_PUBLIC)
+
+# Read when onnxruntime is imported, by us or by nncf: it would keep a number of this machine in the user's
+# cache and report to its maker what is run.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def __getattr__(name: str) -> Any:

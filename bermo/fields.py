@@ -6,6 +6,7 @@ A spec is a frozen dataclass whose fields are options or specs. What must hold b
 in its method `rules`: pairs of a condition and the sentence of the error where it does not hold.
 """
 
+import math
 import types
 import typing
 from collections.abc import Iterator
@@ -40,7 +41,11 @@ class Bounds:
 
     def __str__(self) -> str:
         words = {"at least": self.least, "over": self.over, "at most": self.most, "under": self.under}
-        return " and ".join(f"{word} {value:g}" for word, value in words.items() if value is not None)
+        known = {word: value for word, value in words.items() if value is not None}
+        return " and ".join(
+            f"{word} {int(value):,}" if value == int(value) else f"{word} {value:g}"
+            for word, value in known.items()
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +181,14 @@ def choices_of(hint: Any) -> list[str]:
 
 
 def check(spec: T) -> T:
-    """Raise an error for a value out of bounds or a rule that does not hold; return the spec unchanged."""
+    """Raise an error for a number that is not finite or out of bounds, or a rule that does not hold; return
+    the spec unchanged.
+    """
     for leaf in leaves(spec):
         values = leaf.default if isinstance(leaf.default, tuple) else (leaf.default,)
         for value in values:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise BermoError(f"{leaf.flag} must be a finite number, but got {value}.")
             if isinstance(value, int | float) and not leaf.option.bounds.hold(value):
                 raise BermoError(f"{leaf.flag} must be {leaf.option.bounds}, but got {value}.")
     for holds, sentence in _rules(spec):

@@ -17,12 +17,30 @@ from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any, TextIO
 
+from bermo.errors import BermoError
+
 SECONDS_OF_A_DAY = 24 * 60 * 60
+DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
+"""What comes of a file whose text is no JSON, is nested without end, or holds other values than it should."""
 
 
 def cache_root(given: str | None) -> Path:
     """Return the folder of all caches: the given one, $BERMO_CACHE, or the user's cache folder."""
     return Path(given or os.environ.get("BERMO_CACHE") or "~/.cache/bermo").expanduser()
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file or folder that cannot be written, before any work is done for it."""
+    if path.is_symlink() and not path.exists():
+        raise BermoError(f"{path} is a link to a place that does not exist. Give another with --out.")
+    known = next(part for part in (path, *path.absolute().parents) if part.exists())
+    if known != path and not known.is_dir():
+        raise BermoError(f"{known} is a file, so nothing can be written below it. Give another --out.")
+    if not os.access(known, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise BermoError(
+            f"{known} cannot be written: this user may not, or the disk is read-only. Give another place with"
+            " --out."
+        )
 
 
 def sync(path: Path) -> None:
@@ -76,6 +94,16 @@ def _finite(value: Any) -> Any:
 
 
 @contextmanager
+def reading(path: Path, remedy: str) -> Iterator[None]:
+    """Turn what is wrong in a file that the block reads into one sentence, which ends with `remedy`."""
+    try:
+        yield
+    except DAMAGED as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise BermoError(f"{path} is damaged ({type(error).__name__}: {reason}). {remedy}") from error
+
+
+@contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block ends well, replacing what was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +113,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        share_tensors_(temporary, temporary)
         for file in temporary.rglob("*"):
             sync(file)
         sync(temporary)
@@ -95,6 +124,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
     finally:
         restore(path)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def share_tensors_(folder: Path, like: Path) -> None:
+    """Let the tensors in a folder be read by whom the file or folder `like`, made under the user's umask, can
+    be read by: safetensors makes its files for their owner alone.
+    """
+    for file in folder.glob("*.safetensors"):
+        file.chmod(like.stat().st_mode & 0o666)
 
 
 def restore(path: Path) -> None:

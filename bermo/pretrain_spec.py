@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from bermo.fields import Rules, group, option
-from bermo.spec import DEVICE_HELP, Device, Precision, Tracker, device_rules, tracker_rule
+from bermo.spec import DEVICE_HELP, LARGEST_SEED, Device, Precision, Tracker, device_rules, tracker_rule
 
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra"]
 Masking = Literal["token", "word", "span"]
@@ -60,7 +60,7 @@ class TextSpec:
     tokenizer: str | None = option(None, "take this model's tokenizer instead of making one")
     held_out: float = option(0.005, "share of the documents that is kept for scoring", over=0, under=0.5)
     length: int = option(128, "tokens a row, special ones included")
-    limit: int | None = option(None, "read only the first so many documents")
+    limit: int | None = option(None, "read only the first so many documents", least=1)
     cache: str | None = option(None, "folder of the token cache; default: the user's cache folder")
 
 
@@ -73,7 +73,7 @@ class ShapeSpec:
     width: int | None = option(None, "hidden units, if not the preset's", least=8)
     heads: int | None = option(None, "attention heads, if not the preset's", least=1)
     intermediate: int | None = option(None, "units inside a layer, if not the preset's", least=1)
-    positions: int = option(512, "longest text that the encoder can ever read")
+    positions: int = option(512, "longest text that the encoder can ever read", least=16, most=100_000)
     dropout: float = option(0.0, "dropout while pretraining", least=0, under=1)
     later_dropout: float = option(0.1, "dropout that the saved encoder is fine-tuned with", least=0, under=1)
     inner_mix: InnerKind = option(
@@ -113,12 +113,12 @@ class PaceSpec:
         None, "instead of steps: as many as fit into so many minutes, by a short trial", over=0
     )
     batch_size: int = option(256, "rows a step, over all processes and accumulation together", least=1)
-    accumulation: int = option(1, "split each batch into so many forward passes", least=1)
-    lr: float = option(1e-3, "peak learning rate")
-    mix_lr: float = option(1e-2, "learning rate of the inner mix")
-    weight_decay: float = option(0.01, "decay of all weights but biases, norms and the mix")
-    warmup: float = option(0.06, "share of the steps in which the rate rises from zero")
-    clip: float = option(1.0, "largest gradient norm; 0 = no clipping")
+    accumulation: int = option(1, "split each batch into so many forward passes", least=1, most=10_000)
+    lr: float = option(1e-3, "peak learning rate", least=0)
+    mix_lr: float = option(1e-2, "learning rate of the inner mix", least=0)
+    weight_decay: float = option(0.01, "decay of all weights but biases, norms and the mix", least=0)
+    warmup: float = option(0.06, "share of the steps in which the rate rises from zero", least=0, most=1)
+    clip: float = option(1.0, "largest gradient norm; 0 = no clipping", least=0)
     precision: Precision = option("fp32", "arithmetic of the forward pass")
     device: Device = option("auto", DEVICE_HELP)
     evaluations: int = option(
@@ -127,7 +127,7 @@ class PaceSpec:
         "looks",
         least=1,
     )
-    checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
+    checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes", least=0)
     tracker: Tracker = option("none", "also log to this tracker")
 
     def rules(self) -> Rules:
@@ -142,7 +142,13 @@ class PretrainSpec:
     shape: ShapeSpec = group(ShapeSpec(), "the encoder")
     objective: ObjectiveSpec = group(ObjectiveSpec(), "what is learned")
     pace: PaceSpec = group(PaceSpec(), "training")
-    seed: int = option(1, "decides the first weights, the order and the masks", title="seed and saving")
+    seed: int = option(
+        1,
+        "decides the first weights, the order and the masks",
+        title="seed and saving",
+        least=0,
+        most=LARGEST_SEED,
+    )
     half: bool = option(
         False, "save the encoder's weights in fp16, at half the size", title="seed and saving"
     )

@@ -1,7 +1,9 @@
 """Text on the terminal: wrapped to its width, and what would move its cursor or change its colours shown."""
 
 import shutil
+import sys
 import textwrap
+from typing import TextIO
 
 # Tabs and ends of lines stay as they are; 127 to 159 are controls too, and 155 begins what ESC [ begins.
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -25,3 +27,8 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print a text that holds names or labels of a user; `file` is sys.stdout unless another is given."""
+    print(visible(text), file=file or sys.stdout, flush=file is not None)

@@ -49,6 +49,8 @@ SEPARATOR_HELP = (
 )
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 Device = Literal["auto", "cpu", "cuda"]
+LARGEST_SEED = 2**32 - 1
+MOST_EVALUATIONS = 1_000_000
 DEVICE_HELP = "auto takes a GPU where there is one"
 
 
@@ -107,7 +109,9 @@ class ModelSpec:
     head: HeadStart | None = option(
         None, "the head starts as a linear probe of the frozen encoder, or at random", shown="probe"
     )
-    head_dropout: float = option(0.1, "dropout before the last linear layer (spans have none)")
+    head_dropout: float = option(
+        0.1, "dropout before the last linear layer (spans have none)", least=0, under=1
+    )
     freeze_embeddings: bool = option(False, "do not train the embeddings")
     first_layers: int | None = option(
         None, "use only so many of the encoder's layers, from the first on", least=1
@@ -138,7 +142,7 @@ class DataSpec:
         None, 'what stands between several labels of a row; default: lists and "|" are recognised'
     )
     max_length: int = option(128, "longest input in tokens; longer ones are cut and counted", least=8)
-    stride: int = option(128, "overlap in tokens of the pieces of a long passage")
+    stride: int = option(128, "overlap in tokens of the pieces of a long passage", least=0)
     limit: int | None = option(None, "use only the first so many training rows", least=1)
     max_unknown: float = option(0.05, "largest share of unknown tokens that is accepted", least=0, most=1)
     lowercase: Literal["off"] | None = option(
@@ -182,7 +186,7 @@ class TrainSpec:
         shown="32, or 16 for few rows",
         least=1,
     )
-    accumulation: int = option(1, "split each batch into so many forward passes", least=1)
+    accumulation: int = option(1, "split each batch into so many forward passes", least=1, most=10_000)
     lr: float | None = option(
         None, "learning rate of the encoder and the head", shown="by the encoder's width", least=0
     )
@@ -193,7 +197,7 @@ class TrainSpec:
         least=0,
     )
     mix_lr: float = option(1e-2, "learning rate of the mix", least=0)
-    weight_decay: float = option(0.0, "decay of all weights but biases, norms and the mix")
+    weight_decay: float = option(0.0, "decay of all weights but biases, norms and the mix", least=0)
     warmup: float = option(0.1, "share of the steps in which the rates rise from zero", least=0, most=1)
     clip: float = option(1.0, "largest gradient norm over all weights together; 0 = no clipping", least=0)
     precision: Precision = option("fp32", "arithmetic of the forward pass")
@@ -206,7 +210,7 @@ class TrainSpec:
     give_up: int | None = option(
         None, "stop after so many evaluations in a row in which every answer is the same", least=1
     )
-    checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes")
+    checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes", least=0)
     fast: Literal["auto", "exact", "off"] = option(
         "auto",
         "on a GPU whole steps as CUDA graphs, by fused kernels; exact = the plain step's bits; off",
@@ -235,10 +239,10 @@ class PruneSpec:
         "score", "movement keeps the highest scores, or the largest |weight| · σ(score)", "rank"
     )
     warmup_steps: int | None = option(
-        None, "pruning waits so long; default: 10 % of the steps", "prune-warmup"
+        None, "pruning waits so long; default: 10 % of the steps", "prune-warmup", least=0
     )
-    initial_warmup: int = option(1, "pruning starts after so many times prune-warmup")
-    final_warmup: int = option(1, "pruning ends so many times prune-warmup before the end")
+    initial_warmup: int = option(1, "pruning starts after so many times prune-warmup", least=0)
+    final_warmup: int = option(1, "pruning ends so many times prune-warmup before the end", least=0)
     lr: float = option(1e-2, "learning rate of the scores", "score-lr", least=0)
 
 
@@ -266,11 +270,20 @@ class RunSpec:
     train: TrainSpec = group(TrainSpec(), "training")
     prune: PruneSpec = group(PruneSpec(), "pruning")
     distill: DistillSpec = group(DistillSpec(), "a teacher")
-    seeds: tuple[int, ...] = option((1,), "how many seeds (5), or which (9,25,39)", title="seeds")
+    seeds: tuple[int, ...] = option(
+        (1,), "how many seeds (5), or which (9,25,39)", title="seeds", least=0, most=LARGEST_SEED
+    )
 
     def rules(self) -> Rules:
         is_distinct = len(set(self.seeds)) == len(self.seeds) > 0
-        return [(is_distinct, f"seeds must be different numbers, but got {self.seeds}.")]
+        evaluations = (self.train.epochs or 1) * (self.train.evaluations or 1)
+        return [
+            (is_distinct, f"seeds must be different numbers, but got {self.seeds}."),
+            (
+                evaluations <= MOST_EVALUATIONS,
+                f"epochs times evaluations must be at most {MOST_EVALUATIONS:,}, but got {evaluations:g}.",
+            ),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

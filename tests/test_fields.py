@@ -30,6 +30,7 @@ class Bread:
         (Bounds(least=1), 1, 0.99, "at least 1"),
         (Bounds(over=0, most=1), 1, 0, "over 0 and at most 1"),
         (Bounds(least=0, under=1), 0, 1, "at least 0 and under 1"),
+        (Bounds(over=0.25, most=1_000_000), 1_000_000, 1_000_001, "over 0.25 and at most 1,000,000"),
     ],
 )
 def test_bounds_hold_where_they_say(bounds: Bounds, inside: float, outside: float, words: str) -> None:
@@ -44,6 +45,8 @@ def test_bounds_hold_where_they_say(bounds: Bounds, inside: float, outside: floa
         (Oven(heat=400), "temperature must be over 0 and at most 300, but got 400."),
         (Oven(minutes=0), "minutes must be at least 1, but got 0."),
         (Oven(heat=250), "A hot oven needs --minutes."),
+        (Oven(heat=float("nan")), "temperature must be a finite number, but got nan."),
+        (Oven(heat=float("inf")), "temperature must be a finite number, but got inf."),
     ],
 )
 def test_a_broken_bound_or_rule_of_a_spec_inside_another_is_its_sentence(oven: Oven, sentence: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bermo import files
+from bermo.errors import BermoError
 from bermo.files import restore, whole_folder, write_json, write_text
 
 
@@ -94,3 +95,39 @@ def test_a_kill_between_the_two_renames_is_undone(tmp_path: Path) -> None:
     restore(target)
     assert (target / "a").read_text() == "one"
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_place_that_can_be_written_is_fine(tmp_path: Path) -> None:
+    files.check_place(tmp_path)
+    files.check_place(tmp_path / "new" / "below")
+
+
+def test_a_place_below_a_file_and_a_link_to_nowhere_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BermoError, match="file is a file"):
+        files.check_place(tmp_path / "file" / "below" / "it")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(BermoError, match="link to a place that does not exist"):
+        files.check_place(tmp_path / "link")
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user for a moment"
+)
+def test_a_place_that_this_user_may_not_write_to_is_refused(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(BermoError, match="cannot be written"):
+            files.check_place(tmp_path / "new")
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such rights")
+def test_tensors_in_a_whole_folder_have_the_rights_of_the_umask(tmp_path: Path) -> None:
+    with files.whole_folder(tmp_path / "model") as folder:
+        (folder / "model.safetensors").touch(mode=0o600)
+    rights = (tmp_path / "model").stat().st_mode & 0o666
+    assert (tmp_path / "model" / "model.safetensors").stat().st_mode & 0o777 == rights

@@ -13,12 +13,13 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from bermo.analyse.attention import Advance
 from bermo.data.pairs import Pair
 from bermo.encoders import backbone
 from bermo.encoders.hub import is_local
+from bermo.encoders.trust import config_of
 from bermo.errors import BermoError
 from bermo.figures.data import Bars, Section, Table
 from bermo.models.config import BermoConfig
@@ -44,7 +45,7 @@ class Knowledge:
 def load_masked(name: str | Path) -> BermoForMaskedLM:
     """Load a model with a trained masked-LM head: a saved BermoForMaskedLM, or an encoder that brings one."""
     source = resolve_model(name)
-    config = AutoConfig.from_pretrained(source, local_files_only=is_local(source))
+    config = config_of(source)
     if isinstance(config, BermoConfig):
         kind = (config.architectures or ["nothing"])[0]
         if kind != "BermoForMaskedLM":

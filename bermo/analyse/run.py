@@ -25,10 +25,11 @@ from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
 from bermo.errors import BermoError
 from bermo.figures.data import Findings, Section, write_findings
-from bermo.files import write_json
+from bermo.files import DAMAGED, check_place, write_json
 from bermo.machine import peak_memory_bytes
 from bermo.progress import Display
 from bermo.runs.folder import locked
+from bermo.runs.model_files import warn_diverged
 
 MARK = "analyse.json"
 FORMAT = 1
@@ -43,6 +44,7 @@ def analyse(request: Request, out: Path, display: Display) -> Findings:
     subjects = _subjects(request)
     for subject in subjects:
         _check_subject(subject)
+        warn_diverged(subject.source, display.tell)
     with locked(out):
         write_json(out / MARK, _identity(request))
         facts, reasons = _measure_all(subjects, request, out, display)
@@ -172,11 +174,12 @@ def _check_free(out: Path, request: Request) -> None:
     """Refuse a folder that holds something else, before any work starts."""
     if out.is_file():
         raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    check_place(out)
     if not out.exists() or not {item.name for item in out.iterdir()} - {".lock"}:
         return
     try:
-        old = json.loads((out / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        old = dict(json.loads((out / MARK).read_text(encoding="utf-8")))
+    except (OSError, *DAMAGED):
         raise BermoError(
             f"{out} is not empty and holds no analysis; nothing there is overwritten."
             " Give another folder with --out."
@@ -194,7 +197,7 @@ def _read_part(path: Path, key: str, kind: type) -> Any:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return restore(kind, content["facts"]) if content["key"] == key else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *DAMAGED):
         # Not there, or not whole: it is measured again.
         return None
 

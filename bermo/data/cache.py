@@ -125,7 +125,7 @@ def read_cache(folder: Path) -> Cached | None:
             name: _open(folder / f"{name}.npy", shape, facts["sums"][name])
             for name, shape in facts["arrays"].items()
         }
-    except (OSError, ValueError, EOFError, KeyError, TypeError):
+    except (OSError, EOFError, *files.DAMAGED):
         return None
     return Cached(arrays, facts)
 

@@ -76,6 +76,11 @@ class Features:
         longest: npt.NDArray[np.int32] = tokens.reshape(-1, self.num_choices).max(axis=1)
         return longest
 
+    @cached_property
+    def largest_id(self) -> int:
+        """The largest number of a token, that of padding included."""
+        return max(self.pad_id, int(self.ids.max(initial=0)))
+
     @property
     def unknown_share(self) -> float:
         """Unknown tokens among all that are not special."""

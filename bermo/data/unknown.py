@@ -35,6 +35,16 @@ class UnknownCount:
         return self.unknown / self.tokens if self.tokens else 0.0
 
 
+def check_ids(largest: int, size: int, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a token that a model has no embedding for: its tokenizer is another model's."""
+    if largest >= size:
+        token = tokenizer.convert_ids_to_tokens(largest)
+        raise BermoError(
+            f'The tokenizer gives "{token}" the number {largest}, but the model has embeddings for 0 to'
+            f" {size - 1} only. Put the tokenizer that the model was trained with beside it."
+        )
+
+
 def count_unknown(ids: npt.NDArray[np.int32], tokenizer: PreTrainedTokenizerBase) -> UnknownCount:
     """Count the unknown tokens; a vocabulary of bytes has none."""
     unknown_id = tokenizer.unk_token_id

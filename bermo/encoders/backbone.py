@@ -21,7 +21,6 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import (
-    AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
     AutoTokenizer,
@@ -37,6 +36,7 @@ from bermo.encoders.families import family_of, has_segments, num_layers
 from bermo.encoders.family import MaskedHeadPaths
 from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
+from bermo.encoders.trust import ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.sums import check_sums
@@ -58,10 +58,9 @@ class Loaded:
 
 def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
-    with loading("config", str(name)):
-        folder = resolve(name)
-        check_sums(folder)
-        config = AutoConfig.from_pretrained(folder, local_files_only=is_local(folder))
+    folder = resolve(name)
+    check_sums(folder)
+    config = config_of(folder)
     if is_mixed_inside(config):
         config = config.backbone
     family_of(config)
@@ -73,7 +72,8 @@ def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
     family = family_of(config)
     if config._attn_implementation is None and family.attention.implementation is not None:
         config._attn_implementation = family.attention.implementation
-    encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype())
+    with loading("config", config.name_or_path or config.model_type):
+        encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype(), **ONLY_DATA)
     _remove_pooler_(encoder)
     if getattr(config, "inner_mix", "none") != "none":
         mix_inside_(encoder, family)
@@ -99,6 +99,7 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
         return Loaded(encoder=_load_mixed_inside(config, folder))
     parts = _head_parts(config) if with_head else None
     loader = AutoModelForMaskedLM if parts is not None else AutoModel
+    check_weights(folder)
     with loading("weights", str(source)):
         model, report = loader.from_pretrained(
             folder,
@@ -107,9 +108,11 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
             attn_implementation=family_of(config).attention.implementation,
             output_loading_info=True,
             local_files_only=is_local(folder),
+            **ONLY_TENSORS,
         )
     missing = _missing(model, report["missing_keys"])
     _check_whole(str(source), missing)
+    check_finite(folder, model.base_model)
     has_head = parts is not None and not any(key.startswith("head:") for key in missing)
     loaded = _take_apart_(model, folder, parts if has_head else None)
     has_pooler = not any(key.startswith("pooler") for key in missing)
@@ -139,8 +142,10 @@ def box() -> PreTrainedModel:
 
 def _load_mixed_inside(config: PretrainedConfig, folder: str) -> PreTrainedModel:
     """Load an encoder with an inner mix out of the bermo model that it was saved as."""
+    check_weights(folder)
     with loading("weights", folder):
-        model = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=is_local(folder))
+        local = is_local(folder)
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=local, **ONLY_TENSORS)
     encoder: PreTrainedModel = model.backbone
     encoder.config.name_or_path = Path(folder).name
     return encoder
@@ -152,8 +157,10 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
     With lowercase "off" it keeps the case of letters, whatever case its vocabulary was made for.
     """
     folder = resolve(name)
+    if Path(folder).is_dir() and not any(Path(folder).glob("*.json")):
+        raise BermoError(f'"{name}" holds neither a model nor a tokenizer: there is no config.json.')
     with loading("tokenizer", str(name)):
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=is_local(folder))
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=is_local(folder), **ONLY_DATA)
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
         raise BermoError(

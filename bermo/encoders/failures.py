@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors import SafetensorError
 from transformers.utils import logging
 
 from bermo.errors import BermoError
+
+UNTOUCHED = (BermoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Errors that say themselves what they are about."""
 
 
 @contextmanager
@@ -20,11 +22,26 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
     logging.set_verbosity_error()
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise BermoError(
-            f'Could not load the {what} of "{name}": {reason} Check the name, and that the folder is'
-            " whole or, for a model on the hub, that there is a network."
-        ) from error
+    except UNTOUCHED:
+        raise
+    # A damaged file fails in any way, and a panic of the tokenizers' library is not even an Exception.
+    except BaseException as error:
+        raise BermoError(f'Could not load the {what} of "{name}": {_reason(error)}') from error
     finally:
         logging.set_verbosity(level)
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    if "trust_remote_code" in text:
+        return "it brings code of its own, which bermo never runs. Choose a model that transformers has."
+    if "use_safetensors" in text:
+        return (
+            "its weights are in no safetensors but in a pickle, which may run any code when it is opened:"
+            " bermo never does. Choose a model with model.safetensors."
+        )
+    first = text.partition("\n")[0].rstrip(".") or type(error).__name__
+    return (
+        f"{first}. Check the name, and that the folder is whole or, for a model on the hub, that there is a"
+        " network."
+    )

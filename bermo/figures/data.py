@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from bermo.errors import BermoError
-from bermo.files import write_json
+from bermo.files import DAMAGED, write_json
 
 Number: TypeAlias = float | None
 """A measured value; None where there is none."""
@@ -219,7 +219,7 @@ def read_findings(path: Path) -> Findings:
         return Findings(title=content["title"], facts=content["facts"], sections=sections)
     except BermoError as error:
         raise BermoError(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except DAMAGED as error:
         raise BermoError(f"{path} is no file of figures: {error}") from error
 
 

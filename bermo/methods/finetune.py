@@ -16,6 +16,7 @@ from torch import nn
 
 from bermo.data.scoring import TaskScores, score
 from bermo.data.tasks import TaskData
+from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import restore, whole_folder
@@ -215,8 +216,8 @@ class _Seed:
         return eval_rows(self.prepared.spec)
 
     def keep(self, current: nn.Module) -> None:
-        """Save the best model so far, where that is wanted."""
-        if self.prepared.spec.train.keep == "best":
+        """Save the best model so far, where that is wanted; one without numbers answers nothing."""
+        if self.prepared.spec.train.keep == "best" and not not_finite(current):
             save_model(current, self.prepared, self.job.folder / "model", self.latest)
 
     def result(self, ended: Fit, together: int) -> SeedResult:

@@ -12,17 +12,19 @@ import transformers
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
+from bermo.data.unknown import check_ids
 from bermo.encoders.backbone import load_config, load_tokenizer
-from bermo.encoders.families import family_of
+from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.pooling import trained_pooling
 from bermo.encoders.where import resolve
+from bermo.errors import BermoError
 from bermo.methods.defaults import Facts, resolve_defaults
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
 from bermo.nn.heads import MULTI_LABEL
 from bermo.progress import Display
-from bermo.runs.model_files import model_folder
+from bermo.runs.model_files import model_folder, warn_diverged
 from bermo.spec import ModelSpec, RunSpec, chosen
 from bermo.training.schedule import num_steps
 
@@ -53,6 +55,8 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
     """Read the data where none is given, check and tokenise it; every error in files is raised here."""
     data = load_task(spec.data) if data is None else data
     source = _source(spec)
+    for model in filter(None, (spec.distill.teacher, spec.model.backbone)):
+        warn_diverged(model, display.tell)
     tokenizer = load_tokenizer(source, spec.data.lowercase)
     # A student without segments leaves them out by itself; its teacher may need them.
     has_segments = any(models.has_segments(name) for name in {source, _teacher_folder(spec) or source})
@@ -61,6 +65,9 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
         for rows in (data.train, data.valid)
     )
+    config = models.read_config(source)
+    check_ids(max(train.largest_id, valid.largest_id), int(config.vocab_size), tokenizer)
+    _check_layers(spec.model, num_layers(config) - 1)
     teacher = None
     if spec.distill.teacher is not None:
         teacher = load_teacher(spec.distill.teacher)
@@ -79,6 +86,14 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         train=train,
         valid=valid,
     )
+
+
+def _check_layers(spec: ModelSpec, known: int) -> None:
+    if spec.first_layers is not None and spec.first_layers > known:
+        raise BermoError(
+            f"first-layers must be at most {known}, as many as {spec.backbone} has, but got"
+            f" {spec.first_layers}."
+        )
 
 
 def _facts(source: str, data: TaskData, num_rows: int) -> Facts:

@@ -9,7 +9,7 @@ At inference the mix streams while the backbone runs. A head that reads one toke
 import copy
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -29,10 +29,12 @@ from bermo.encoders.backbone import (
     visit,
 )
 from bermo.encoders.card import PIPELINES, Evaluated, with_header
+from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.structure import Structure, resize_
+from bermo.encoders.trust import COPY_ANEW, ONLY_TENSORS, check_finite, check_loaded, check_weights
 from bermo.errors import BermoError
-from bermo.files import write_text
+from bermo.files import reading, share_tensors_, write_text
 from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.nn.heads import take_rows
 from bermo.nn.inner import InnerMix
@@ -93,15 +95,22 @@ class BermoPreTrainedModel(PreTrainedModel):
     ) -> Any:
         """Load a model that `save_pretrained` wrote, or a checkpoint of transformers.Trainer.
 
-        A plain encoder is refused, and so is a checkpoint that lacks weights of the encoder.
+        A plain encoder is refused, and so are weights that are missing, unknown or not finite, and pickles.
         """
         name = pretrained_model_name_or_path
         if name is not None:
             _check_saved(cls, name, kwargs)
+            check_weights(name)
         wants_report = kwargs.pop("output_loading_info", False)
-        loaded: Any = super().from_pretrained(name, *args, output_loading_info=True, **kwargs)
+        options = {**kwargs, **ONLY_TENSORS, "output_loading_info": True}
+        with loading("weights", str(name)):
+            loaded: Any = super().from_pretrained(name, *args, **options)
         model, report = loaded
-        _check_whole(name, report["missing_keys"])
+        # A model without a head leaves the one that was saved; any other takes all that was saved.
+        has_head = not issubclass(cls, BermoModel)
+        unknown = [key for key in report["unexpected_keys"] if has_head or not key.startswith("head.")]
+        check_loaded(str(name), report["missing_keys"], unknown)
+        check_finite(str(name), model)
         return (model, report) if wants_report else model
 
     @property
@@ -156,6 +165,8 @@ class BermoPreTrainedModel(PreTrainedModel):
             # The sums of a model that was here before.
             (Path(save_directory) / SUMS_FILE).unlink(missing_ok=True)
         super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
+        if is_main_process:
+            share_tensors_(Path(save_directory), Path(save_directory) / "config.json")
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
@@ -295,21 +306,13 @@ def _check_saved(kind: type, name: str | Path, options: Mapping[str, Any]) -> No
     if config is None:
         places = ("revision", "subfolder", "cache_dir", "token", "local_files_only")
         known = {place: options[place] for place in places if place in options}
-        config = PretrainedConfig.get_config_dict(where.BOX if str(name) == "box" else name, **known)[0]
-    model_type = config["model_type"] if isinstance(config, dict) else config.model_type
+        with loading("config", name):
+            config = PretrainedConfig.get_config_dict(where.BOX if str(name) == "box" else name, **known)[0]
+    model_type = config.get("model_type") if isinstance(config, dict) else config.model_type
     if model_type != BermoConfig.model_type:
         raise BermoError(
             f'"{name}" is a plain {model_type} model, without the mix and the head of {kind.__name__}. Call'
             f' {kind.__name__}.from_backbone("{name}") to put them on it.'
-        )
-
-
-def _check_whole(name: str | Path | None, missing: Collection[str]) -> None:
-    lost = sorted(key for key in missing if "backbone." in key)
-    if lost:
-        raise BermoError(
-            f'"{name}" lacks {len(lost)} of the encoder\'s weights ({", ".join(lost[:3])} …), which would'
-            " stay random. Save the model again where it was trained, or copy the whole folder anew."
         )
 
 
@@ -319,8 +322,10 @@ def _structure_in(source: EncoderName) -> dict[str, Any] | None:
         return cast(BermoConfig, source.config).structure
     if isinstance(source, PretrainedConfig | PreTrainedModel) or not (Path(source) / "config.json").is_file():
         return None
-    values = json.loads((Path(source) / "config.json").read_text(encoding="utf-8"))
-    return values.get("structure") if values.get("model_type") == "bermo" else None
+    path = Path(source) / "config.json"
+    with reading(path, COPY_ANEW):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return values.get("structure") if values.get("model_type") == "bermo" else None
 
 
 def _given(value: bool | None, default: bool | None) -> bool:

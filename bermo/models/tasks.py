@@ -36,7 +36,7 @@ from transformers.utils import ModelOutput
 
 from bermo.encoders import families
 from bermo.encoders.backbone import Loaded
-from bermo.encoders.hub import is_local
+from bermo.encoders.trust import config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, encoder_config
@@ -267,8 +267,7 @@ def has_segments(name: str | Path) -> bool:
 
 def read_config(name: str | Path) -> PretrainedConfig:
     """Return the config of a bare encoder, or of the encoder inside a saved model."""
-    folder = resolve(name)
-    return encoder_config(AutoConfig.from_pretrained(folder, local_files_only=is_local(folder)))
+    return encoder_config(config_of(resolve(name)))
 
 
 def _encode(

@@ -12,6 +12,7 @@ from typing import Any
 
 from bermo.errors import BermoError, nearest
 from bermo.figures.data import Findings, Number, read_findings
+from bermo.files import DAMAGED
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
 from bermo.runs.statistics import summarise
@@ -135,7 +136,7 @@ def _read_run(folder: Path, name: str) -> RunRecord:
             )
             for number in numbers
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except DAMAGED as error:
         raise BermoError(f"{folder} cannot be read as a run: {error}.") from error
     return RunRecord(name=name, spec=spec, seeds=seeds)
 
@@ -144,10 +145,14 @@ def _read_rows(path: Path) -> tuple[Mapping[str, Number], ...]:
     """Read metrics.jsonl; a last line that is torn belongs to a run under way and does not count yet."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows = []
-    for index, line in enumerate(lines):
+    for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
-        except ValueError:
-            if index < len(lines) - 1:
+            row = json.loads(line)
+        except DAMAGED:
+            if number < len(lines):
                 raise
+            continue
+        if not all(value is None or isinstance(value, int | float) for value in (row["step"], *row.values())):
+            raise ValueError(f"line {number} of {path.name} is no row of numbers")
+        rows.append(row)
     return tuple(rows)

@@ -18,7 +18,7 @@ from bermo.figures import colours
 from bermo.figures.data import Figure, Findings, Table, as_table
 from bermo.figures.draw import draw, to_svg
 from bermo.figures.table import to_html_table
-from bermo.files import write_text
+from bermo.files import check_place, write_text
 from bermo.report.collect import collect
 from bermo.report.overview import runs_findings
 
@@ -45,6 +45,7 @@ def check_out(out: Path) -> None:
     """Refuse to write over anything but a page of ours."""
     if out.is_dir():
         raise BermoError(f"{out} is a folder. Give a file with --out, e.g. {out / 'report.html'}.")
+    check_place(out)
     if not out.exists():
         return
     with out.open("rb") as file:

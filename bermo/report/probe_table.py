@@ -5,8 +5,10 @@ from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from bermo.figures.data import Number, Table
+from bermo.report.console import PlainConsole
 
 SHORT: Mapping[str, str] = {
     "task": "",
@@ -30,7 +32,7 @@ SHORT: Mapping[str, str] = {
 
 def print_table(table: Table, console: Console | None = None) -> None:
     """Print a table with its groups as headings; all its columns are in figures.json."""
-    console = console or Console(highlight=False)
+    console = console or PlainConsole()
     shown = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     shown_columns = [at for at, name in enumerate(table.columns) if name in SHORT]
     for at in shown_columns:
@@ -40,7 +42,7 @@ def print_table(table: Table, console: Console | None = None) -> None:
     for row in table.rows:
         if row[0] != group:
             group = row[0]
-            shown.add_row(f"[bold]{str(group).capitalize()}[/]")
+            shown.add_row(Text(str(group).capitalize(), style="bold"))
         shown.add_row(*(_text(row[at]) for at in shown_columns))
     console.print(shown)
     console.print(f"\n{table.note}", markup=False)

@@ -18,6 +18,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from bermo.printing import visible
+from bermo.report.console import PlainConsole
 from bermo.runs.results import RunResult
 
 BAR_WIDTH = 40
@@ -28,7 +30,7 @@ class TerminalDisplay:
     """A progress bar on a terminal; elsewhere a line now and then, with the same estimate."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or PlainConsole(stderr=True)
         self.progress: Progress | None = None
         self.task = TaskID(0)
         self.what, self.total, self.first = "", 0, 0
@@ -40,7 +42,7 @@ class TerminalDisplay:
         self.started = self.last_line = time.monotonic()
         if self.console.is_terminal:
             self.progress = Progress(
-                TextColumn(what),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(BAR_WIDTH),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[loss]}"),
@@ -49,7 +51,7 @@ class TerminalDisplay:
                 TimeRemainingColumn(),
                 console=self.console,
             )
-            self.task = self.progress.add_task(what, total=total, completed=done, loss="")
+            self.task = self.progress.add_task(visible(what), total=total, completed=done, loss="")
             self.progress.start()
 
     def step(self, done: int, loss: float | None) -> None:
@@ -147,7 +149,7 @@ def weight_bars(layers: list[int], weights: list[float]) -> str:
 
 def print_result(result: RunResult, out: str) -> None:
     """Print a finished run: its seeds, the mean over them, the mix of the best one, and where it lies."""
-    console = Console(file=sys.stdout, highlight=False)
+    console = PlainConsole(file=sys.stdout)
     console.print(seeds_table(result))
     for seed in result.seeds:
         if seed.failed:
@@ -156,7 +158,7 @@ def print_result(result: RunResult, out: str) -> None:
         console.print()
         console.print(results_table({"all seeds": result}))
     best = max(result.seeds, key=lambda item: (item.diverged is None, item.score))
-    if len(best.mix_weights) > 1:
+    if best.has_shares:
         console.print("\nShare of each layer in the mix:")
         console.print(weight_bars(best.mix_layers, best.mix_weights))
     if not math.isnan(best.padding_share):

@@ -9,7 +9,7 @@ all is done, does nothing; another command on the same folder is refused, and no
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bermo.errors import BermoError
-from bermo.files import is_temporary, write_json
+from bermo.files import check_place, is_temporary, reading, write_json
 from bermo.pretrain_spec import PretrainSpec
 from bermo.runs.places import Places, find_places, is_same_place, locate, with_typed
 from bermo.spec import RunSpec, replace_in
@@ -114,9 +114,9 @@ def with_choices(out: Path, spec: RunSpec) -> RunSpec:
 
 def check_free(out: Path, spec: Spec) -> None:
     """Refuse a folder that holds something else, before any work starts."""
-    for part in (out, *out.parents):
-        if part.is_file():
-            raise BermoError(f"{part} is a file. Give a folder that is new or empty with --out.")
+    if out.is_file():
+        raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    check_place(out)
     if not out.exists() or is_empty(out):
         return
     if not (out / SPEC_FILE).exists():
@@ -143,6 +143,7 @@ def check_empty(out: Path) -> None:
     """Refuse a folder that holds something, before any work starts."""
     if out.is_file():
         raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
+    check_place(out)
     if out.is_dir() and not is_empty(out):
         raise BermoError(
             f"{out} is not empty, and nothing there is overwritten. Give another folder with --out."
@@ -172,24 +173,37 @@ def release(out: Path) -> None:
     (out / SPEC_FILE).unlink()
 
 
-def claim_options(out: Path, name: str, options: Mapping[str, Any]) -> None:
-    """Write the options of a command into its new folder, or refuse a folder of other options or of
-    something else.
+@contextmanager
+def locked_for(out: Path, name: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Hold the folder of a command that keeps its options in the file `name`; one of other options, or of
+    something else, is refused.
     """
-    wanted = json.loads(json.dumps(options, default=str))
-    path = out / name
-    if path.exists():
-        if json.loads(path.read_text(encoding="utf-8")) != wanted:
-            raise BermoError(f"{out} was started with other options. Give another folder with --out.")
-    elif not is_empty(out):
-        raise BermoError(f"{out} holds something else and is not overwritten. Give another --out.")
-    else:
+    path, wanted = out / name, json.loads(json.dumps(options, default=str))
+    _check_options(path, wanted)
+    with locked(out):
+        _check_options(path, wanted)
         write_json(path, wanted)
+        yield
+
+
+def _check_options(path: Path, wanted: Mapping[str, Any]) -> None:
+    out = path.parent
+    if path.exists():
+        with reading(path, "Give another folder with --out."):
+            found = json.loads(path.read_text(encoding="utf-8"))
+        if found != wanted:
+            raise BermoError(f"{out} was started with other options. Give another folder with --out.")
+    else:
+        check_empty(out)
 
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Hold the folder for this process alone; the system lets go of it even after kill -9."""
+    """Hold the folder for this process alone; the system lets go of it even after kill -9.
+
+    A new folder in which nothing was made goes again.
+    """
+    made = [part for part in (out, *out.parents) if not part.exists()]
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / LOCK)
     try:
@@ -200,21 +214,26 @@ def locked(out: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+        _remove_empty(made)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, the innermost first, as long as they hold nothing but a lock."""
+    for folder in folders:
+        if any(item.name != LOCK for item in folder.iterdir()):
+            return
+        (folder / LOCK).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def read_spec_file(out: Path) -> SpecFile:
     """Read spec.json of a run's folder."""
     path = out / SPEC_FILE
-    try:
+    with reading(path, "Restore this spec of the run, or use another folder."):
         values = json.loads(path.read_text(encoding="utf-8"))
         return SpecFile(
             spec=_with_earlier(dict(values["spec"])), digest=values["data"], places=values.get("places", {})
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise BermoError(
-            f"{path} cannot be read as the spec of a run ({type(error).__name__}: {error})."
-            " Restore it, or use another folder."
-        ) from None
 
 
 def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +250,8 @@ def read_run_spec(out: Path) -> RunSpec:
     change no number have their defaults.
     """
     known = read_spec_file(out)
-    return from_dict(RunSpec, locate(known.spec, known.places, out))
+    with reading(out / SPEC_FILE, "Restore this spec of the run, or use another folder."):
+        return from_dict(RunSpec, locate(known.spec, known.places, out))
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -8,13 +8,14 @@ A folder without a model gets one sentence, which is the same wherever the folde
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
+from bermo.files import DAMAGED, reading
 from bermo.runs.folder import MODEL, RESULT_FILE, SPEC_FILE
 
 Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
@@ -26,6 +27,7 @@ MODEL_FILES: Mapping[Runtime, str] = {
 }
 """The file by which the runtime of a folder is known; every folder has a config, so torch comes last."""
 EXPORT_FILE = "export.json"
+SHRINK_FILE = "shrink.json"
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
 EXPECTED = "Give the folder of a finished run, of a saved model or of an export."
 
@@ -87,6 +89,34 @@ def model_folder(path: str | Path) -> Path:
     )
 
 
+def warn_diverged(path: str | Path, tell: Callable[[str], None]) -> None:
+    """Say that the model of a folder comes from a training that diverged, where a file beside it says so."""
+    reason = divergence(path)
+    if reason is not None:
+        tell(
+            f"Careful: the training of {path} diverged ({reason}). What is made from this model, or learned"
+            " from it, will be no better."
+        )
+
+
+def divergence(path: str | Path) -> str | None:
+    """How the training of a run, a seed, their model, an export or a shrunk model diverged; None: it did not,
+    or nothing is known of it.
+    """
+    folder = Path(path).expanduser()
+    beside = (folder.parent / RESULT_FILE,) if folder.name == MODEL else ()
+    for file in (*beside, *(folder / name for name in (RESULT_FILE, EXPORT_FILE, SHRINK_FILE))):
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            # The model of a run is its best seed's: one that did not diverge, if there is any.
+            reasons = [seed["diverged"] for seed in values.get("seeds", [values])]
+        except (OSError, *DAMAGED):
+            continue
+        if reasons and all(reasons):
+            return str(reasons[0])
+    return None
+
+
 def resolve_model(name: str | Path) -> str:
     """Return what the name of a model means: the folder with its files, or the name itself on the hub."""
     resolved = resolve(name)
@@ -106,8 +136,5 @@ def read_export(folder: Path) -> dict[str, Any]:
     path = folder / EXPORT_FILE
     if not path.exists():
         return {}
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BermoError(f"{path} is damaged ({error}). Export the model again.") from error
-    return content
+    with reading(path, "Export the model again."):
+        return dict(json.loads(path.read_text(encoding="utf-8")))

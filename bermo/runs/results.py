@@ -2,11 +2,11 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from bermo.files import write_json
+from bermo.files import reading, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,11 @@ class SeedResult:
         """How the training ended, in a few words."""
         return f"{self.failed}: {self.reason}" if self.failed else "fine"
 
+    @property
+    def has_shares(self) -> bool:
+        """Whether the mix has several layers, and a training that diverged has left numbers in it."""
+        return len(self.mix_weights) > 1 and not any(map(math.isnan, self.mix_weights))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
@@ -92,10 +97,29 @@ def read_seed(folder: Path) -> SeedResult | None:
     path = folder / "result.json"
     if not path.exists():
         return None
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    missing = {name: math.nan for name, value in values.items() if value is None}
-    verdicts = {name: values.get(name) for name in ("diverged", "undertrained")}
-    return SeedResult(**(values | missing | verdicts))
+    with reading(path, "Delete it, and the command of the run trains this seed again."):
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        verdicts = {name: values.get(name) for name in ("diverged", "undertrained")}
+        result = SeedResult(**(_numbers(values) | verdicts))
+        _check(result)
+        return result
+
+
+def _numbers(value: Any) -> Any:
+    """Turn null back into NaN, which it stands for in a file."""
+    if isinstance(value, dict):
+        return {name: _numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return math.nan if value is None else value
+
+
+def _check(result: SeedResult) -> None:
+    """Refuse anything but numbers where numbers belong."""
+    numbers = [getattr(result, item.name) for item in fields(result) if item.type in (int, float)]
+    for value in (*numbers, *result.values.values(), *result.mix_layers, *result.mix_weights):
+        if not isinstance(value, int | float):
+            raise ValueError(f"{value!r} is no number")
 
 
 def write_result(path: Path, result: SeedResult | RunResult) -> None:

@@ -3,13 +3,14 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from transformers import PretrainedConfig
 
 from bermo.data.load import own_task
 from bermo.data.tasks import TASKS, Kind, Task, TaskData
 from bermo.errors import BermoError
-from bermo.files import write_json
+from bermo.files import reading, write_json
 from bermo.nn.heads import MULTI_LABEL
 from bermo.spec import DataSpec
 
@@ -74,21 +75,22 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
     path = folder / TASK_FILE
     if not path.exists():
         return _task_of_head(folder, config)
-    try:
+    with reading(path, "Copy it anew from where the model was saved."):
         values = json.loads(path.read_text(encoding="utf-8"))
+        kind, labels = values["kind"], tuple(map(str, values["labels"]))
+        if kind not in get_args(Kind):
+            raise ValueError(f'there is no kind of task "{kind}"')
+        if labels and len(labels) != config.num_labels:
+            raise ValueError(f"{len(labels)} labels for a model that has {config.num_labels}")
         return TrainedTask(
-            task=TASKS.get(values["task"]) or own_task(values["kind"]),
-            labels=tuple(values["labels"]),
-            text=tuple(values["text"]),
-            max_length=values["max_length"],
-            stride=values["stride"],
+            task=TASKS.get(values["task"]) or own_task(kind),
+            labels=labels,
+            text=tuple(map(str, values["text"])),
+            max_length=int(values["max_length"]),
+            stride=int(values["stride"]),
             label=values.get("label"),
             label_separator=values.get("label_separator"),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise BermoError(
-            f"{path} is damaged ({error}). Copy it anew from where the model was saved."
-        ) from error
 
 
 def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from transformers import (
-    AutoConfig,
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -29,6 +28,14 @@ from bermo.data.tasks import Kind
 from bermo.encoders import families
 from bermo.encoders.backbone import load_tokenizer
 from bermo.encoders.failures import loading
+from bermo.encoders.trust import (
+    ONLY_DATA,
+    ONLY_TENSORS,
+    check_finite,
+    check_loaded,
+    check_weights,
+    config_of,
+)
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, encoder_config
 from bermo.models.encoder import BermoPreTrainedModel
@@ -87,7 +94,7 @@ class TrainedFolder:
 
     def create_model(self) -> PreTrainedModel:
         """Build a model of the same class and shape with random weights."""
-        model: PreTrainedModel = AUTO_CLASSES[self.trained.task.kind].from_config(self.config)
+        model: PreTrainedModel = AUTO_CLASSES[self.trained.task.kind].from_config(self.config, **ONLY_DATA)
         return model
 
     def load_model(self) -> PreTrainedModel:
@@ -96,16 +103,14 @@ class TrainedFolder:
             raise BermoError(
                 f"{self.folder} is an export already ({self.runtime}). Give the model that it was made from."
             )
+        check_weights(self.folder)
         with loading("weights", self.folder):
             model, report = AUTO_CLASSES[self.trained.task.kind].from_pretrained(
-                self.folder, dtype=torch.float32, output_loading_info=True
+                self.folder, dtype=torch.float32, output_loading_info=True, **ONLY_TENSORS
             )
-        missing = sorted(report["missing_keys"])
-        if missing:
-            raise BermoError(
-                f"{self.folder} lacks {len(missing)} of the model's weights ({', '.join(missing[:3])} …),"
-                " which would stay random. Copy the whole folder anew from where the model was saved."
-            )
+        if not isinstance(self.config, BermoConfig):  # a model of ours has checked itself
+            check_loaded(self.folder, report["missing_keys"])
+            check_finite(self.folder, model)
         return model.eval()
 
     def load_bermo_model(self) -> BermoPreTrainedModel:
@@ -125,8 +130,7 @@ def open_trained(path: str | Path) -> TrainedFolder:
     given, found = Path(path).expanduser(), find_model(path)
     folder = found.folder
     check_sums(folder)
-    with loading("config", folder):
-        config = AutoConfig.from_pretrained(folder)
+    config = config_of(folder)
     families.family_of(encoder_config(config))
     return TrainedFolder(
         folder=folder,

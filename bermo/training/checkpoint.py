@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bermo.files import checksum, is_sealed, seal, whole_folder, write_json
+from bermo.files import DAMAGED, checksum, is_sealed, seal, whole_folder, write_json
 
 FORMAT = 4
 NUM_KEPT = 2
@@ -111,5 +111,5 @@ def _inspect(path: Path, identity: str) -> tuple[str | None, dict[str, Any]]:
             if checksum(path / name) != expected:
                 return f"{name} is damaged", {}
         return None, manifest
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, *DAMAGED) as error:
         return f"it is not whole ({type(error).__name__}: {error})", {}

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bermo.files import write_text
+from bermo.files import DAMAGED, write_text
 from bermo.training.job import Fit, Job
 
 
@@ -108,13 +108,13 @@ class Member:
 
 
 def _drop_rows_after(path: Path, step: int) -> None:
-    """Drop the rows after `step`, and a last row that was half written: the run will write them again."""
+    """Drop the rows after `step`, which the run will write again, and what is no row, such as a torn one."""
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
         try:
-            row = json.loads(line)
-        except ValueError:
+            is_kept = json.loads(line)["step"] <= step
+        except DAMAGED:
             continue
-        if row["step"] <= step:
+        if is_kept:
             kept.append(line + "\n")
     write_text(path, "".join(kept))

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -15,6 +15,7 @@ from bermo.data.features import fingerprint
 from bermo.encoders import backbone
 from bermo.encoders.families import family_of, num_layers
 from bermo.errors import BermoError
+from bermo.files import reading
 from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
 from bermo.runs.model_files import resolve_model
@@ -95,7 +96,7 @@ def load_encoder(
 def _load(folder: str) -> tuple[PreTrainedModel, Mix | None]:
     if not _is_bermo(folder):
         return backbone.load_encoder(folder).encoder, None
-    model = _load_bermo(folder)
+    model: BermoModel = BermoModel.from_pretrained(folder, dtype=torch.float32)
     return model.backbone, None if model.config.mix["kind"] == "none" else model.layer_mix
 
 
@@ -103,14 +104,5 @@ def _is_bermo(folder: str) -> bool:
     path = Path(folder) / "config.json"
     if not path.exists():
         return False
-    return bool(json.loads(path.read_text(encoding="utf-8")).get("model_type") == "bermo")
-
-
-def _load_bermo(folder: str) -> BermoModel:
-    loaded: Any = BermoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    model, report = loaded
-    if report["missing_keys"]:
-        raise BermoError(
-            f"{folder} lacks {len(report['missing_keys'])} of the encoder's weights. Pass a whole model."
-        )
-    return cast(BermoModel, model)
+    with reading(path, "Copy the model's folder anew."):
+        return bool(json.loads(path.read_text(encoding="utf-8")).get("model_type") == "bermo")

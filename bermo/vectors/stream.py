@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bermo.data.rows import check_several
 from bermo.data.tokens import drops_spaces
+from bermo.data.unknown import check_ids
 from bermo.encoders.backbone import make_inputs, visit
 from bermo.encoders.families import has_segments
 from bermo.errors import BermoError
@@ -145,6 +146,8 @@ def _tokenise(encoder: Encoder, window: Sequence[Text], limit: int, with_words: 
         return_special_tokens_mask=with_words,
         return_token_type_ids=has_segments(encoder.backbone.config),
     )
+    largest = max((max(ids, default=0) for ids in tokens["input_ids"]), default=0)
+    check_ids(largest, int(encoder.backbone.config.vocab_size), tokenizer)
     segments = tokens.get("token_type_ids")
     if not with_words:
         return _Tokens(tokens["input_ids"], segments, None, None)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bermo.analyse.measures import MEASURES, Measure
 from bermo.fields import Rules, option, positional
-from bermo.printing import wrapped
+from bermo.printing import say, wrapped
 from bermo.spec import DEVICE_HELP, Device, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -86,8 +86,8 @@ def run(options: AnalyseOptions) -> int:
     )
     findings = analyse(request, options.out, TerminalDisplay())
     for section in findings.sections:
-        print(f"{section.title}\n{wrapped(section.text, '  ')}\n")
-    print(f"The figures are in {options.out / 'figures.json'}")
+        say(f"{section.title}\n{wrapped(section.text, '  ')}\n")
+    say(f"The figures are in {options.out / 'figures.json'}")
     return 0
 
 

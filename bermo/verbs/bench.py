@@ -8,6 +8,7 @@ from typing import Literal
 
 from bermo.errors import BermoError
 from bermo.fields import Rules, option, positional
+from bermo.files import check_place
 from bermo.ship.bench.spec import BenchDevice, BenchSpec
 from bermo.spec import Precision, device_rules
 from bermo.verbs.importing import importing
@@ -44,6 +45,7 @@ def run(options: BenchOptions) -> int:
     from bermo.verbs.starting import check_files, say_start
 
     out = options.out or _free_folder()
+    check_place(out)
     if (out / "bench.json").exists():
         raise BermoError(f"{out} holds a bench and is not overwritten. Give another folder with --out.")
     first = [options.baseline] if options.baseline else []
@@ -53,9 +55,8 @@ def run(options: BenchOptions) -> int:
     check_files(options.spec.data)
     say_start("bench", f"{len(folders)} models on {options.device}")
     with importing():
-        from rich.console import Console
-
         from bermo.report.bench import print_bench, write_bench_figures
+        from bermo.report.console import PlainConsole
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.bench.entries import line_up
         from bermo.ship.bench.run import bench, write_bench
@@ -70,7 +71,7 @@ def run(options: BenchOptions) -> int:
     measured = bench(entries, options.spec, TerminalDisplay())
     write_bench(out / "bench.json", measured)
     write_bench_figures(out, measured, "Bench")
-    console = Console(highlight=False)
+    console = PlainConsole()
     print_bench(measured, console)
     for sentence in _advice(options):
         console.print(f"\n{sentence}", markup=False)

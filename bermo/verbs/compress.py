@@ -31,9 +31,8 @@ def run(options: CompressOptions) -> int:
     check_files(*spec.vocabulary, spec.train, spec.valid, spec.calibrate)
     say_start("compress", f"{spec.run} to {spec.goal.text()}")
     with importing():
-        from rich.console import Console
-
         from bermo.report.bench import print_bench, write_bench_figures
+        from bermo.report.console import PlainConsole
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.compress.run import compress
         from bermo.training.job import Stopped
@@ -45,7 +44,7 @@ def run(options: CompressOptions) -> int:
     except Stopped as stopped:
         return say_stopped(stopped)
     write_bench_figures(out, made.bench, f"{model.name}, made small")
-    console = Console(highlight=False)
+    console = PlainConsole()
     print_bench(made.bench, console)
     console.print(f"\n{made.sentence}", markup=False)
     console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)

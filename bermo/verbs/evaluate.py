@@ -28,8 +28,7 @@ def run(options: EvaluateOptions) -> int:
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
     with importing():
-        from rich.console import Console
-
+        from bermo.report.console import PlainConsole
         from bermo.report.evaluation import print_evaluation
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.evaluate import evaluate_file, write_evaluation
@@ -37,7 +36,7 @@ def run(options: EvaluateOptions) -> int:
     evaluated = evaluate_file(options.run, options.file, options.spec, TerminalDisplay())
     if options.out is not None:
         write_evaluation(options.out, evaluated)
-    print_evaluation(evaluated, Console(highlight=False))
+    print_evaluation(evaluated, PlainConsole())
     return 0
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bermo.fields import REQUIRED, option, positional
-from bermo.printing import wrapped
+from bermo.printing import say, wrapped
 from bermo.ship.compress.spec import BestSpec
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.forms import check_form, find_form
@@ -27,7 +27,7 @@ class ExportOptions:
 
 
 def run(options: ExportOptions) -> int:
-    from bermo.runs.model_files import check_not_exported
+    from bermo.runs.model_files import check_not_exported, warn_diverged
     from bermo.verbs.starting import check_files, check_new, say_start
 
     spec = options.spec
@@ -43,9 +43,11 @@ def run(options: ExportOptions) -> int:
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.export.run import export
 
-    exported = export(options.run, out, spec, TerminalDisplay())
+    display = TerminalDisplay()
+    warn_diverged(options.run, display.tell)
+    exported = export(options.run, out, spec, display)
     for line in _summary(exported):
-        print(wrapped(line))
+        say(wrapped(line))
     return 0
 
 
@@ -55,16 +57,15 @@ def _run_best(options: ExportOptions) -> int:
 
     say_start("export", f"{options.run} in every form that this machine can run")
     with importing():
-        from rich.console import Console
-
         from bermo.report.bench import print_bench, write_bench_figures
+        from bermo.report.console import PlainConsole
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.compress.best import export_best
 
     out = options.out or Path(f"{options.run}-best")
     best = export_best(options.run, out, options.best, options.spec, TerminalDisplay())
     write_bench_figures(out, best.bench, f"{options.run.name}, every form")
-    console = Console(highlight=False)
+    console = PlainConsole()
     print_bench(best.bench, console)
     console.print(f"\n{best.sentence}", markup=False)
     console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)

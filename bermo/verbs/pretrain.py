@@ -47,8 +47,9 @@ def run(options: PretrainOptions) -> int:
     print(f"tokens/s             {result.tokens_per_second:10,.0f}   {duration(result.seconds)} in all")
     if result.diverged:
         print(f"It diverged: {result.diverged}. Try a smaller --lr or more steps.", file=sys.stderr)
-    print(f"\nThe encoder is in {options.out}/model. Use it:")
-    print(f"  bermo train --model {options.out}/model …")
+    if (options.out / "model").is_dir():
+        print(f"\nThe encoder is in {options.out}/model. Use it:")
+        print(f"  bermo train --model {options.out}/model …")
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bermo.errors import BermoError
 from bermo.fields import Rules, check, option, positional
 from bermo.methods.probing.spec import ProbeKind, ProbeSpec, Protocol
-from bermo.printing import wrapped
+from bermo.printing import say, wrapped
 from bermo.spec import Pooling, Precision
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
@@ -185,7 +185,7 @@ def _frozen(options: ProbeOptions, tasks: list[str], out: Path, display: "Termin
     }
     write_findings(out / "figures.json", frozen_findings(results, facts))
     print_table(frozen_table(results))
-    print(f"\nThe figures are in {out}/figures.json")
+    say(f"\nThe figures are in {out}/figures.json")
     return 0
 
 
@@ -227,7 +227,7 @@ def _finetune(options: ProbeOptions, tasks: list[str], out: Path, display: "Term
         facts = _facts(options, options.model) | {"seeds": str(num_seeds)}
         write_findings(out / "figures.json", finetune_findings(compared, results, PAPER, facts))
         print_table(finetune_table(compared, PAPER))
-        print(f"\n{wrapped(compared.verdict)}\nThe figures are in {out}/figures.json")
+        say(f"\n{wrapped(compared.verdict)}\nThe figures are in {out}/figures.json")
     return 0
 
 

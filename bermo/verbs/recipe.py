@@ -76,9 +76,8 @@ def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
     say_start(verb, f"{len(experiment.arms)} arms into {out}; reading {data_name(first)}")
     data = load_task(first)
     with importing():
-        from rich.console import Console
-
         from bermo.methods.finetune import finetune
+        from bermo.report.console import PlainConsole
         from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
         from bermo.training.job import Stopped
 
@@ -91,11 +90,11 @@ def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
         except Stopped as stopped:
             return say_stopped(stopped)
     if is_main_process():
-        console = Console(highlight=False)
+        console = PlainConsole()
         console.print()
         console.print(results_table(results))
         for name, result in results.items():
-            if len(result.seeds[0].mix_weights) > 1:
+            if result.seeds[0].has_shares:
                 console.print(f"\n{name}: share of each layer")
                 console.print(weight_bars(result.seeds[0].mix_layers, result.seeds[0].mix_weights))
         console.print(f"\nResults are in {out}", markup=False)

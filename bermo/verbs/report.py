@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import option, positional
-from bermo.printing import wrapped
+from bermo.printing import say, wrapped
 from bermo.verbs.verb import Verb
 
 
@@ -24,9 +24,9 @@ def run(options: ReportOptions) -> int:
     left_out = write_page(list(options.paths), options.out)
     if left_out:
         names = ", ".join(map(str, left_out))
-        print(wrapped(f"Left out, since there is no run and no figures.json in it: {names}"))
+        say(wrapped(f"Left out, since there is no run and no figures.json in it: {names}"))
     size = options.out.stat().st_size / 1024
-    print(wrapped(f"The page is {options.out} ({size:.0f} KiB). Open it in a browser."))
+    say(wrapped(f"The page is {options.out} ({size:.0f} KiB). Open it in a browser."))
     return 0
 
 

@@ -62,9 +62,9 @@ def run(options: ShrinkOptions) -> int:
     find_model(options.run)
     say_start("shrink", f"loading {options.run}")
     with importing():
-        from rich.console import Console
         from rich.table import Table
 
+        from bermo.report.console import PlainConsole
         from bermo.report.terminal import TerminalDisplay, duration
         from bermo.ship.shrink.run import make_small, result_rows
 
@@ -82,7 +82,7 @@ def run(options: ShrinkOptions) -> int:
         table.add_column(title, justify="right")
     for row in result_rows(result):
         table.add_row(*row)
-    console = Console(highlight=False)
+    console = PlainConsole()
     console.print(table)
     console.print(f"\nThe model is in {options.out}, made in {duration(result.seconds)}.", markup=False)
     return 0

@@ -6,7 +6,9 @@ from pathlib import Path
 from bermo.data.read import check_file
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
+from bermo.files import check_place
 from bermo.methods.checks import check_methods
+from bermo.printing import say
 from bermo.runs.folder import check_free
 from bermo.runs.model_files import find_model
 from bermo.spec import DataSpec, RunSpec
@@ -16,7 +18,7 @@ from bermo.verbs.ending import is_main_process
 def say_start(verb: str, doing: str) -> None:
     """Print what the command does first, at once: while torch is imported nothing else would be shown."""
     if is_main_process():
-        print(f"bermo {verb}: {doing} …", file=sys.stderr, flush=True)
+        say(f"bermo {verb}: {doing} …", sys.stderr)
 
 
 def data_name(data: DataSpec) -> str:
@@ -49,5 +51,8 @@ def check_rows(data: str | None) -> None:
 
 def check_new(out: Path | None) -> None:
     """Refuse a file or folder that is to be written and exists."""
-    if out is not None and out.exists():
+    if out is None:
+        return
+    if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another name with --out.")
+    check_place(out)

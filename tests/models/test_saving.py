@@ -72,13 +72,12 @@ def test_masked_lm_of_every_encoder_reloads_to_the_bit_and_stays_tied(family: st
     assert again.head.decoder.weight is again.get_input_embeddings().weight
 
 
-def test_a_mix_that_a_checkpoint_lacks_starts_as_a_fresh_one(tmp_path: Path) -> None:
+def test_a_checkpoint_without_its_mix_is_refused(tmp_path: Path) -> None:
     model = make_model("bert")
     weights = {k: v for k, v in model.state_dict().items() if "layer_mix" not in k}
     model.save_pretrained(tmp_path, state_dict=weights)
-    mix = AutoModelForSequenceClassification.from_pretrained(tmp_path).mix
-    assert mix.scale == 1
-    assert 0 < mix.logits.abs().max() <= (6 / (1 + 4)) ** 0.5
+    with pytest.raises(BermoError, match=r"lacks bermo\.layer_mix\.logits, bermo\.layer_mix\.scale"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
 def test_a_mix_spec_with_its_options_survives_the_round_trip(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_file_that_is_not_ours_is_never_overwritten(runs: Path, tmp_path: Path
         ("pathh", 'There is no pathh. Did you mean "path"?'),
         ("path", "path holds neither a training (spec.json) nor figures.json"),
         ("broken", "no file of figures"),
-        ("torn", "torn/spec.json cannot be read as the spec of a run"),
+        ("torn", "torn/spec.json is damaged"),
     ],
 )
 def test_a_path_that_is_neither_is_one_sentence_and_nothing_is_written(

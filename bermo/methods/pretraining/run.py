@@ -20,10 +20,11 @@ from torch import nn
 from bermo.data.pretrain.corpus import Corpus, load_corpus
 from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
+from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.figures.data import write_findings
-from bermo.files import whole_folder, write_json, write_text
+from bermo.files import reading, whole_folder, write_json, write_text
 from bermo.methods.measure import device_name, peak_memory, reset_peak_memory, versions
 from bermo.methods.pretraining.card import findings, model_card
 from bermo.methods.pretraining.guess import GuessLoss, score_guesses
@@ -140,9 +141,11 @@ def _run(
 ) -> PretrainResult:
     done = out / "result.json"
     if done.exists():
+        with reading(done, "Delete it, and the same command trains the encoder again."):
+            result = PretrainResult(**json.loads(done.read_text(encoding="utf-8")))
         if accelerator.is_main_process:
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
-        return PretrainResult(**json.loads(done.read_text(encoding="utf-8")))
+        return result
     steps = _plan(spec, corpus, batches, out, display, accelerator)
     reset_peak_memory()
     model = build_model(spec, corpus)
@@ -154,7 +157,8 @@ def _run(
     result = _result(spec, corpus, batches, model, ended, out, accelerator)
     if accelerator.is_main_process:
         write_findings(out / "figures.json", findings(spec, asdict(result), out / "metrics.jsonl"))
-        write_text(out / "model" / "README.md", model_card(spec, asdict(result)))
+        if (out / "model").is_dir():
+            write_text(out / "model" / "README.md", model_card(spec, asdict(result)))
         # Last of all: a folder with a result is done.
         write_json(done, asdict(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -180,6 +184,8 @@ def _job(
         )
 
     def keep(current: nn.Module) -> None:
+        if not_finite(current):
+            return
         with whole_folder(folder / "model") as temporary:
             save_encoder(current, temporary, spec.shape.later_dropout, spec.half)  # type: ignore[arg-type]
             corpus.tokenizer.save_pretrained(temporary)
@@ -249,7 +255,8 @@ def _plan(
         if accelerator.is_main_process:
             write_json(path, {"steps": steps, "seconds_a_step": a_step})
         accelerator.wait_for_everyone()
-    return int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+    with reading(path, "Delete it, and the same command tries again how many steps fit."):
+        return int(json.loads(path.read_text(encoding="utf-8"))["steps"])
 
 
 def _trial(

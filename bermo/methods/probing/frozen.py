@@ -26,7 +26,7 @@ from bermo.data.probing import ProbeData
 from bermo.data.rows import TextRows, digest
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
-from bermo.files import write_json
+from bermo.files import check_place, reading, write_json
 from bermo.methods.probing.bag import bag_accuracy, words_of
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import (
@@ -142,10 +142,12 @@ def probe_task(
 def claim_folder(out: Path, settings: dict[str, Any]) -> None:
     """Write what is asked into a new folder; refuse one that holds another question."""
     path, content = out / "probe.json", {"format": FORMAT, **settings}
+    check_place(out)
     # Looked at before probe.json is: another process may claim the folder in between, for the same question.
     is_free = not out.exists() or (out.is_dir() and not any(out.glob("[!.]*")))
     if path.exists():
-        old = json.loads(path.read_text(encoding="utf-8"))
+        with reading(path, "Give another folder with --out."):
+            old = dict(json.loads(path.read_text(encoding="utf-8")))
         changed = [name for name in content if old.get(name) != content[name]]
         if changed:
             raise BermoError(
@@ -171,12 +173,14 @@ def read_probed(path: Path, expected: str | None = None) -> Probed | None:
     """Return the written results, or None; results of other rows than the expected ones are an error."""
     if not path.exists():
         return None
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
-    if expected is not None and values["digest"] != expected:
+    with reading(path, "Delete it, and the same command measures it again."):
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
+        probed = Probed(**(values | lists))
+    if expected is not None and probed.digest != expected:
         raise BermoError(f"The data of {path} has changed since. Give another folder with --out.")
-    return Probed(**(values | lists))
+    return probed
 
 
 def write_probed(path: Path, probed: Probed) -> None:

@@ -4,8 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import cast
 
-from transformers import AutoConfig
-
 from bermo.errors import BermoError
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.spec import BenchDevice, BenchSpec
@@ -66,8 +64,7 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: BenchDevi
 
 
 def _check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
-    config = AutoConfig.from_pretrained(source.folder)
-    inner = getattr(config, "backbone", config)
+    inner = getattr(source.config, "backbone", source.config)
     longest = getattr(inner, "max_position_embeddings", None)
     if longest is not None and max(spec.lengths) > longest:
         raise BermoError(

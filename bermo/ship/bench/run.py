@@ -16,12 +16,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from bermo.errors import BermoError
 from bermo.fields import check
-from bermo.files import write_json
+from bermo.files import reading, write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
@@ -167,18 +168,20 @@ def write_bench(path: Path, result: Bench) -> None:
 
 def read_bench(path: Path) -> Bench:
     """Read a bench that was written; the name of its data file stands for the file."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    spec = values["spec"] | {name: tuple(values["spec"][name]) for name in ("batches", "lengths")}
-    spec["data"] = None if spec["data"] is None else Path(spec["data"])
+    with reading(path, "Delete it, and the same command measures again."):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        spec = values["spec"] | {name: tuple(values["spec"][name]) for name in ("batches", "lengths")}
+        spec["data"] = None if spec["data"] is None else Path(spec["data"])
+        rows = tuple(map(_read_row, values["rows"]))
+        return Bench(**(values | {"spec": BenchSpec(**spec), "rows": rows}))
+
+
+def _read_row(row: dict[str, Any]) -> Measured:
     names = {field.name for field in fields(Measured)}
-    rows = tuple(
-        Measured(
-            **{key: value for key, value in row.items() if key in names and key != "timings"},
-            timings=tuple(Timing(**(t | {"rounds": tuple(t["rounds"])})) for t in row["timings"]),
-        )
-        for row in values["rows"]
+    return Measured(
+        **{key: value for key, value in row.items() if key in names and key != "timings"},
+        timings=tuple(Timing(**(t | {"rounds": tuple(t["rounds"])})) for t in row["timings"]),
     )
-    return Bench(**(values | {"spec": BenchSpec(**spec), "rows": rows}))
 
 
 def front(result: Bench) -> tuple[int, ...]:

@@ -124,12 +124,9 @@ class Served:
 
     def time(self, num_rows: int, length: int, iterations: int) -> list[float]:
         """Return the seconds of each of some runs on a batch of this shape."""
-        from transformers import AutoConfig
-
         from bermo.ship.runtimes.texts import random_batch
 
-        config = AutoConfig.from_pretrained(self.source.folder)
-        batch = random_batch(self.source, num_rows, length, config.vocab_size)
+        batch = random_batch(self.source, num_rows, length, self.source.config.vocab_size)
         seconds = []
         for _ in range(iterations):
             start = time.perf_counter()

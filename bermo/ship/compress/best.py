@@ -15,8 +15,8 @@ from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.progress import Display
-from bermo.runs.folder import claim_options, locked
-from bermo.runs.model_files import check_not_exported
+from bermo.runs.folder import locked_for
+from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, write_bench
@@ -46,8 +46,8 @@ def export_best(run: Path, out: Path, spec: BestSpec, asked: ExportSpec, display
     """Write every form of a model that runs here, measure all, and keep the best in `out`/model."""
     check_not_exported(run)
     source = open_trained(run)
-    with locked(out):
-        claim_options(out, "best.json", {"run": str(run), **asdict(spec), **asdict(asked)})
+    warn_diverged(run, display.tell)
+    with locked_for(out, "best.json", {"run": str(run), **asdict(spec), **asdict(asked)}):
         forms = FormsSpec(
             forms=spec.forms, data=asked.data, calibrate=asked.calibrate, max_loss=asked.max_loss
         )

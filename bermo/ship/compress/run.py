@@ -20,13 +20,13 @@ from bermo.data.rows import TextRows
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check
-from bermo.files import whole_folder, write_json, write_text
+from bermo.files import reading, whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
-from bermo.runs.folder import claim_options, locked, read_run_spec
-from bermo.runs.model_files import check_not_exported
+from bermo.runs.folder import locked_for, read_run_spec
+from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import Bench, Measured, bench, read_bench, write_bench
@@ -63,9 +63,9 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     for folder in (spec.run, *spec.candidates):
         check_not_exported(folder)
     source = open_trained(spec.run)
+    warn_diverged(spec.run, display.tell)
     run = _run_spec(spec)
-    with locked(out):
-        claim_options(out, "compress.json", asdict(spec))
+    with locked_for(out, "compress.json", asdict(spec)):
         work = out / "work"
         measured = replace(spec.bench, data=_valid_file(run.data, work))
         made = _Made({DENSE: source.folder}, {})
@@ -170,7 +170,8 @@ def _arms(spec: CompressSpec, dense: Bench, work: Path, display: Display) -> lis
                 f" ({spec.goal.text()}). --vocabulary FILE keeps only the words of your texts."
             )
         write_json(path, asdict(replace(plan, share=max(plan.share, SMALLEST_SHARE))))
-    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    with reading(path, "Delete it, and the same command plans again."):
+        plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
     if plan.share >= 1:
         display.tell("The dense model in its best form meets the goal: nothing has to go.")
         return []

@@ -82,7 +82,7 @@ class CompressSpec:
     calibrate: Path | None = option(
         None, "texts that fix the ranges of activations; default: --valid", metavar="FILE"
     )
-    max_loss: float = option(1.0, "points of score that a form may cost")
+    max_loss: float = option(1.0, "points of score that a form may cost", least=0)
     batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", least=1)
     lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", least=1)
     rounds: int = option(3, "rounds of the bench", least=1)

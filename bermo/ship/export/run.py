@@ -16,11 +16,11 @@ from transformers import PreTrainedModel
 
 from bermo.data.batches import in_order
 from bermo.errors import BermoError
-from bermo.files import whole_folder, write_json
+from bermo.files import check_place, whole_folder, write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
-from bermo.runs.model_files import check_not_exported
+from bermo.runs.model_files import check_not_exported, divergence
 from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
@@ -58,6 +58,7 @@ def export(
     display = display or Quiet()
     if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another folder with --out.")
+    check_place(out)
     check_not_exported(run)
     opened = open_trained(run)
     form = find_form(spec.to)
@@ -92,7 +93,7 @@ def export(
             compared=compared,
             details=details,
         )
-        write_json(folder / "export.json", _record(exported))
+        write_json(folder / "export.json", _record(exported) | {"diverged": divergence(run)})
         write_sums(folder)
     return exported
 

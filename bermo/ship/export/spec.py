@@ -19,6 +19,6 @@ class ExportSpec:
         REQUIRED, "the form of the export; best: all are measured on this machine", metavar="FORM"
     )
     data: Path | None = option(None, "rows with answers: compare scores on them", metavar="FILE")
-    max_loss: float = option(1.0, "points of score that may be lost")
+    max_loss: float = option(1.0, "points of score that may be lost", least=0)
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
     values: Values = option("fp16", "sparse: how kept weights are stored")

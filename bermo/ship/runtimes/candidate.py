@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from bermo.data.batches import collate, in_order, trim
 from bermo.data.features import Features
+from bermo.encoders.failures import loading
 from bermo.errors import BermoError
 from bermo.methods.evaluate import LABEL_NAMES
 from bermo.runs.model_files import Runtime, read_export
@@ -65,7 +66,10 @@ class OnnxCandidate:
         # Threads that spin within a call make a short one an eighth faster; spinning on after it takes time
         # from others.
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        with loading("graph", path):
+            self.session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
         self.names = [item.name for item in self.session.get_inputs()]
 
     def __call__(self, batch: Batch) -> list[np.ndarray]:
@@ -89,7 +93,8 @@ class OpenVinoCandidate:
         if threads is not None:
             wishes["INFERENCE_NUM_THREADS"] = threads
         core = openvino.Core()
-        self.model = core.compile_model(core.read_model(str(path)), "CPU", wishes)
+        with loading("graph", path):
+            self.model = core.compile_model(core.read_model(str(path)), "CPU", wishes)
         self.names = [item.get_any_name() for item in self.model.inputs]
 
     def __call__(self, batch: Batch) -> list[np.ndarray]:
@@ -152,7 +157,13 @@ def answer(
     numbered: list[tuple[int, np.ndarray]] = []
     for rows in in_order(features, batch_size):
         batch = {k: v.numpy() for k, v in collate(features, rows).items() if k not in LABEL_NAMES}
-        numbered += zip(rows.tolist(), trim(features, rows, candidate(batch)), strict=True)
+        logits = candidate(batch)
+        if not all(np.isfinite(part).all() for part in logits):
+            raise BermoError(
+                "The model's answers are infinite or not a number: its training diverged, or a file of it is"
+                " damaged. Export it again from a model that is sound."
+            )
+        numbered += zip(rows.tolist(), trim(features, rows, logits), strict=True)
         advance(len(rows))
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
 

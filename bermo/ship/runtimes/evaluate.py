@@ -15,6 +15,7 @@ from bermo.files import write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet, counted
+from bermo.runs.model_files import warn_diverged
 from bermo.runs.trained import Runtime, open_trained
 from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
 from bermo.ship.runtimes.spec import EvaluateSpec
@@ -42,7 +43,9 @@ class Evaluated:
 
 def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | None = None) -> Evaluated:
     """Let the model of a run, a model's folder or an export answer every row of a file, and score it."""
+    display = display or Quiet()
     opened = open_trained(run)
+    warn_diverged(run, display.tell)
     separator = separator_character(spec.separator)
     rows = read_answered(file, opened.trained, spec.text or (), spec.label, separator)
     if spec.unknown == "error":
@@ -50,7 +53,7 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
     unknown = unknown_labels(rows, opened.trained)
     features = features_of(opened, rows, sorted(unknown))
     candidate = open_candidate(opened, device=choose_device(opened, spec.device))
-    with counted(display or Quiet(), "evaluating", len(features)) as advance:
+    with counted(display, "evaluating", len(features)) as advance:
         predictions = answer(candidate, features, spec.batch_size, advance)
     return Evaluated(
         model=str(run),

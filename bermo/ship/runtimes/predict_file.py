@@ -15,6 +15,7 @@ from bermo.data.table import Table
 from bermo.errors import BermoError
 from bermo.files import whole_file
 from bermo.progress import Display, Quiet, counted
+from bermo.runs.model_files import warn_diverged
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import Predicted, Predictor, check_predict, predict_stream
@@ -38,6 +39,7 @@ def predict_file(
     display = display or Quiet()
     check_out(out)
     opened = open_trained(run)
+    warn_diverged(run, display.tell)
     check_predict(opened, spec)
     blocks = _blocks(source, opened.trained, spec)
     first = next(blocks, None)  # what is wrong with the file is said before the model is loaded

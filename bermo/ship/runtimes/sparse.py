@@ -6,6 +6,7 @@ each matrix was packed. What is loaded is an ordinary model in float32, equal to
 """
 
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from safetensors.numpy import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
+from bermo.encoders.failures import loading
 from bermo.encoders.sites import layers_of, prunable_sites
+from bermo.encoders.trust import check_finite
 from bermo.errors import BermoError
+from bermo.files import DAMAGED
 from bermo.pruning.fold import count
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.forms import Values
@@ -106,7 +110,8 @@ def load_sparse(folder: str | Path) -> PreTrainedModel:
         raise BermoError(f"{folder} holds no sparse container (there is no {path.name}).")
     state = read_sparse(path)
     model = open_trained(folder).create_model()
-    missing, unexpected = model.load_state_dict(state, strict=False)
+    with loading("weights", path):
+        missing, unexpected = model.load_state_dict(state, strict=False)
     model.tie_weights()
     lost = [name for name in missing if name not in _tied(model, state)]
     if lost or unexpected:
@@ -114,6 +119,7 @@ def load_sparse(folder: str | Path) -> PreTrainedModel:
             f"{path} does not fit {folder / 'config.json'}: {(lost or unexpected)[0]} is"
             f" {'missing' if lost else 'unknown'}. Export the model again."
         )
+    check_finite(folder, model)
     return model.float().eval().requires_grad_(False)
 
 
@@ -123,9 +129,12 @@ def read_sparse(path: Path) -> dict[str, torch.Tensor]:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        packed_as = json.loads(header["packed"])
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise BermoError(f"{path} is no whole sparse container: {error}") from error
+        return _unpacked(arrays, json.loads(header["packed"]))
+    except (SafetensorError, zlib.error, ZeroDivisionError, *DAMAGED) as error:
+        raise BermoError(f"{path} is no whole sparse container: {error}. Export the model again.") from error
+
+
+def _unpacked(arrays: dict[str, np.ndarray], packed_as: dict[str, Any]) -> dict[str, torch.Tensor]:
     state = {}
     for name, how in packed_as.items():
         rows = how["shape"][0]

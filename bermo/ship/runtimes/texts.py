@@ -16,6 +16,7 @@ from bermo.data.inputs import filled_rows, input_names, input_rows, text_blocks
 from bermo.data.label_lists import read_labels
 from bermo.data.read import Table, read_table
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, label_names
+from bermo.data.unknown import check_ids
 from bermo.errors import BermoError, nearest
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
@@ -80,7 +81,9 @@ def features_of(
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride)
     labels = (*trained.labels, *more_labels)
     tokenizer = tokenizer or opened.load_tokenizer()
-    return tokenise(rows, trained.task, labels, tokenizer, limits, opened.has_segments)
+    features = tokenise(rows, trained.task, labels, tokenizer, limits, opened.has_segments)
+    check_ids(features.largest_id, int(opened.config.vocab_size), tokenizer)
+    return features
 
 
 def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: int) -> dict[str, np.ndarray]:

@@ -13,12 +13,15 @@ from typing import Any, TextIO
 from bermo.data.corpora import as_number
 from bermo.data.label_lists import join_labels
 from bermo.errors import BermoError
+from bermo.files import check_place
 
 Answer = Mapping[str, Any]
 Write = Callable[[Answer], None]
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that Excel, LibreOffice or Google Sheets computes (OWASP, CSV injection)."""
 JSON_LINES = (".jsonl", ".json", ".ndjson")
+CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
+"""Controls that JSON may leave as they are, and that a terminal would obey."""
 TABLES = {".csv": ",", ".tsv": "\t"}
 
 
@@ -30,13 +33,14 @@ def check_out(path: Path | None) -> None:
         raise BermoError(f"--out must end in .jsonl, .csv or .tsv, but got {path}.")
     if path.exists():
         raise BermoError(f"{path} exists and is not overwritten. Give another name with --out.")
+    check_place(path)
 
 
 def answer_writer(file: TextIO, path: Path | None) -> Write:
     """Return a function that writes one answer after the other; JSON lines where no file is named."""
     separator = None if path is None else TABLES.get(path.suffix.lower())
     if separator is None:
-        return lambda answer: _write_line(file, json.dumps(answer, ensure_ascii=False))
+        return lambda answer: _write_line(file, json.dumps(answer, ensure_ascii=False).translate(CONTROLS))
     return _TableWriter(file, separator)
 
 

@@ -23,7 +23,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from bermo.encoders.backbone import create_encoder, make_inputs
 from bermo.encoders.families import num_layers
 from bermo.encoders.structure import LayerShape, Structure, resize_, structure_of
-from bermo.files import cache_root, write_json
+from bermo.files import cache_root, reading, write_json
 from bermo.machine import processor
 from bermo.progress import Display, Quiet
 from bermo.ship.shrink.search import CostTable
@@ -166,6 +166,7 @@ def _key(config: PretrainedConfig, workload: Workload) -> str:
 
 
 def _read(path: Path) -> CostTable:
-    values = json.loads(path.read_text(encoding="utf-8"))["table"]
-    pairs = {name: tuple((int(n), float(c)) for n, c in values[name]) for name in ("heads", "neurons")}
-    return CostTable(unit=values["unit"], fixed=values["fixed"], **pairs)
+    with reading(path, "Delete it, and it is measured again."):
+        values = json.loads(path.read_text(encoding="utf-8"))["table"]
+        pairs = {name: tuple((int(n), float(c)) for n, c in values[name]) for name in ("heads", "neurons")}
+        return CostTable(unit=values["unit"], fixed=float(values["fixed"]), **pairs)

@@ -28,6 +28,7 @@ from bermo.methods.evaluate import predict
 from bermo.models.encoder import BermoPreTrainedModel, model_card
 from bermo.progress import Display
 from bermo.runs.folder import check_empty
+from bermo.runs.model_files import SHRINK_FILE, divergence, warn_diverged
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import ModelSize, is_shrinkable, shrink, size_of
@@ -81,6 +82,7 @@ def make_small(
         check_fisher(fisher)
     texts = [line for file in vocabulary for line in _texts(file)]
     opened = open_trained(source)
+    warn_diverged(source, display.tell)
     model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
     if fisher is None and not texts and not is_shrinkable(model, read_share):
         raise BermoError(
@@ -111,7 +113,7 @@ def make_small(
         write_text(folder / "README.md", model_card(small, _evaluated(opened, result)) + _card(result))
         small.save_pretrained(folder)
         shutil.copy2(opened.folder / "task.json", folder / "task.json")
-        write_json(folder / "shrink.json", asdict(result))
+        write_json(folder / SHRINK_FILE, asdict(result) | {"diverged": divergence(source)})
         write_sums(folder)
     return result
 

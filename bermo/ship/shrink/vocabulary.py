@@ -96,7 +96,7 @@ def cut_tokenizer(
     # The tokens' numbers stand in tokenizer.json; a second list of them would be the old one.
     values.pop("added_tokens_decoder", None)
     write_json(settings, values)
-    small = cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(folder))
+    small = cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
     new_id = cut.new_id
     for begin in range(0, len(texts), CHUNK):
         part = list(texts[begin : begin + CHUNK])
