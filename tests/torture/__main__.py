@@ -14,9 +14,7 @@ from pathlib import Path
 from bermo.files import write_json
 from bermo.machine import processor
 from tests.torture.kinds import BY_NAME, KINDS
-from tests.torture.session import Plan, torture
-
-IN_MEMORY = Path("/dev/shm")
+from tests.torture.session import Plan, memory_folder, torture
 
 
 def main() -> int:
@@ -29,8 +27,7 @@ def main() -> int:
         only_trial=options.trial,
         workers=1 if options.trial is not None else options.workers,
     )
-    # In memory, where that can be: a disk's own time would be most of a trial.
-    home = Path(tempfile.mkdtemp(prefix="torture-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+    home = Path(tempfile.mkdtemp(prefix="torture-", dir=memory_folder()))
     try:
         results = torture(plan, home)
     finally:

@@ -32,18 +32,24 @@ PRETRAIN = (
     " --config tiny --layers 1 --width 16 --steps 12 --batch-size 4 --looks 2"
     " --checkpoint-minutes 0.0003 --out out"
 )
+FINETUNE = _words(
+    f"train {DATA} --epochs 1 --max-unknown 1 --out new".replace("{world}/encoder", "out/model")
+)
+CARD = "out/model/README.md"
+"""A card that tells how long the pretraining took."""
 BENCH = "--batch 1 --lengths 8 --rounds 1 --threads 1"
 PREDICT = _words("predict out {world}/texts.txt --out answers.jsonl")
 EVALUATE = _words("evaluate out {world}/dev.csv --out scores.json")
 REPORT = _words("report out --out page.html")
 BF16 = _words("export out --to torch-bf16 --out half")
-TRAINED = (PREDICT, EVALUATE, REPORT, BF16)
+SPARSE = _words("export out --to sparse --values fp32 --out packed")
+TRAINED = (PREDICT, EVALUATE, REPORT)
 SHIPPED = (PREDICT, EVALUATE)
 
 
-def _training(name: str, more: str) -> Kind:
+def _training(name: str, more: str, export: Words = BF16) -> Kind:
     words = _words(f"{TRAIN} {more}")
-    return Kind(name=name, words=words, readers=(words, *TRAINED))
+    return Kind(name=name, words=words, readers=(words, *TRAINED, export))
 
 
 def _export(form: str, run: str, more: str = "") -> Kind:
@@ -51,9 +57,9 @@ def _export(form: str, run: str, more: str = "") -> Kind:
     return Kind(name=form, words=words, readers=SHIPPED)
 
 
-def _again(name: str, text: str, *readers: Words) -> Kind:
+def _again(name: str, text: str, *readers: Words, measured: tuple[str, ...] = ()) -> Kind:
     """A command that goes on in its folder, and so reads what it left there."""
-    return Kind(name=name, words=_words(text), readers=(_words(text), *readers))
+    return Kind(name=name, words=_words(text), readers=(_words(text), *readers), measured=measured)
 
 
 KINDS: tuple[Kind, ...] = (
@@ -62,14 +68,14 @@ KINDS: tuple[Kind, ...] = (
     _training("seeds", "--seeds 2 --epochs 1"),
     _training("stacked", "--seeds 2 --together 2 --epochs 2"),
     _training("magnitude", "--prune magnitude --density 0.3"),
-    _training("movement", "--prune movement --density 0.3"),
+    _training("movement", "--prune movement --density 0.3", SPARSE),
     _training("soft-movement", "--prune soft-movement --density 0.3"),
     _training("l0", "--prune l0 --density 0.3"),
     _training("heads-and-neurons", "--prune heads-and-neurons --density 0.5"),
     _training("layers", "--prune layers --density 0.5"),
     _training("taught", "--teacher {world}/runs/dense"),
-    _again("pretrain", PRETRAIN, _words(f"train {DATA.replace('{world}/encoder', 'out/model')} --out new")),
-    _again("replaced tokens", f"{PRETRAIN} --objective electra"),
+    _again("pretrain", PRETRAIN, FINETUNE, measured=(CARD,)),
+    _again("replaced tokens", f"{PRETRAIN} --objective electra", measured=(CARD,)),
     _again(
         "probe",
         "probe --model {world}/encoder --tasks tense,subject-number --limit 40 --max-unknown 1 --layers 0,1"
@@ -85,7 +91,7 @@ KINDS: tuple[Kind, ...] = (
         name="shrink", words=_words("shrink {world}/runs/thin --out out"), readers=(PREDICT, EVALUATE, BF16)
     ),
     _export("torch-bf16", "runs/dense"),
-    _export("sparse", "runs/sparse"),
+    _export("sparse", "runs/sparse", "--values fp32"),
     _export("onnx", "runs/dense"),
     _export("openvino", "runs/dense"),
     Kind(name="report", words=_words("report {world}/runs/dense {world}/runs/thin --out out.html")),

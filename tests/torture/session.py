@@ -1,5 +1,6 @@
 """Trials in a row: what is tried next, by how many workers, for how long, and what came of it."""
 
+import os
 import sys
 import threading
 import time
@@ -64,6 +65,12 @@ class Session:
             if kind.name not in self.normals:
                 self.normals[kind.name] = run_normally(place, kind)
             return self.normals[kind.name]
+
+
+def memory_folder() -> Path | None:
+    """A folder in memory, where there is one: a disk's own time would be most of a trial."""
+    folder = Path("/dev/shm")
+    return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
 
 
 def torture(plan: Plan, home: Path) -> Results:

@@ -15,16 +15,16 @@ from tests.torture.damage import DAMAGES, damage_one
 from tests.torture.faults import DISKS, KILLS, draw
 from tests.torture.kinds import BY_NAME, KINDS
 from tests.torture.server import Ended
-from tests.torture.session import Plan, torture
+from tests.torture.session import Plan, memory_folder, torture
 from tests.torture.table import Results
 from tests.torture.trials import Failed, Outcome, judge
 
-NUM_TRIALS = 7
+NUM_TRIALS = 5
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="torture-"))
+    folder = Path(tempfile.mkdtemp(prefix="torture-", dir=memory_folder()))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
