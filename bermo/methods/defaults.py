@@ -65,9 +65,10 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
         batch_size = SMALL_BATCH if facts.num_rows < FEW_ROWS else BATCH
         reasons.append(f"{batch_size} rows a step")
     if epochs is None:
-        epochs = usual_epochs(math.ceil(facts.num_rows / batch_size))
-        why = f" ({facts.num_rows:,} rows: at least {LEAST_STEPS} steps)" if epochs > EPOCHS else ""
-        reasons.append(f"{epochs:g} epochs{why}")
+        steps_an_epoch = math.ceil(facts.num_rows / batch_size)
+        epochs = usual_epochs(steps_an_epoch)
+        steps = f"{facts.num_rows:,} rows: {epochs * steps_an_epoch:,.0f} steps"
+        reasons.append(f"{epochs:g} epochs ({steps})")
     model, said = _resolve_model(spec, facts)
     contrast = train.contrast
     if contrast and facts.kind != "classification":
@@ -110,12 +111,9 @@ def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list
     # A student made of its teacher's layers has its teacher's head and pooling.
     can_probe = facts.kind in PROBED_KINDS and spec.distill.student_layers is None
     if spec.model.head == "probe" and not can_probe:
-        what = (
-            "A student of its teacher's layers has its teacher's"
-            if spec.distill.student_layers
-            else (f"A task of the kind {facts.kind} has no linear probe for its")
-        )
-        raise BermoError(f"{what} head. Leave --head out.")
+        is_student = spec.distill.student_layers is not None
+        what = "a student of its teacher's layers" if is_student else f"a task of the kind {facts.kind}"
+        raise BermoError(f"There is no linear probe for the head of {what}. Leave --head out.")
     head = (spec.model.head or "probe") if can_probe else "random"
     pooling, said = spec.model.pooling, []
     if spec.model.head is None and head == "probe":

@@ -33,7 +33,13 @@ def test_a_resolved_spec_has_no_open_value_and_says_what_was_chosen() -> None:
     assert (train.lr, train.batch_size, train.epochs) == (1e-4, 16, 31)
     assert (model.head, model.pooling) == ("probe", "mean")
     said = ", ".join(resolved.reasons)
-    for word in ("rate 0.0001 (width 384)", "16 rows a step", "31 epochs (200 rows", "probe", "mean pooling"):
+    for word in (
+        "rate 0.0001 (width 384)",
+        "16 rows a step",
+        "31 epochs (200 rows: 403 steps)",
+        "probe",
+        "mean pooling",
+    ):
         assert word in said
     large = resolve_defaults(OPEN, replace(FACTS, num_rows=67_349)).spec.train
     assert (large.batch_size, large.epochs) == (32, 3)
