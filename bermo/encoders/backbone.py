@@ -8,7 +8,6 @@ norm: exactly the `hidden_states` of transformers. `visit` reads them with hooks
 """
 
 import copy
-import json
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import (
@@ -31,6 +29,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from bermo.encoders import where
+from bermo.encoders.capitals import keep_case_
 from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, has_segments, num_layers
 from bermo.encoders.family import MaskedHeadPaths
@@ -59,7 +58,8 @@ class Loaded:
 def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
     folder = resolve(name)
-    check_sums(folder)
+    with loading("config", str(name)):
+        check_sums(folder)
     config = config_of(folder)
     if is_mixed_inside(config):
         config = config.backbone
@@ -172,25 +172,8 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
             raise BermoError(f'The tokenizer of "{name}" has no padding token. Set pad_token in it.')
         tokenizer.pad_token = tokenizer.eos_token
     if lowercase == "off":
-        _keep_case_(tokenizer)
+        keep_case_(tokenizer)
     return tokenizer
-
-
-def _keep_case_(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Take the lower-casing out of a fast tokenizer; accents, which go with it, stay too."""
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    parts = content["normalizer"] or {}
-    kept = [p for p in parts.get("normalizers", [parts]) if p and p["type"] != "Lowercase"]
-    for part in kept:
-        if part["type"] == "BertNormalizer":
-            part.update(lowercase=False, strip_accents=False)
-    content["normalizer"] = {"type": "Sequence", "normalizers": kept}
-    changed = Tokenizer.from_str(json.dumps(content)).normalizer
-    tokenizer.backend_tokenizer.normalizer = changed
-    # BertTokenizer builds its normaliser anew from these when it is loaded again.
-    for name in ("do_lower_case", "strip_accents"):
-        if hasattr(tokenizer, name):
-            setattr(tokenizer, name, False)
 
 
 def make_inputs(
