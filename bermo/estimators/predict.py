@@ -23,6 +23,15 @@ class LabelAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabelsAnswer:
+    """The labels that a text has, which may be none, their probabilities, and that of every label."""
+
+    labels: list[str] | None
+    probability: list[float] | None
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NumberAnswer:
     """The number of a text."""
 
@@ -55,9 +64,10 @@ class ChoiceAnswer:
     probabilities: dict[str, float]
 
 
-Answer = LabelAnswer | NumberAnswer | TagsAnswer | SpanAnswer | ChoiceAnswer
+Answer = LabelAnswer | LabelsAnswer | NumberAnswer | TagsAnswer | SpanAnswer | ChoiceAnswer
 ANSWERS: dict[Kind, type[Answer]] = {
     "classification": LabelAnswer,
+    "multi-label": LabelsAnswer,
     "regression": NumberAnswer,
     "tagging": TagsAnswer,
     "span": SpanAnswer,

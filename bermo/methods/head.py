@@ -59,7 +59,10 @@ def choose_pooling(prepared: Prepared, accelerator: Accelerator) -> Prepared:
     if not has_open_pooling(spec, facts.kind):
         return prepared
     plain = replace_in(spec, model={"mix": MixSpec(kind="none")})
-    model = build_model(replace(prepared, spec=plain))
+    with torch.random.fork_rng(devices=[]):
+        # An encoder of random weights must not depend on what the process drew before.
+        torch.manual_seed(0)
+        model = build_model(replace(prepared, spec=plain))
     losses: dict[Pooling, float] = {}
     for pooling in dict.fromkeys((facts.family_pooling, MEAN)):
         model.config.pooling = pooling

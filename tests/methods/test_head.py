@@ -108,3 +108,14 @@ def test_the_same_open_command_again_goes_on_with_what_was_chosen(tmp_path: Path
     saved = json.loads((tmp_path / "seed-2" / "model" / "config.json").read_text())
     assert saved["pooling"] == other
     assert to_dict(TINY)["model"]["pooling"] is None
+
+
+def test_the_pooling_of_an_encoder_of_random_weights_does_not_depend_on_earlier_draws(tmp_path: Path) -> None:
+    accelerator, prepared = make_accelerator(TINY.train, tmp_path), prepare(TINY, Quiet())
+    chosen = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        chosen.append(choose_pooling(prepared, accelerator).reasons[-1])
+        assert torch.equal(torch.get_rng_state(), before)
+    assert len(set(chosen)) == 1, chosen
