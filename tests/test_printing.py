@@ -8,7 +8,7 @@ import pytest
 from bermo.cli import main
 from bermo.printing import say, visible
 from bermo.report.console import PlainConsole
-from bermo.report.terminal import TerminalDisplay, seeds_table
+from bermo.report.terminal import TerminalDisplay, results_table
 from bermo.runs.statistics import summarise
 from tests.results import seed_result
 
@@ -29,7 +29,7 @@ def test_what_is_said_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
 def test_cells_of_tables_and_sentences_are_printed_letter_by_letter() -> None:
     out = io.StringIO()
     console = PlainConsole(file=out, width=200)
-    console.print(seeds_table(summarise([seed_result(1, 50.0, f'every prediction is "{HOSTILE}"')])))
+    console.print(results_table({HOSTILE: summarise([seed_result(1, 50.0)])}))
     TerminalDisplay(console).tell(HOSTILE)
     assert out.getvalue().count(SHOWN) == 2
 

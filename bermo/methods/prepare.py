@@ -57,6 +57,8 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
     source = _source(spec)
     for model in filter(None, (spec.distill.teacher, spec.model.backbone)):
         warn_diverged(model, display.tell)
+    # Read before the tokenizer, whose loader reads it too and would say less of a damaged one.
+    config = models.read_config(source)
     tokenizer = load_tokenizer(source, spec.data.lowercase)
     # A student without segments leaves them out by itself; its teacher may need them.
     has_segments = any(models.has_segments(name) for name in {source, _teacher_folder(spec) or source})
@@ -65,7 +67,6 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
         for rows in (data.train, data.valid)
     )
-    config = models.read_config(source)
     check_ids(max(train.largest_id, valid.largest_id), int(config.vocab_size), tokenizer)
     _check_layers(spec.model, num_layers(config) - 1)
     teacher = None

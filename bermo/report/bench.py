@@ -7,8 +7,9 @@ from rich.table import Table as RichTable
 
 from bermo.figures.data import Findings, Points, Section, Table, write_findings
 from bermo.figures.draw import write_svg
+from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.noise import noise_sentence
-from bermo.ship.bench.run import Bench, Measured, front
+from bermo.ship.bench.run import front
 
 COLUMNS = ("MB", "score", "ms", "p95 ms", "faster", "rows/s", "more", "spread", "memory MB")
 NOT_SHOWN = ("p95 ms", "memory MB")

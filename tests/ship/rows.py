@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bermo.ship.bench.run import Bench, Measured, Timing
+from bermo.ship.bench.measured import Bench, Measured, Timing
 from bermo.ship.bench.spec import BenchSpec
 
 

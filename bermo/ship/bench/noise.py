@@ -7,10 +7,8 @@ A round is measured again for all candidates of its shape, so that ratios stay w
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bermo.ship.bench.run import Bench, Shape
+from bermo.ship.bench.measured import Bench, Shape
 
 NOISY = 1.5
 """From this noise on a number is not to be trusted; a quiet machine stays under 1.1."""
@@ -38,7 +36,7 @@ def _distance(rounds: Sequence[float], number: int) -> float:
     return max(rounds[number] / middle, middle / rounds[number])
 
 
-def noise_sentence(result: "Bench") -> str | None:
+def noise_sentence(result: Bench) -> str | None:
     """Say which numbers are not to be trusted, or return None where the machine was quiet enough."""
     parts = [
         _shape_sentence(result, shape, columns)
@@ -57,7 +55,7 @@ def noise_sentence(result: "Bench") -> str | None:
     )
 
 
-def _shape_sentence(result: "Bench", shape: "Shape", columns: str) -> str | None:
+def _shape_sentence(result: Bench, shape: Shape, columns: str) -> str | None:
     worst = {row.name: noise(row.at(*shape).rounds) for row in result.rows}
     noisy = [name for name, value in worst.items() if value > NOISY]
     if not noisy:

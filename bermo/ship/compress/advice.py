@@ -17,7 +17,8 @@ from bermo.progress import Display
 from bermo.runs.model_files import read_export
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import Bench, Measured, bench
+from bermo.ship.bench.measured import Bench, Measured
+from bermo.ship.bench.run import bench
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.compress.forms import FormsSpec, write_forms
 

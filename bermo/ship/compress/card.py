@@ -1,7 +1,7 @@
 """A bench as a table of a model card."""
 
+from bermo.ship.bench.measured import Bench
 from bermo.ship.bench.noise import noise_sentence
-from bermo.ship.bench.run import Bench
 
 
 def bench_rows(result: Bench) -> list[str]:

@@ -11,7 +11,7 @@ from bermo.errors import BermoError
 from bermo.ship.runtimes.forms import FormName, find_form
 
 if TYPE_CHECKING:
-    from bermo.ship.bench.run import Bench, Measured
+    from bermo.ship.bench.measured import Bench, Measured
 
 What = Literal["latency", "speedup", "size"]
 _LATENCY = re.compile(r"([\d.]+)\s*(ms|s|us|µs)")

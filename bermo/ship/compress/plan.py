@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bermo.encoders.sites import layers_of
-from bermo.ship.bench.run import Bench, Measured
+from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.compress.goal import Goal
 from bermo.ship.export.top import can_cut_top
 from bermo.spec import DistillSpec, PruneSpec, RunSpec

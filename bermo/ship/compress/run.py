@@ -29,7 +29,8 @@ from bermo.runs.folder import locked_for, read_run_spec
 from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
-from bermo.ship.bench.run import Bench, Measured, bench, read_bench, write_bench
+from bermo.ship.bench.measured import Bench, Measured
+from bermo.ship.bench.run import bench, read_bench, write_bench
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.compress.card import bench_rows
 from bermo.ship.compress.forms import FormsSpec, write_forms

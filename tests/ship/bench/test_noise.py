@@ -6,8 +6,8 @@ import pytest
 
 from bermo.progress import Quiet
 from bermo.ship.bench import run
+from bermo.ship.bench.measured import Bench
 from bermo.ship.bench.noise import noise_sentence, worst_round
-from bermo.ship.bench.run import Bench
 from bermo.ship.bench.spec import BenchSpec
 from tests.ship.rows import make_bench
 

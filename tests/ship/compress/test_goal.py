@@ -6,7 +6,9 @@ import pytest
 
 from bermo.errors import BermoError
 from bermo.report.bench import bench_findings, points
-from bermo.ship.bench.run import Bench, BenchSpec, Measured, Timing, front
+from bermo.ship.bench.measured import Bench, Measured, Timing
+from bermo.ship.bench.run import front
+from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.compress.goal import Goal, pick, read_goal
 
 
