@@ -70,8 +70,9 @@ def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
     from bermo.data.load import load_task
     from bermo.verbs.starting import check_before, data_name, say_start
 
+    made = [str(out / name) for name in experiment.arms]
     for name, spec in experiment.arms.items():
-        check_before(check(spec), out / name)
+        check_before(check(spec), out / name, made)
     first = next(iter(experiment.arms.values())).data
     say_start(verb, f"{len(experiment.arms)} arms into {out}; reading {data_name(first)}")
     data = load_task(first)

@@ -1,6 +1,7 @@
 """What a command does before torch is imported: its first line, and what its files alone can tell."""
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from bermo.data.read import check_file
@@ -27,12 +28,15 @@ def data_name(data: DataSpec) -> str:
     return files or data.hub or f"task {data.task}"
 
 
-def check_before(spec: RunSpec, out: Path) -> None:
-    """Refuse a training that cannot be, by its options and by the folders that it names."""
+def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
+    """Refuse a training that cannot be, by its options and by the folders that it names.
+
+    `made` are folders of teachers that are trained before it.
+    """
     check_methods(spec)
     check_free(out, spec)
     resolve(spec.model.backbone)
-    if spec.distill.teacher is not None:
+    if spec.distill.teacher is not None and spec.distill.teacher not in made:
         find_model(spec.distill.teacher)
 
 

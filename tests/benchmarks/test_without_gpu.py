@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ def test_a_benchmark_of_the_gpu_says_that_there_is_none(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name])
+    # A script finds the files beside it by this path.
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"benchmarks.{name}").main()
     assert ended.value.code == 2

@@ -239,7 +239,8 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     assert main([*options, "--out", str(tmp_path / "one")]) == 0
     one, two = (_metrics(tmp_path / name) for name in ("one", "two"))
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (one, two)]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    # Cosines of nearly parallel vectors and their gradients are sums in another order.
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
     scores = [[row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)]
     assert scores[0] == pytest.approx(scores[1], abs=100 / 48 + 0.01)
 

@@ -91,8 +91,17 @@ def test_a_teacher_of_other_labels_is_refused(
 ) -> None:
     rows = (folder / "my.csv").read_text().replace("praise", "applause")
     (tmp_path / "my.csv").write_text(rows)
-    files = ["--train", str(tmp_path / "my.csv"), "--label", "topics", "--teacher", str(run)]
-    assert main(["train", *files, "--out", str(tmp_path / "run"), *SMALL.split()]) == 2
+    files = [
+        "--train",
+        str(tmp_path / "my.csv"),
+        "--split",
+        "0.3",
+        "--label",
+        "topics",
+        "--teacher",
+        str(run),
+    ]
+    assert main(["train", *files, "--teacher", str(run), "--out", str(tmp_path / "run"), *SMALL.split()]) == 2
     assert "They must be the same in the same order" in capsys.readouterr().err
 
 

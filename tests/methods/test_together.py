@@ -49,7 +49,7 @@ def _spec(small_encoder: Path, prune: PruneSpec, mix: str = "across", **train: o
             freeze_embeddings=prune.method != "none",
         ),
         data=DataSpec(task="box/tense", limit=44),
-        train=TrainSpec(epochs=1.0, batch_size=8, device="cpu", lr=1e-3),
+        train=TrainSpec(epochs=1.0, batch_size=8, device="cpu", lr=1e-3, contrast=0.0),
         prune=prune,
         seeds=SEEDS,
     )
@@ -234,7 +234,7 @@ def test_what_a_command_killed_after_its_results_left_is_removed_and_nothing_els
 def test_projections_of_a_wider_teacher_are_refused_since_they_would_not_learn(
     tmp_path: Path,
 ) -> None:
-    jobs = [toy_job(tmp_path / str(seed), TrainSpec()) for seed in SEEDS]
+    jobs = [toy_job(tmp_path / str(seed), TrainSpec(lr=1e-3, batch_size=4, epochs=1.0)) for seed in SEEDS]
     for job in jobs:
         job.model.add_module("distillation", nn.Linear(2, 2))
     with pytest.raises(BermoError, match="projections"):

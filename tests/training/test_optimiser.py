@@ -115,8 +115,8 @@ def test_a_direct_step_ends_where_the_plain_one_ends(is_pruned: bool, num_models
     assert not plain.direct
     (one,) = direct.direct
     assert all(w.dim() == (2 if num_models == 1 else 3) for w in one.adam.parameters)
-    # The head's two, and six of each of three layers.
-    assert len(one.copies) == (2 if is_pruned else 20)
+    # The head's two, and six of each of two layers.
+    assert len(one.copies) == (2 if is_pruned else 14)
     for step in (direct, plain):
         train(step)
     assert_alike(direct, plain)

@@ -14,6 +14,7 @@ from bermo.ship.compress.advice import compare_forms, is_asked, own_form
 from bermo.ship.compress.forms import FormsSpec
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
+from bermo.sums import write_sums
 from tests.ship.folders import make_model, save, write_rows
 from tests.ship.rows import make_bench
 
@@ -30,6 +31,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pretend_made_on(folder: Path, name: str) -> None:
     path = folder / "export.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"processor": name}))
+    write_sums(folder)
 
 
 def test_other_forms_are_timed_only_where_another_processor_made_the_export(exported: Path) -> None:
