@@ -101,7 +101,7 @@ def test_a_checkpoint_with_masks_alone_is_refused(tmp_path: Path) -> None:
     masked = {name: value for name, value in model.state_dict().items() if name not in folded_state(model)}
     rest = {name: value for name, value in model.state_dict().items() if "backbone.encoder" not in name}
     model.save_pretrained(tmp_path, state_dict=rest | masked)
-    with pytest.raises(BermoError, match="lacks .* and \d+ more"):
+    with pytest.raises(BermoError, match=r"lacks .* and \d+ more"):
         AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
