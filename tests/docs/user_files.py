@@ -18,7 +18,7 @@ def write_user_files(folder: Path) -> None:
         ("the club's trial", "sport|law"),
         ("rain", ""),
     ]
-    rows = [f"{text} {k},{labels}" for k in range(12) for text, labels in topics]
+    rows = [f"{text} {k},{labels}" for k in range(30) for text, labels in topics]
     (folder / "topics.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     (folder / "new.csv").write_text("number,text\n1,a fine film\n2,a dull film\n")
     (folder / "texts.txt").write_text("a fine film\na dull, lifeless film\n")
