@@ -191,7 +191,8 @@ def _remove_leftovers(path: Path) -> None:
     """Remove temporary files and folders of `path` whose process has ended."""
     for rest in path.parent.glob(f".{glob_escape(path.name)}.*.tmp"):
         if _is_abandoned(rest):
-            shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
+            # Another process may be removing it too.
+            shutil.rmtree(rest, ignore_errors=True) if rest.is_dir() else rest.unlink(missing_ok=True)
 
 
 def _is_abandoned(rest: Path) -> bool:
@@ -200,7 +201,10 @@ def _is_abandoned(rest: Path) -> bool:
     if machine == _machine() and number.isdecimal():
         return not _is_alive(int(number))
     # Of another machine that shares the disk, or of an older version: a day is longer than any write.
-    return time.time() - rest.stat().st_mtime > SECONDS_OF_A_DAY
+    try:
+        return time.time() - rest.stat().st_mtime > SECONDS_OF_A_DAY
+    except FileNotFoundError:  # its write has just ended
+        return False
 
 
 def _is_alive(process: int) -> bool:

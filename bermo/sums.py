@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from bermo.errors import BermoError
-from bermo.files import checksum, is_sealed, seal, write_json
+from bermo.files import checksum, is_sealed, reading, seal, write_json
 
 SUMS_FILE = "checksums.json"
 NOT_SUMMED = (SUMS_FILE, "README.md")
@@ -36,10 +36,8 @@ def check_sums(folder: str | Path, remedy: str = REMEDY) -> None:
 
 
 def _read(path: Path, remedy: str) -> dict[str, dict[str, int]]:
-    try:
+    with reading(path, f"{remedy}."):
         values = json.loads(path.read_text(encoding="utf-8"))
         if not is_sealed(values):
             raise ValueError("its own sum is another")
         return dict(values["files"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BermoError(f"{path} is damaged ({error}). {remedy}.") from error

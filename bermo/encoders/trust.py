@@ -1,8 +1,9 @@
 """What is read of a model that came from elsewhere: data only, whole, and numbers.
 
-    config_of(name)       its config; code that came with it (auto_map, kernels) is never run
+config_of(name)       its config; code that came with it (auto_map, kernels) is never run
 check_weights(name)   its tensors are in safetensors; a pickle, which may run any code, is never opened
-check_loaded(…)       nothing missing, nothing unknown, nothing infinite or not a number
+check_loaded(…)       nothing is missing, nothing is unknown
+check_finite(…)       nothing is infinite or not a number
 """
 
 import json

@@ -1,11 +1,10 @@
 """Few rows: beside the labels' loss, texts of one class learn to be alike and texts of two classes not to be.
 
-    loss = labels + weight · contrast     contrast = mean (cos − 1)² over pairs of one class
-                                                   + mean cos² over pairs of two classes
+    loss = labels + weight · contrast (nn/contrast.py)
 
-That is the loss of SetFit (Tunstall et al. 2022) over all pairs of a batch, of the vectors that the head
-reads, so it needs no pass of its own. Several processes hand each other their vectors, so that pairs are of
-the whole batch; an accumulation of gradients has no whole batch, and no contrast.
+It is taken over all pairs of a batch, of the vectors that the head reads, so it needs no pass of its own.
+Several processes hand each other their vectors, so that pairs are of the whole batch; an accumulation of
+gradients has no whole batch, and no contrast.
 """
 
 from typing import Any, cast
@@ -16,7 +15,8 @@ from torch.distributed.nn.functional import all_gather
 from torch.nn import functional
 
 from bermo.models.tasks import BermoPreTrainedModel
-from bermo.nn.losses import NO_CLASS, contrast
+from bermo.nn.contrast import contrast
+from bermo.nn.heads import IGNORED
 from bermo.training.job import Batch, Objective
 
 
@@ -53,5 +53,5 @@ class ContrastLoss:
         """Put the rows of all processes together; gradients flow back to the process that a row is of."""
         missing = self.most_rows - len(classes_B)
         padded_BD = functional.pad(vectors_BD, (0, 0, 0, missing))
-        padded_B = functional.pad(classes_B, (0, missing), value=NO_CLASS)
+        padded_B = functional.pad(classes_B, (0, missing), value=IGNORED)
         return torch.cat(all_gather(padded_BD)), torch.cat(all_gather(padded_B))

@@ -82,8 +82,8 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
 
 def _can_contrast(spec: RunSpec, facts: Facts, head: object) -> bool:
     """Tell whether the contrast of classes was measured to help in such a training."""
-    is_alone = spec.distill.teacher is None and spec.prune.method == "none" and spec.train.together == 1
-    is_alone = is_alone and spec.train.accumulation == 1
+    is_whole = spec.train.together == 1 and spec.train.accumulation == 1
+    is_alone = spec.distill.teacher is None and spec.prune.method == "none" and is_whole
     is_small = facts.kind == "classification" and facts.num_rows < FEW_ROWS
     return is_small and is_alone and head == "probe"
 

@@ -74,7 +74,7 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         teacher = load_teacher(spec.distill.teacher)
         check_teacher(teacher, data.task, data.labels, tokenizer)
         check_segments(teacher, train)
-    facts = _facts(source, data, len(train))
+    facts = _facts(source, config, data, len(train))
     resolved = resolve_defaults(spec, facts)
     return Prepared(
         teacher=teacher,
@@ -97,9 +97,8 @@ def _check_layers(spec: ModelSpec, known: int) -> None:
         )
 
 
-def _facts(source: str, data: TaskData, num_rows: int) -> Facts:
+def _facts(source: str, config: transformers.PretrainedConfig, data: TaskData, num_rows: int) -> Facts:
     """Gather what open values of the spec are chosen from."""
-    config = models.read_config(source)
     return Facts(
         width=int(config.hidden_size),
         is_box=resolve(source) == resolve("box"),

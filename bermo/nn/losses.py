@@ -1,5 +1,4 @@
-"""What a student can learn from a teacher: one number for each text, a mean over the parts of the text; and
-the contrast of classes.
+"""What a student can learn from a teacher: one number for each text, a mean over the parts of the text.
 
     soft targets   T² · KL(softmax(t/T) ‖ softmax(s/T))            Hinton, Vinyals & Dean 2015
     soft labels    the same of σ(t/T), a yes or no for each label, where a text may have several
@@ -23,7 +22,6 @@ from torch.nn import functional
 
 from bermo.nn.heads import IGNORED
 
-NO_CLASS = -1
 UNITS_A_RELATION_HEAD = 16
 """Teacher units of one relation head: MiniLMv2 takes 48 heads for 768 units and 64 for 1024."""
 
@@ -32,23 +30,6 @@ def mean_over(losses_B: Tensor, counts_B: Tensor) -> Tensor:
     """Return Σ_b counts_b · losses_b / Σ_b counts_b, the mean over what the texts count; 0 for nothing."""
     counts_B = counts_B.to(losses_B.dtype)
     return (losses_B * counts_B).sum() / counts_B.sum().clamp(min=1)
-
-
-def contrast(vectors_BD: Tensor, classes_B: Tensor) -> Tensor:
-    """Return how far the cosines of all pairs of texts are from 1 in one class, and from 0 in two classes.
-
-    Each kind of pair has its own mean, so that many classes do not drown the pairs of one; 0 for no pair. A
-    row of NO_CLASS is in no pair.
-    """
-    unit_BD = functional.normalize(vectors_BD.float(), dim=-1)
-    is_same_BB = classes_B[:, None] == classes_B[None]
-    is_real_B = classes_B != NO_CLASS
-    is_pair_BB = is_real_B[:, None] & is_real_B[None]
-    is_pair_BB = is_pair_BB & ~torch.eye(len(classes_B), dtype=torch.bool, device=classes_B.device)
-    errors_BB = (unit_BD @ unit_BD.T - is_same_BB.float()).square()
-    kinds = (is_same_BB & is_pair_BB, ~is_same_BB & is_pair_BB)
-    means = [(errors_BB * kind).sum() / kind.sum().clamp(min=1) for kind in kinds]
-    return means[0] + means[1]
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:

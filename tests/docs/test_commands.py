@@ -16,7 +16,7 @@ SMALLER = {
     "pretrain": "--config tiny --vocabulary 300 --length 16 --steps 4 --batch-size 4 --held-out 0.4"
     " --precision fp32 --device cpu",
     "analyse": "--max-texts 12 --rows 8 --max-length 16 --device cpu",
-    "shrink": "--device cpu --examples 8 --batch-size 8 --length 16",
+    "shrink": "--device cpu --examples 8",
     "export": "--max-loss 100",
     "bench": "--rounds 1 --lengths 16 --batch 1,2",
     "compress": "--rounds 1 --lengths 16 --batch 1,2 --max-loss 100 --forms onnx-int8-signed",

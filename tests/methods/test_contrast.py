@@ -11,7 +11,7 @@ from bermo.methods.contrast import ContrastLoss
 from bermo.methods.finetune import finetune
 from bermo.methods.head import choose_pooling
 from bermo.methods.prepare import prepare
-from bermo.nn.losses import contrast
+from bermo.nn.contrast import contrast
 from bermo.progress import Quiet
 from bermo.spec import DataSpec, RunSpec, TrainSpec, replace_in
 from bermo.training.devices import make_accelerator

@@ -202,8 +202,10 @@ def _wait_for_step(folder: Path, step: int) -> bool:
     return False
 
 
+# Random weights give nearly parallel vectors, whose cosines lose digits when summed in another order.
+@pytest.mark.parametrize(("contrast", "tolerance"), [("0", 1e-4), ("1", 1e-3)])
 def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
-    tmp_path: Path, small_encoder: Path
+    tmp_path: Path, small_encoder: Path, contrast: str, tolerance: float
 ) -> None:
     options = [
         "train",
@@ -227,6 +229,8 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
         "cpu",
         "--max-length",
         "64",
+        "--contrast",
+        contrast,
     ]
     launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
@@ -239,8 +243,7 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     assert main([*options, "--out", str(tmp_path / "one")]) == 0
     one, two = (_metrics(tmp_path / name) for name in ("one", "two"))
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (one, two)]
-    # Cosines of nearly parallel vectors and their gradients are sums in another order.
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    assert losses[1] == pytest.approx(losses[0], rel=tolerance)
     scores = [[row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)]
     assert scores[0] == pytest.approx(scores[1], abs=100 / 48 + 0.01)
 

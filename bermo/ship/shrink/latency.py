@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -114,7 +113,7 @@ def _encoder(config: PretrainedConfig, shape: LayerShape | None, depth: int) -> 
 
 
 def _times(encoders: Sequence[PreTrainedModel], workload: Workload, display: Display) -> list[float]:
-    """Return the median milliseconds of each encoder; each round times all, so that noise hits all alike."""
+    """Return the least milliseconds of each encoder over rounds that time all: other work only adds time."""
     device = torch.device(workload.device)
     shape = (workload.batch_size, workload.length)
     ids = torch.randint(0, int(encoders[0].config.vocab_size), shape, device=device)
@@ -133,7 +132,7 @@ def _times(encoders: Sequence[PreTrainedModel], workload: Workload, display: Dis
             display.step(step + 1, None)
     finally:
         display.close()
-    return [median(values) for values in milliseconds]
+    return [min(values) for values in milliseconds]
 
 
 @torch.inference_mode()
