@@ -108,7 +108,7 @@ _ALBERT = Family(
 )
 _DEBERTA = Family(
     layers=Layers(collector="encoder"),
-    attention=Attention(uses_registry=False),
+    attention=Attention(uses_registry=False, reads_whole_table=True),
     anatomy=Anatomy(
         core="attention.self",
         heads=Units(
@@ -124,7 +124,7 @@ _DEBERTA = Family(
 _DEBERTA_V2_QKV = _in("attention.self", "query_proj", "key_proj", "value_proj")
 _DEBERTA_V2 = Family(
     layers=Layers(collector="encoder"),
-    attention=Attention(uses_registry=False),
+    attention=Attention(uses_registry=False, reads_whole_table=True),
     anatomy=Anatomy(
         core="attention.self",
         heads=Units(

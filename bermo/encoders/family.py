@@ -51,6 +51,8 @@ class Attention:
     """The implementation to load where the default would unpad the batch and lose its shape."""
     uses_registry: bool = True
     """Calls attention through transformers' registry, so that it can be seen and changed."""
+    reads_whole_table: bool = False
+    """Reads the whole table of position vectors in each layer, so that tables cannot be stacked."""
 
 
 @dataclass(frozen=True, kw_only=True)

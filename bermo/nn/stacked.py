@@ -8,7 +8,7 @@ saved. Axes: N models, J mixed layers, D units.
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,31 @@ class StackedLinear(nn.Linear):
         else:
             product = torch.baddbmm(self.bias[:, None], rows, turned)
         return product.view(*x.shape[:-1], self.out_features)
+
+
+class StackedConv1D(nn.Module):
+    """y_n = x_n W_n + b_n: GPT-2's linear layers, whose matrices are transposed."""
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+        self.nx, self.nf = weight.shape[1:]
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(len(self.weight), -1, x.shape[-1])
+        return torch.baddbmm(self.bias[:, None], rows, self.weight).view(*x.shape[:-1], self.nf)
+
+
+class StackedScale(nn.Module):
+    """y_n = x_n ⊙ g_n + b_n: what MobileBERT has in place of a norm."""
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(len(self.weight), -1, x.shape[-1])
+        return torch.addcmul(self.bias[:, None], rows, self.weight[:, None]).view_as(x)
 
 
 class StackedNorm(nn.Module):
@@ -148,6 +173,10 @@ class KeptLayers:
         return cast(Tensor, self.mix(layers, self.attention_mask))
 
 
+OTHERS: dict[str, type[StackedConv1D | StackedScale]] = {"Conv1D": StackedConv1D, "NoNorm": StackedScale}
+"""The joint forms of transformers' own layers, by the names of their classes."""
+
+
 def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
     """Return the members' layers as one; None for a kind of layer without a joint form."""
     first = members[0]
@@ -159,7 +188,9 @@ def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
         return StackedNorm(*_pair(members), eps=first.eps)
     if isinstance(first, nn.Embedding):
         return StackedEmbedding(_pair(members)[0])
-    return None
+    # A masked layer has a class of its own, which inherits from the layer's.
+    kinds = [OTHERS[base.__name__] for base in type(first).__mro__ if base.__name__ in OTHERS]
+    return kinds[0](*cast(Any, _pair(members))) if kinds else None
 
 
 def _pair(members: Sequence[nn.Module]) -> tuple[nn.Parameter, nn.Parameter | None]:

@@ -2,7 +2,8 @@
 
     residual  LayerNorm(x + dropout(dense(h))) of post-norm layers, one kernel forward and one backward
     linear    query, key and value as one product; gelu and the gradients of biases in one pass
-    attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward
+    attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward;
+              with a position bias that is trained (MPNet) torch's own kernel
     mix       the mix of all layers, one kernel forward and one backward
     adam      AdamW on matrices, masked or not, and on scores, from the gradients of their bfloat16 copies
 
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from bermo.models.encoder import BermoModel
 from bermo.nn.fast.available import has_kernels
@@ -26,7 +28,14 @@ from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.mix import LayerMix
 from bermo.nn.stacked import StackedLinear
-from bermo.training.fusible import attention_projections, can_fuse_mix, has_hooks, is_gelu, is_residual
+from bermo.training.fusible import (
+    attention_projections,
+    can_fuse_mix,
+    has_hooks,
+    is_biased_attention,
+    is_gelu,
+    is_residual,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +85,8 @@ class Fusion:
         """Add the overrides of a module and of its projections, if kernels can compute them."""
         if self.fused.residual and is_residual(module):
             self._add(module, "forward", self._residual(module, self._next_seed()))
+        if self.fused.residual and self.fused.attention and is_biased_attention(module):
+            self._add(module, "forward", self._biased_attention(module, self._next_seed()))
         if self.fused.linear and is_gelu(module):
             self._add(module, "forward", self._gelu(module))
         if self.fused.linear and isinstance(module, StackedLinear) and module.bias is not None:
@@ -131,36 +142,66 @@ class Fusion:
         return self.seeds[number : number + 1]
 
     def _residual(self, module: nn.Module, number: int) -> Callable[..., Tensor]:
-        from bermo.nn.fast.residual import fits_kernels, residual
+        from bermo.nn.fast.residual import fits_kernels
 
-        dense, norm = cast(nn.Linear, module.dense), cast(nn.LayerNorm, module.LayerNorm)
-        dropout = cast(nn.Dropout, module.dropout)
+        dense = cast(nn.Linear, module.dense)
 
         def forward(hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
             if not fits_kernels(input_tensor):
                 return type(module).forward(module, hidden_states, input_tensor)
-            # Without the linear part the layer is called as it is, and its bias gets its gradient there.
-            bias = dense.bias if self.fused.linear and self._reads_copies(dense) else None
-            h = self._linear(dense, hidden_states) if bias is not None else dense(hidden_states)
-            p = dropout.p if dropout.training else 0.0
-            adds_bias = bias is not None and bias.dim() == 2
-            y, cast_y = residual(
-                h,
-                input_tensor,
-                norm.weight,
-                norm.bias,
-                self._seed(number),
-                p,
-                norm.eps,
-                bias,
-                self.dtype if self.fused.linear else None,
-                adds_bias,
-            )
-            if cast_y is not None:
-                self.casts[id(y)] = (y, cast_y)
-            return y
+            return self._add_and_norm(module, dense, hidden_states, input_tensor, number)
 
         return forward
+
+    def _add_and_norm(self, module: Any, dense: nn.Linear, h: Tensor, x: Tensor, number: int) -> Tensor:
+        """Return LayerNorm(x + dropout(dense(h))) with the norm and dropout of a module."""
+        from bermo.nn.fast.residual import residual
+
+        norm, dropout = cast(nn.LayerNorm, module.LayerNorm), cast(nn.Dropout, module.dropout)
+        # Without the linear part the layer is called as it is, and its bias gets its gradient there.
+        bias = dense.bias if self.fused.linear and self._reads_copies(dense) else None
+        h = self._linear(dense, h) if bias is not None else dense(h)
+        p = dropout.p if dropout.training else 0.0
+        adds_bias = bias is not None and bias.dim() == 2
+        dtype = self.dtype if self.fused.linear else None
+        seed = self._seed(number)
+        y, cast_y = residual(h, x, norm.weight, norm.bias, seed, p, norm.eps, bias, dtype, adds_bias)
+        if cast_y is not None:
+            self.casts[id(y)] = (y, cast_y)
+        return y
+
+    def _biased_attention(self, module: nn.Module, number: int) -> Callable[..., tuple[Tensor, ...]]:
+        from bermo.nn.fast.residual import fits_kernels
+
+        attn = cast(Any, module.attn)
+
+        def forward(
+            hidden_states: Tensor,
+            attention_mask: Tensor | None = None,
+            position_bias: Tensor | None = None,
+            output_attentions: bool = False,
+            **others: Any,
+        ) -> tuple[Tensor, ...]:
+            if output_attentions or position_bias is None or not fits_kernels(hidden_states):
+                arguments = (hidden_states, attention_mask, position_bias, output_attentions)
+                return cast(tuple[Tensor, ...], type(module).forward(module, *arguments, **others))
+            shape = (*hidden_states.shape[:-1], -1, attn.attention_head_size)
+            q, k, v = (
+                linear(hidden_states).view(shape).transpose(1, 2) for linear in (attn.q, attn.k, attn.v)
+            )
+            mask = self._mask(position_bias, attention_mask).to(q.dtype)
+            p = attn.dropout.p if attn.dropout.training else 0.0
+            seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
+            joined = seen.transpose(1, 2).flatten(2)
+            return (self._add_and_norm(module, attn.o, joined, hidden_states, number),)
+
+        return forward
+
+    def _mask(self, bias: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the sum of position bias and mask in the working dtype, made once for all layers."""
+        if id(bias) not in self.casts:
+            self.casts[id(bias)] = (bias, (bias if mask is None else bias + mask).to(self.dtype))
+        return self.casts[id(bias)][1]
 
     def _gelu(self, module: nn.Module) -> Callable[..., Tensor]:
         from bermo.nn.fast.dense import Gelu

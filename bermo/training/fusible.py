@@ -33,6 +33,23 @@ def is_residual(module: nn.Module) -> bool:
     )
 
 
+def is_biased_attention(module: nn.Module) -> bool:
+    """Tell whether a module is LayerNorm(x + dropout(attn(x, mask, position bias))), as MPNet's is."""
+    children = dict(module.named_children())
+    if children.keys() != {"attn", "LayerNorm", "dropout"}:
+        return False
+    attn, norm = children["attn"], children["LayerNorm"]
+    inner = dict(attn.named_children())
+    linears = [child for name, child in inner.items() if name != "dropout"]
+    return (
+        inner.keys() == {"q", "k", "v", "o", "dropout"}
+        and all(isinstance(linear, nn.Linear) and linear.bias is not None for linear in linears)
+        and type(norm) in (nn.LayerNorm, StackedNorm)
+        and _argument_names(attn)[:3] == ["hidden_states", "attention_mask", "position_bias"]
+        and not any(has_hooks(child) for child in (*children.values(), *linears))
+    )
+
+
 def is_gelu(module: nn.Module) -> bool:
     """Tell whether a module is gelu(dense(hidden_states)), with the exact gelu, and no more."""
     children = dict(module.named_children())

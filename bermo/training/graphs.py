@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from bermo.encoders.position_bias import set_position_bias_
 from bermo.nn.fast.available import kernel_fault
 from bermo.spec import TrainSpec
 from bermo.training.job import Batch
@@ -22,6 +23,7 @@ class GraphedStep:
         self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.can_capture = True
+        set_position_bias_(step.model)
         step.start_()
 
     def __call__(self, batches: Sequence[WeightedBatch], prepare: Callable[[], None]) -> None:

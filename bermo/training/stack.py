@@ -12,16 +12,20 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from bermo.encoders.families import family_of
+from bermo.encoders.position_bias import set_position_bias_
+from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.nn.masked import attach_mask_, is_masked, mask_on, original_of
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
-from bermo.nn.stacked import StackedEmbedding, StackedLinear, stacked_layer
+from bermo.nn.stacked import StackedEmbedding, stacked_layer
 
 WHY = "so the seeds cannot be trained together. Leave --together out."
 
 
 def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
     """Return one model that computes what all of them do; they must already be on its device."""
+    _check_family(models[0])
     joint = copy.deepcopy(models[0])
     done: list[str] = []
     rows = [0]
@@ -40,6 +44,7 @@ def stack(models: Sequence[PreTrainedModel]) -> PreTrainedModel:
         joint.set_submodule(name, made)
         done.append(name)
     _check_shared(models, done)
+    set_position_bias_(joint)
     return joint
 
 
@@ -47,7 +52,7 @@ def stacked_masks(joint: nn.Module) -> list[tuple[Mask, nn.Parameter]]:
     """Return the stacked masks and the weights under them."""
     pairs = []
     for module in joint.modules():
-        if isinstance(module, StackedLinear) and is_masked(module):
+        if is_masked(module):
             pairs.append((cast(Mask, mask_on(module)), cast(nn.Parameter, original_of(module))))
     return pairs
 
@@ -71,6 +76,14 @@ def _stack_mask_(made: nn.Module, members: Sequence[nn.Module]) -> None:
         for index, one in enumerate(own):
             setattr(one, name, joined[index].view_as(getattr(one, name)))
     attach_mask_(made, mask)
+
+
+def _check_family(model: PreTrainedModel) -> None:
+    config = encoder_of(model).config
+    if family_of(config).attention.reads_whole_table:
+        raise BermoError(
+            f"{config.model_type} reads its table of position vectors whole in each layer, {WHY}"
+        )
 
 
 def _check_bare(name: str, module: nn.Module) -> None:

@@ -1,0 +1,34 @@
+"""The position bias that an encoder gives to all its layers, for one model or for a stack of models.
+
+MPNet looks up one number for each head and distance. Some versions of transformers compute the distances on
+the CPU, which a CUDA graph cannot hold, and none knows of a stack, whose table holds N tables.
+"""
+
+from types import MethodType
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def set_position_bias_(model: nn.Module) -> None:
+    """Let every encoder inside that computes such a bias do so on its own device, stacked or not."""
+    for module in model.modules():
+        if hasattr(type(module), "compute_position_bias"):
+            cast(Any, module).compute_position_bias = MethodType(_position_bias, module)
+
+
+def _position_bias(encoder: nn.Module, x: Tensor) -> Tensor:
+    """Return the bias (rows, H, T, T) of hidden states (rows, T, D); a stack's rows lie model by model."""
+    num_rows, num_tokens = x.shape[:2]
+    positions = torch.arange(num_tokens, device=x.device)
+    distances_TT = positions[None, :] - positions[:, None]
+    buckets_TT = cast(Any, encoder).relative_position_bucket(distances_TT)
+    table = cast(Tensor, cast(Any, encoder).relative_attention_bias.weight)
+    tables_NSH = table.view(-1, *table.shape[-2:])
+    count, size, num_heads = tables_NSH.shape
+    values = functional.embedding(buckets_TT, tables_NSH.transpose(0, 1).reshape(size, -1))
+    bias_NHTT = values.view(num_tokens, num_tokens, count, num_heads).permute(2, 3, 0, 1)
+    shape = (count, num_rows // count, num_heads, num_tokens, num_tokens)
+    return bias_NHTT[:, None].expand(shape).flatten(0, 1)
