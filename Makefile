@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 60
 
-.PHONY: setup check test torture demo docs first-hour
+.PHONY: setup check test torture fuzz demo docs first-hour
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
@@ -24,6 +24,10 @@ test: setup
 # Kills, failing disks and damaged files for every kind of command: make torture MINUTES=10
 torture: setup
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) --out torture.json
+
+# Changed files for every reader: make fuzz MINUTES=10
+fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --out fuzz.json
 
 demo: setup
 	$(BIN)/bermo demo

@@ -25,9 +25,14 @@ OTHER_WORDS = {
 """What others call a choice of ours."""
 
 
+LONGEST = 100
+"""Letters of a name that are compared: the time grows with their square."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the known name closest to `name`, or the list of known ones."""
     names = sorted(known)
+    name = str(name)[:LONGEST]
     if OTHER_WORDS.get(name.lower()) in names:
         return f' Did you mean "{OTHER_WORDS[name.lower()]}"?'
     close = get_close_matches(name, names, n=1, cutoff=0.5)

@@ -27,6 +27,11 @@ def to_dict(spec: Any) -> Any:
 def from_dict(kind: type[T], values: Mapping[str, Any]) -> T:
     """Build a spec of the given class from plain values; an unknown name is an error."""
     hints = typing.get_type_hints(kind)
+    if not isinstance(values, Mapping):
+        names = ", ".join(item.name for item in fields(kind))
+        raise BermoError(
+            f"{kind.__name__} must be an object with the fields {names}, but got {values!r:.80}."
+        )
     for name in values:
         _check_name(kind, name)
     built = {
@@ -150,9 +155,13 @@ def parse_seeds(text: str, known: tuple[int, ...]) -> tuple[int, ...]:
 
 def _from_plain(hint: Any, value: Any, name: str) -> Any:
     """Check a plain value by reading its text, so that files and flags obey the same rules."""
-    if value is None or isinstance(value, list | tuple):
+    if value is None:
+        if type(None) not in typing.get_args(hint):
+            raise BermoError(f"{name} has no value. Give one, or leave the field out.")
+        return None
+    if isinstance(value, list | tuple):
         inner = next((o for o in typing.get_args(hint) if typing.get_origin(o) is tuple), hint)
-        if value is None or typing.get_origin(inner) is not tuple:
-            return value
+        if typing.get_origin(inner) is not tuple:
+            raise BermoError(f"{name} must be one value, but got a list of {len(value)}.")
         return tuple(parse(typing.get_args(inner)[0], str(item), name) for item in value)
     return parse(hint, str(value), name)

@@ -56,6 +56,7 @@ ROOMS: list[dict[str, str]] = [
         "spec.py": "what a run is: frozen dataclasses",
         "fields.py": "the fields of a spec: help, flag, bounds, rules",
         "values.py": "values of fields read from texts and JSON",
+        "typed.py": "values read from a file compared with the types of a dataclass",
         "pretrain_spec.py": "what a pretraining is",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",

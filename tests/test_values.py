@@ -90,3 +90,22 @@ def test_a_wrong_override_names_the_nearest_right_one(dotted: str, text: str, se
 )
 def test_a_text_is_read_as_its_type(hint: Any, text: Any, expected: object) -> None:
     assert parse(hint, text, "--x") == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"train": 3}, "TrainSpec must be an object with the fields"),
+        ({"train": [3]}, "TrainSpec must be an object with the fields"),
+        ({"seeds": None}, "seeds has no value"),
+        ({"train": {"lr": [1, 2]}}, "lr must be one value, but got a list of 2"),
+    ],
+)
+def test_a_value_of_another_shape_is_a_sentence(values: Any, sentence: str) -> None:
+    with pytest.raises(BermoError, match=sentence):
+        from_dict(RunSpec, values)
+
+
+def test_a_name_of_any_length_is_compared_in_a_moment() -> None:
+    with pytest.raises(BermoError, match="has no field"):
+        override(RunSpec(), "x" * 1_000_000, "1")

@@ -16,6 +16,7 @@ from bermo.data.rows import ChoiceRows, SpanRows, TaggedRows, TextRows
 from bermo.data.table import Table
 from bermo.data.text import read_text
 from bermo.errors import BermoError
+from bermo.files import DAMAGED
 
 EXAMPLES = 3
 """Rows that a complaint names."""
@@ -153,7 +154,7 @@ def read_squad(path: Path, is_train: bool) -> SpanRows:
                     questions.append(str(item["question"]))
                     contexts.append(str(paragraph["context"]))
                     answers.append(_answers(item))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except DAMAGED as error:
         raise BermoError(
             f"{path} is not in SQuAD's form (data > paragraphs > context, qas > id, question,"
             f" answers): {error!r} failed after {len(ids)} questions."

@@ -10,9 +10,13 @@ from bermo.data.delimited import Cells, table_of_cells
 from bermo.data.packed import check_size
 from bermo.data.table import Table, as_text, table_of
 from bermo.errors import BermoError
+from bermo.files import DAMAGED
 
 CELL_BYTES = 64
 """What a cell takes in memory at least."""
+
+MOST_EMPTY_ROWS = 10_000
+"""Empty rows in a row; a few bytes can name a row with billions of them before it."""
 
 
 def read_parquet(path: Path) -> Table:
@@ -29,7 +33,7 @@ def read_parquet(path: Path) -> Table:
         check_size(path, file.metadata.num_rows * file.metadata.num_columns * CELL_BYTES)
         batches = (row for batch in file.iter_batches() for row in batch.to_pylist())
         return table_of(path, enumerate(batches, start=1))
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, *DAMAGED) as error:
         raise BermoError(f"{path} is not a whole parquet file: {error}") from None
 
 
@@ -59,10 +63,14 @@ def read_xlsx(path: Path) -> Table:
 
 def _rows(sheet: Any) -> Iterator[tuple[int, list[str]]]:
     sheet.reset_dimensions()  # some programs write wrong ones
+    last = 0
     for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
         cells = [as_text(value) for value in row]
         if any(cell.strip() for cell in cells):
+            last = number
             yield number, cells
+        elif number - last > MOST_EMPTY_ROWS:
+            raise ValueError(f"after row {last} more than {MOST_EMPTY_ROWS:,} are empty")
 
 
 def _first_filled(path: Path, sheets: dict[str, list[tuple[int, list[str]]]]) -> Table:

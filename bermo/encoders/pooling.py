@@ -11,6 +11,7 @@ from transformers.utils import cached_file
 
 from bermo.encoders.hub import is_local
 from bermo.encoders.where import resolve
+from bermo.files import DAMAGED
 from bermo.spec import Pooling
 
 MODES: dict[str, Pooling] = {
@@ -48,5 +49,5 @@ def _read(source: str, file: str) -> Any:
             _raise_exceptions_for_connection_errors=False,
         )
         return None if path is None else json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, *DAMAGED):
         return None

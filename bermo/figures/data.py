@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from bermo.errors import BermoError
 from bermo.files import DAMAGED, write_json
+from bermo.typed import check_fields
 
 Number: TypeAlias = float | None
 """A measured value; None where there is none."""
@@ -168,6 +169,8 @@ def check(figure: Figure) -> None:
             size = len(figure.x)
             lengths = [("y", len(figure.y), size), ("names", len(figure.names), size)]
             lengths += [("groups", len(figure.groups), size)]
+            if any(not 0 <= index < size for index in figure.front):
+                raise BermoError(f'The figure "{figure.title}" joins points that it does not have.')
     for what, got, expected in lengths:
         if got != expected:
             raise BermoError(
@@ -216,7 +219,11 @@ def read_findings(path: Path) -> Findings:
             )
             for section in content["sections"]
         )
-        return Findings(title=content["title"], facts=content["facts"], sections=sections)
+        findings = Findings(title=content["title"], facts=content["facts"], sections=sections)
+        check_fields(findings)
+        for section in sections:
+            check_fields(section)
+        return findings
     except BermoError as error:
         raise BermoError(f"{path}: {error}") from None
     except DAMAGED as error:
@@ -226,6 +233,7 @@ def read_findings(path: Path) -> Findings:
 def _figure(values: dict[str, Any]) -> Figure:
     kind = KINDS[values.pop("kind")]
     figure = kind(**{name: _frozen(value) for name, value in values.items()})
+    check_fields(figure)
     check(figure)
     return figure
 

@@ -16,6 +16,7 @@ from bermo.files import DAMAGED
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
 from bermo.runs.statistics import summarise
+from bermo.typed import fits
 
 FIGURES = "figures.json"
 # Known names that an error about an unknown one lists.
@@ -152,7 +153,7 @@ def _read_rows(path: Path) -> tuple[Mapping[str, Number], ...]:
             if number < len(lines):
                 raise
             continue
-        if not all(value is None or isinstance(value, int | float) for value in (row["step"], *row.values())):
+        if not fits(row, dict[str, float]) or not fits(row["step"], int):
             raise ValueError(f"line {number} of {path.name} is no row of numbers")
         rows.append(row)
     return tuple(rows)

@@ -20,8 +20,17 @@ from filelock import FileLock, Timeout
 from bermo.errors import BermoError
 from bermo.files import check_place, is_temporary, reading, write_json
 from bermo.pretrain_spec import PretrainSpec
-from bermo.runs.places import Places, find_places, is_same_place, locate, with_typed
+from bermo.runs.places import (
+    DATA_PLACES,
+    MODEL_PLACES,
+    Places,
+    find_places,
+    is_same_place,
+    locate,
+    with_typed,
+)
 from bermo.spec import RunSpec, replace_in
+from bermo.typed import check_fields
 from bermo.values import from_dict, to_dict
 
 Spec = RunSpec | PretrainSpec
@@ -231,9 +240,20 @@ def read_spec_file(out: Path) -> SpecFile:
     path = out / SPEC_FILE
     with reading(path, "Restore this spec of the run, or use another folder."):
         values = json.loads(path.read_text(encoding="utf-8"))
-        return SpecFile(
+        _check_groups(values["spec"])
+        known = SpecFile(
             spec=_with_earlier(dict(values["spec"])), digest=values["data"], places=values.get("places", {})
         )
+        check_fields(known)
+        return known
+
+
+def _check_groups(values: dict[str, Any]) -> None:
+    """Refuse values of a spec in which a group of fields is no object."""
+    for dotted in (*FREE_FIELDS, *CHOSEN_FIELDS, *DATA_PLACES, *MODEL_PLACES):
+        group, *inner = dotted.split(".")
+        if inner and not isinstance(values.get(group, {}), dict):
+            raise TypeError(f"{group} is {values[group]!r:.60}")
 
 
 def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from bermo.files import reading, write_json
+from bermo.typed import check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,9 @@ def read_seed(folder: Path) -> SeedResult | None:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         verdicts = {name: values.get(name) for name in ("diverged", "undertrained")}
         result = SeedResult(**(_numbers(values) | verdicts))
-        _check(result)
+        check_fields(result)
+        if len(result.mix_weights) > 1 and len(result.mix_layers) != len(result.mix_weights):
+            raise ValueError("its mix has more layers than weights, or fewer")
         return result
 
 
@@ -112,14 +115,6 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_numbers(item) for item in value]
     return math.nan if value is None else value
-
-
-def _check(result: SeedResult) -> None:
-    """Refuse anything but numbers where numbers belong."""
-    numbers = [getattr(result, item.name) for item in fields(result) if item.type in (int, float)]
-    for value in (*numbers, *result.values.values(), *result.mix_layers, *result.mix_weights):
-        if not isinstance(value, int | float):
-            raise ValueError(f"{value!r} is no number")
 
 
 def write_result(path: Path, result: SeedResult | RunResult) -> None:

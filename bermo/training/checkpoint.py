@@ -107,6 +107,8 @@ def _inspect(path: Path, identity: str) -> tuple[str | None, dict[str, Any]]:
             return "manifest.json is damaged", {}
         if manifest["identity"] != identity:
             return "it belongs to another run", {}
+        if not isinstance(manifest["state"]["step"], int):
+            return "its step is no number", {}
         for name, expected in manifest["files"].items():
             if checksum(path / name) != expected:
                 return f"{name} is damaged", {}

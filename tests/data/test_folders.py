@@ -182,6 +182,7 @@ def test_an_answer_that_is_not_in_its_passage_is_an_error(write: Write, tmp_path
         (_squad(None, 0), "an answer is None, not a text"),
         (_squad(["two"], 0), r"an answer is \['two'\], not a text"),
         (_squad("two", "here"), "not in SQuAD's form.*invalid literal"),
+        (_squad("two", float("inf")), "not in SQuAD's form.*infinity"),
         ("[" * 100_000, "nested too deeply to be read"),
     ],
 )

@@ -91,3 +91,25 @@ def test_parquet_of_other_types_becomes_text(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(packed, "memory_bytes", lambda: 1024)
     with pytest.raises(BermoError, match="unpacks to more than"):
         read_table(path)
+
+
+def test_a_sheet_that_names_a_row_far_below_is_refused_at_once(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.xlsx", one=[["text", "label"], ["a", "b"]])
+    with zipfile.ZipFile(path) as old:
+        parts = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for name, part in parts.items():
+            new.writestr(name, part.replace(b'<row r="2"', b'<row r="999999999"'))
+    with pytest.raises(BermoError, match="after row 1 more than 10,000 are empty"):
+        read_table(path)
+
+
+def test_parquet_whose_texts_are_no_text_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table({"text": ["caf\u00e9"]}), path, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xff"))
+    with pytest.raises(BermoError, match="not a whole parquet file"):
+        read_table(path)

@@ -82,3 +82,24 @@ def test_another_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(BermoError, match="no file of figures"):
         read_findings(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"title": "t"', '"title": 3'),
+        ('"text": ""', '"text": [1]'),
+        ('"front": [', '"front": [99, '),
+        ('"x": [', '"x": ["a", '),
+        ('"x": [', f'"x": [{10**400}, '),
+        ('"facts": {', '"facts": {"a": 1, '),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_a_sentence(old: str, new: str, tmp_path: Path) -> None:
+    section = Section(title="s", text="", figures=FIGURES)
+    write_findings(tmp_path / "figures.json", Findings(title="f", facts={"b": "c"}, sections=(section,)))
+    text = " ".join((tmp_path / "figures.json").read_text(encoding="utf-8").split())
+    assert old in text
+    (tmp_path / "figures.json").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(BermoError, match=r"no file of figures|points that it does not have"):
+        read_findings(tmp_path / "figures.json")

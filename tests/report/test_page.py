@@ -119,6 +119,15 @@ def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
     assert any("on the validation set" in title for title in titles)
 
 
+def test_a_step_that_is_no_number_is_one_sentence(runs: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "odd"
+    shutil.copytree(runs / "pruned", copy)
+    with (copy / "seed-1" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": Infinity, "loss": 1.0}\n')
+    with pytest.raises(BermoError, match="no row of numbers"):
+        collect([copy])
+
+
 def test_a_run_of_another_kind_is_told_by_its_figures_alone(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text('{"spec": {"text": {}}, "data": ""}')
     write_findings(tmp_path / "figures.json", findings())

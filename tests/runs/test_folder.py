@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,3 +177,15 @@ def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_pat
     assert again == replace_in(began, model={"head": "random"})
     earlier = hashlib.sha256(json.dumps([values, "digest", 1], sort_keys=True).encode()).hexdigest()[:16]
     assert identity(again, "digest", 1) == earlier, "its checkpoints are found"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"places": "here"}, {"places": {"data.train": 3}}, {"spec": {"data": [1]}}, {"spec": 3}, {"data": None}],
+)
+def test_a_spec_file_with_other_values_is_one_sentence(changes: dict[str, Any], tmp_path: Path) -> None:
+    claim(tmp_path, RunSpec(), "digest")
+    values = json.loads((tmp_path / "spec.json").read_text(encoding="utf-8"))
+    (tmp_path / "spec.json").write_text(json.dumps(values | changes), encoding="utf-8")
+    with pytest.raises(BermoError, match=r"spec\.json is damaged"):
+        check_free(tmp_path, RunSpec())

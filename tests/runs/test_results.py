@@ -14,7 +14,11 @@ from tests.results import seed_result
 
 def test_a_training_without_numbers_is_read_as_it_was_written(tmp_path: Path) -> None:
     result = replace(
-        seed_result(1, 50.0), score=math.nan, values={"accuracy": math.nan}, mix_weights=[math.nan, math.nan]
+        seed_result(1, 50.0),
+        score=math.nan,
+        values={"accuracy": math.nan},
+        mix_layers=[0, 1],
+        mix_weights=[math.nan, math.nan],
     )
     write_result(tmp_path / "result.json", result)
     again = read_seed(tmp_path)
@@ -37,6 +41,9 @@ def test_a_training_without_numbers_is_read_as_it_was_written(tmp_path: Path) ->
         json.dumps(asdict(seed_result(1, 50.0)) | {"values": [1]}),
         json.dumps(asdict(seed_result(1, 50.0)) | {"unknown": 1}),
         json.dumps(asdict(seed_result(1, 50.0)) | {"mix_weights": ["a"]}),
+        json.dumps(asdict(seed_result(1, 50.0)) | {"mix_layers": [1, 2, 3], "mix_weights": [1.0, 0.0]}),
+        json.dumps(asdict(seed_result(1, 50.0)) | {"device": None}),
+        json.dumps(asdict(seed_result(1, 50.0)) | {"seed": 10**400}),
     ],
 )
 def test_a_damaged_result_is_one_sentence(content: str, tmp_path: Path) -> None:

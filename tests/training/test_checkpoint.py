@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bermo.files import seal, write_json
 from bermo.training import checkpoint
 from bermo.training.job import Stopped
 from bermo.training.members import Member
@@ -72,7 +73,7 @@ def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_
     assert steps[0] == steps[1]
 
 
-@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest", "changed state"])
+@pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest", "changed state", "no step"])
 def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
     tmp_path: Path, damage: str
 ) -> None:
@@ -92,6 +93,10 @@ def test_a_damaged_checkpoint_is_named_and_skipped_for_the_last_whole_one(
     elif damage == "changed state":
         manifest = (file.parent / "manifest.json").read_text()
         (file.parent / "manifest.json").write_text(manifest.replace('"step": 6', '"step": 5'))
+    elif damage == "no step":
+        manifest = json.loads((file.parent / "manifest.json").read_text())
+        del manifest["crc32"]
+        write_json(file.parent / "manifest.json", seal(manifest | {"state": {"step": "six"}}))
     messages: list[str] = []
     last = checkpoint.find_last(tmp_path, "toy", messages.append)
     assert last is not None

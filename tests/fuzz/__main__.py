@@ -1,0 +1,57 @@
+"""python -m tests.fuzz [--minutes M] [--workers N] [--seed S] [--only READER] [--out FILE.json]
+
+Changed files for every reader, until the time is over; exits with 1 if anything but our own error came out,
+took too long or too much memory, or wrote. A fault is repeated by its number: --only READER --trial N.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bermo.files import write_json
+from bermo.machine import processor
+from tests.fuzz.readers import READERS
+from tests.fuzz.session import input_of, try_input
+from tests.fuzz.workers import Plan, fuzz
+
+
+def main() -> int:
+    """Fuzz for the time given, print the table, and write it as JSON."""
+    options = _options()
+    readers = tuple(options.only or READERS)
+    if options.trial is not None:
+        return _again(readers[0], options.seed, options.trial)
+    plan = Plan(readers, options.seed, options.workers, time.time() + 60 * options.minutes)
+    results = fuzz(plan)
+    print(results.text())
+    print(f"{results.num_inputs:,} inputs, {len(results.faults)} kinds of faults.")
+    if options.out is not None:
+        facts = {"seed": plan.seed, "minutes": options.minutes, "workers": plan.workers}
+        write_json(options.out, facts | {"processor": processor().name} | results.to_json())
+    return 1 if results.faults else 0
+
+
+def _again(reader: str, seed: int, number: int) -> int:
+    """Make one trial again and print what it gave; its files stay."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-")) / "input"
+    outcome = try_input(reader, input_of(reader, seed, number), folder)
+    print(f"{outcome.end} {outcome.reason}\n{outcome.trace}The input is in {folder}")
+    return 1 if outcome.end == "fault" else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=list(READERS), metavar="READER")
+    parser.add_argument("--trial", type=int, help="make one trial again")
+    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
