@@ -22,7 +22,6 @@ from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
 from bermo.data.pairs import draw_pairs, read_pairs
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
 from bermo.encoders.attention import num_heads
-from bermo.encoders.families import first_position
 from bermo.figures.data import Section
 from bermo.vectors import Encoder, load_encoder, stream_vectors
 
@@ -84,9 +83,7 @@ class Subject:
 
 def num_places(encoder: Encoder) -> int:
     """Return how many tokens the encoder has positions for."""
-    config = encoder.backbone.config
-    positions = int(getattr(config, "max_position_embeddings", 0) or 0) or 10**6
-    return min(positions - first_position(config), encoder.tokenizer.model_max_length)
+    return int(encoder.tokenizer.model_max_length)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from bermo.encoders import where
 from bermo.encoders.capitals import keep_case_
 from bermo.encoders.failures import loading
-from bermo.encoders.families import family_of, has_segments, num_layers
+from bermo.encoders.families import family_of, has_segments, longest_input, num_layers
 from bermo.encoders.family import MaskedHeadPaths
 from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
@@ -174,6 +174,13 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
     if lowercase == "off":
         keep_case_(tokenizer)
     return tokenizer
+
+
+def limit_length_(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig) -> None:
+    """Let texts be no longer than the encoder has positions, whatever the tokenizer's own files say."""
+    longest = longest_input(config)
+    if longest is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
 
 
 def make_inputs(

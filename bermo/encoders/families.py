@@ -139,7 +139,7 @@ _DEBERTA_V2 = Family(
 )
 _MODERNBERT = Family(
     layers=Layers(path="layers"),
-    inputs=Inputs(has_segments=False),
+    inputs=Inputs(has_segments=False, has_last_position=False),
     attention=Attention(implementation="sdpa"),
     anatomy=Anatomy(
         core="attn",
@@ -171,7 +171,7 @@ _MOBILEBERT = Family(
 _XLNET = Family(
     pooling="last",
     layers=Layers(path="layer", embeddings=("word_embedding",), is_time_first=True),
-    inputs=Inputs(has_float_mask=True, options={"use_mems": False}),
+    inputs=Inputs(has_float_mask=True, has_last_position=False, options={"use_mems": False}),
     attention=Attention(uses_registry=False),
     anatomy=Anatomy(
         core="rel_attn",
@@ -249,6 +249,15 @@ def first_position(config: PretrainedConfig) -> int:
     if known is not None:
         return known
     return 0 if config.pad_token_id is None else int(config.pad_token_id) + 1
+
+
+def longest_input(config: PretrainedConfig) -> int | None:
+    """Return how many tokens the encoder has positions for; None where positions are relative alone."""
+    # DeBERTa says by this whether it adds learned positions to its relative ones.
+    has_positions = getattr(config, "position_biased_input", True)
+    if not (family_of(config).inputs.has_last_position and has_positions):
+        return None
+    return int(config.max_position_embeddings) - first_position(config)
 
 
 def fused_projections() -> list[tuple[str, ...]]:

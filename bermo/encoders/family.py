@@ -39,6 +39,8 @@ class Inputs:
     """Subtracts its mask from 1.0, which ONNX allows for floating-point masks only."""
     first_position: int | None = 0
     """The position of a text's first token; None: the id of the padding token + 1."""
+    has_last_position: bool = True
+    """Learns a vector for each position, so that a text cannot be longer than they are."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of every call."""
 

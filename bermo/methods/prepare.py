@@ -13,7 +13,7 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.tasks import TaskData
 from bermo.data.unknown import check_ids
-from bermo.encoders.backbone import load_config, load_tokenizer
+from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.pooling import trained_pooling
 from bermo.encoders.where import resolve
@@ -60,8 +60,11 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
     # Read before the tokenizer, whose loader reads it too and would say less of a damaged one.
     config = models.read_config(source)
     tokenizer = load_tokenizer(source, spec.data.lowercase)
+    folders = {source, _teacher_folder(spec) or source}
+    for name in folders:
+        limit_length_(tokenizer, models.read_config(name))
     # A student without segments leaves them out by itself; its teacher may need them.
-    has_segments = any(models.has_segments(name) for name in {source, _teacher_folder(spec) or source})
+    has_segments = any(models.has_segments(name) for name in folders)
     progress = _tokenising(display)
     train, valid = (
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
@@ -152,10 +155,13 @@ def notes(prepared: Prepared) -> list[str]:
     sentences.append(f"{len(train):,} training and {len(valid):,} validation inputs.")
     if prepared.reasons:
         sentences.append(f"Chosen for them: {', '.join(prepared.reasons)}.")
+    longest = min(spec.data.max_length, prepared.tokenizer.model_max_length)
+    if longest < spec.data.max_length:
+        sentences.append(f"The encoder reads {longest} tokens at most, not {spec.data.max_length}.")
     if train.truncated_share > 0:
         sentences.append(
-            f"{train.truncated_share:.1%} of the training texts are longer than {spec.data.max_length} "
-            "tokens and are cut (--max-length)."
+            f"{train.truncated_share:.1%} of the training texts are longer than {longest} tokens and are cut"
+            " (--max-length)."
         )
     return sentences
 

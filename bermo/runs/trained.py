@@ -26,7 +26,7 @@ from transformers import (
 
 from bermo.data.tasks import Kind
 from bermo.encoders import families
-from bermo.encoders.backbone import load_tokenizer
+from bermo.encoders.backbone import limit_length_, load_tokenizer
 from bermo.encoders.failures import loading
 from bermo.encoders.trust import (
     ONLY_DATA,
@@ -90,7 +90,9 @@ class TrainedFolder:
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
         """Load the tokenizer beside the model."""
-        return load_tokenizer(self.folder)
+        tokenizer = load_tokenizer(self.folder)
+        limit_length_(tokenizer, encoder_config(self.config))
+        return tokenizer
 
     def create_model(self) -> PreTrainedModel:
         """Build a model of the same class and shape with random weights."""

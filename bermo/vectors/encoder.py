@@ -87,6 +87,7 @@ def load_encoder(
         encoder, mix = _load(folder)
         if untrained_seed is not None:
             encoder, mix = backbone.create_encoder(copy.deepcopy(encoder.config)), None
+    backbone.limit_length_(tokenizer, encoder.config)
     target = device or ("cuda" if torch.cuda.is_available() else "cpu")
     for module in (encoder,) if mix is None else (encoder, mix):
         module.eval().requires_grad_(False).to(target)

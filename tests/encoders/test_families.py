@@ -14,7 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from bermo.encoders import family as types
 from bermo.encoders.backbone import create_encoder, hidden_states, make_inputs
-from bermo.encoders.families import FAMILIES, first_position, fused_projections
+from bermo.encoders.families import FAMILIES, first_position, fused_projections, longest_input
 from bermo.encoders.family import Anatomy, Family, Projections, Units
 from bermo.encoders.layers import layer_modules
 from bermo.encoders.structure import groups_of
@@ -133,6 +133,26 @@ def test_positions_start_where_the_entry_says(name: str) -> None:
     with torch.no_grad():
         encoder(**inputs_of(encoder, torch.full((2, 5), 7)))
     assert first_position(encoder.config) == int(positions[0].min() if positions else 0)
+
+
+@EVERY_FAMILY
+def test_the_longest_input_is_read_and_one_token_more_is_not(name: str) -> None:
+    encoder = make_encoder(name)
+    longest = longest_input(encoder.config)
+    assert (longest is not None) == FAMILIES[name].inputs.has_last_position
+    with torch.no_grad():
+        encoder(**inputs_of(encoder, torch.full((1, longest or 80), 7)))
+        if longest is not None:
+            with pytest.raises((IndexError, RuntimeError)):
+                encoder(**inputs_of(encoder, torch.full((1, longest + 1), 7)))
+
+
+def test_deberta_without_learned_positions_reads_texts_of_any_length() -> None:
+    config = tiny.make_config("deberta-v2")
+    config.position_biased_input = False
+    assert longest_input(config) is None
+    encoder = create_encoder(config).eval()
+    encoder(**inputs_of(encoder, torch.full((1, 80), 7)))
 
 
 @EVERY_FAMILY

@@ -4,7 +4,9 @@ import os
 from collections.abc import Sequence
 from typing import cast
 
+from bermo.encoders.families import longest_input
 from bermo.errors import BermoError
+from bermo.models.config import encoder_config
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.spec import BenchDevice, BenchSpec
 from bermo.ship.bench.worker import Entry
@@ -64,8 +66,7 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: BenchDevi
 
 
 def _check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
-    inner = getattr(source.config, "backbone", source.config)
-    longest = getattr(inner, "max_position_embeddings", None)
+    longest = longest_input(encoder_config(source.config))
     if longest is not None and max(spec.lengths) > longest:
         raise BermoError(
             f"{name} reads {longest} tokens at most, but {max(spec.lengths)} were asked for."
