@@ -43,8 +43,13 @@ def _lists(cells: Sequence[str]) -> list[Labels] | None:
         items = _parse(cell) if cell.startswith("[") else [cell] if cell else []
         if not isinstance(items, list) or any(isinstance(item, list | dict) for item in items):
             return None
-        read.append(tuple(dict.fromkeys(i if isinstance(i, str) else json.dumps(i) for i in items)))
+        read.append(tuple(dict.fromkeys(map(label_text, items))))
     return read
+
+
+def label_text(item: Any) -> str:
+    """Return one label of a list as text."""
+    return item if isinstance(item, str) else json.dumps(item)
 
 
 def _parse(cell: str) -> Any:

@@ -7,10 +7,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bermo.data.tasks import Kind
 from bermo.estimators.options import read_options
 from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows
 
 TASK = "own/classification"
+KINDS: tuple[Kind, ...] = ("classification", "multi-label")
 
 
 class Classifier:
@@ -21,7 +23,8 @@ class Classifier:
 
     Texts are a list, an array or a series; a pair of texts is a tuple. A frame, a `datasets.Dataset` or a
     dict of columns may hold texts and labels; their columns are known by their usual names, or named by the
-    options `text` and `label`. Labels may be texts, numbers or bools, and answers are of the same type.
+    options `text` and `label`. Labels may be texts, numbers or bools, and answers are of the same type; where
+    they are lists, a text has any number of them, which may be none.
 
     Every option of `bermo train` is a keyword argument, with _ for -, but for those that name files; `seed`
     is the one seed. The training is that of `bermo train` on a file with the same rows, to the bit. It is
@@ -65,20 +68,33 @@ class Classifier:
         return self
 
     def predict(self, texts: Any) -> npt.NDArray[Any]:
-        """Return the likeliest class of each text."""
-        place = {name: index for index, name in enumerate(self._fitted().labels)}
-        best = [place[answer["label"]] for answer in self._fitted().ask(texts)]
-        answers: npt.NDArray[Any] = self.classes_[best]
-        return answers
+        """Return the likeliest class of each text; of several labels a list, the likeliest first."""
+        asked = self._fitted()
+        found = asked.ask(texts)
+        if not asked.has_several:
+            place = {name: index for index, name in enumerate(asked.labels)}
+            answers: npt.NDArray[Any] = self.classes_[[place[answer["label"]] for answer in found]]
+            return answers
+        class_of = dict(zip(asked.labels, self.classes_.tolist(), strict=True))
+        rows = np.empty(len(found), dtype=object)
+        for at, answer in enumerate(found):  # lists of equal length would be taken for a matrix
+            rows[at] = [class_of[name] for name in answer["labels"]]
+        return rows
 
     def predict_proba(self, texts: Any) -> npt.NDArray[np.float64]:
-        """Return the probability of each class for each text, in the order of `classes_`."""
+        """Return the probability of each class for each text, in the order of `classes_`.
+
+        Those of classes sum to 1; each of several labels is a yes or no of its own.
+        """
         return np.array([[*answer["probabilities"].values()] for answer in self._fitted().ask(texts)])
 
     def score(self, texts: Any, labels: Any = None) -> float:
-        """Return the share of the texts whose likeliest class is their label."""
-        wanted = self._fitted().answers_in(texts, labels)
-        return float(np.mean([a == b for a, b in zip(self.predict(texts).tolist(), wanted, strict=True)]))
+        """Return the share of the texts whose likeliest class is their label, or all of whose labels are."""
+        asked = self._fitted()
+        wanted = asked.names_in(texts, labels)
+        key = "labels" if asked.has_several else "label"
+        given = [frozenset(np.atleast_1d(answer[key]).tolist()) for answer in asked.ask(texts)]
+        return float(np.mean([a == b for a, b in zip(given, wanted, strict=True)]))
 
     def save(self, folder: str | Path) -> None:
         """Write the model into a new folder, which transformers and the verbs of bermo can open too."""
@@ -93,7 +109,7 @@ class Classifier:
         return made
 
     def _open(self, folder: Path, classes: Sequence[Any], is_temporary: bool = False) -> None:
-        self._asked = AskedModel(folder, "classification", self._options.spec.train.device, is_temporary)
+        self._asked = AskedModel(folder, KINDS, self._options.spec.train.device, is_temporary)
         self.folder_, self.mix_weights_ = folder, self._asked.mix_weights()
         values = list(classes) or list(self._asked.labels)
         is_mixed = len({type(value) for value in values}) > 1

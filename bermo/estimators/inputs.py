@@ -5,7 +5,7 @@ Nothing of pandas, polars or datasets is imported: a frame is what has `columns`
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from bermo.data.corpora import label_column
+from bermo.data.label_lists import label_text
 from bermo.data.rows import check_several
 from bermo.data.table import Table, as_text
 from bermo.errors import BermoError
 
 TEXT, PAIR, LABEL = ("text",), ("text_a", "text_b"), "label"
 """How columns are called that were given without names."""
-SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
+SEVERAL = (list, tuple)
 MISSING = ("NAType", "NaTType")
 """Classes of pandas for a value that is not there."""
 
@@ -41,20 +42,40 @@ class Columns:
         """Return the column of this name, whatever its capitals."""
         return next(values for known, values in self.values.items() if known.lower() == name.lower())
 
+    def has_several(self, column: str) -> bool:
+        """Tell whether rows of the column are lists, of any number of labels each."""
+        return any(isinstance(value, SEVERAL) for value in self.column(column))
+
     def labels(self, column: str) -> dict[str, Any]:
         """Return the different labels as they were given, by their texts."""
+        if self.has_several(column):
+            return _named((label_text(label), label) for label in _each(self.column(column)))
         given: dict[Any, Any] = {}
         for value in self.column(column):
             given.setdefault((type(value), _cell(value)), value)
         texts = {column: [text for _, text in given]}
-        named: dict[str, Any] = {}
-        for text, value in zip(label_column(_table(texts), column), given.values(), strict=True):
-            known = named.setdefault(text, value)
-            if known != value:
-                raise BermoError(
-                    f"The labels {known!r} and {value!r} are written alike. Give all labels in one type."
-                )
-        return named
+        return _named(zip(label_column(_table(texts), column), given.values(), strict=True))
+
+
+def _named(labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return labels by their texts; two that have the same text are refused."""
+    named: dict[str, Any] = {}
+    for text, value in labels:
+        known = named.setdefault(text, value)
+        if known != value:
+            raise BermoError(
+                f"The labels {known!r} and {value!r} are written alike. Give all labels in one type."
+            )
+    return named
+
+
+def _each(rows: Iterable[Any]) -> Iterator[Any]:
+    """Yield every label of rows of which some are lists; a row that is missing has none."""
+    for row in rows:
+        if isinstance(row, SEVERAL):
+            yield from row
+        elif not _is_missing(row):
+            yield row
 
 
 def labelled(texts: Any, labels: Any, name: str) -> Columns:
@@ -67,12 +88,14 @@ def labelled(texts: Any, labels: Any, name: str) -> Columns:
     check_several(labels, "labels")
     values = _values(labels, "labels")
     for at, value in enumerate(values):
-        if isinstance(value, SEVERAL):
-            raise BermoError(f"labels[{at}] is {value!r}, but one label was expected for each text.")
+        items = value if isinstance(value, SEVERAL) else (value,)
+        if any(isinstance(item, (*SEVERAL, dict)) for item in items):
+            raise BermoError(f"labels[{at}] is {value!r}, but a label or a list of labels was expected.")
     num_texts = len(next(iter(found.values.values()), ()))
     if len(values) != num_texts:
         raise BermoError(
-            f"There are {num_texts:,} texts but {len(values):,} labels. Give one label for each text."
+            f"There are {_counted(num_texts, 'text')} but {_counted(len(values), 'label')}."
+            " Give one label for each text, or a list of them."
         )
     return Columns(name=name, values=found.values | {LABEL: values})
 
@@ -136,7 +159,18 @@ def _values(data: Any, name: str, most_axes: int = 1) -> list[Any]:
         values = list(data if convert is None else convert())
     except TypeError:
         raise BermoError(f"{name} is {type(data).__name__}, but a list was expected.") from None
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
+    return [_plain(value) for value in values]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of numpy as Python's own, and a set as a list."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _text(value: Any, at: int) -> Any:
@@ -154,7 +188,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    return "" if _is_missing(value) else as_text(value)
+    return "" if _is_missing(value) else as_text(list(value) if isinstance(value, tuple) else value)
 
 
 def _table(cells: dict[str, list[str]]) -> Table:

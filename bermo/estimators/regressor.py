@@ -54,7 +54,7 @@ class Regressor:
 
     def score(self, texts: Any, labels: Any = None) -> float:
         """Return R², the share of the numbers' variance that is explained: 1 − Σ(y − ŷ)² / Σ(y − ȳ)²."""
-        wanted = np.array([float(value) for value in self._fitted().answers_in(texts, labels)])
+        wanted = np.array(self._fitted().numbers_in(texts, labels))
         left = ((wanted - self.predict(texts)) ** 2).sum()
         return float(1 - left / ((wanted - wanted.mean()) ** 2).sum())
 
@@ -70,7 +70,7 @@ class Regressor:
         return made
 
     def _open(self, folder: Path, is_temporary: bool = False) -> None:
-        self._asked = AskedModel(folder, "regression", self._options.spec.train.device, is_temporary)
+        self._asked = AskedModel(folder, ("regression",), self._options.spec.train.device, is_temporary)
         self.folder_, self.mix_weights_ = folder, self._asked.mix_weights()
 
     def _fitted(self) -> AskedModel:

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.data.columns import find_columns
-from bermo.data.corpora import find_empty
+from bermo.data.corpora import find_empty, label_cells, label_column, numbers
 from bermo.data.inputs import input_names, input_rows, line_names
+from bermo.data.label_lists import read_labels
 from bermo.data.load import task_of_tables
+from bermo.data.rows import TextRows
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.estimators.inputs import LABEL, Columns, labelled, unlabelled
@@ -28,7 +30,7 @@ from bermo.report.terminal import TerminalDisplay
 from bermo.runs.results import RunResult
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import Predictor
-from bermo.spec import Device
+from bermo.spec import Device, RunSpec, replace_in
 from bermo.training.job import Stopped
 
 FILE = "estimator.json"
@@ -55,8 +57,8 @@ class Saved:
 
 def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained:
     """Train on rows in memory, in the folder `out` or in a temporary one."""
-    spec, out = options.spec, options.given["out"]
-    train = labelled(texts, labels, "training rows")
+    train, out = labelled(texts, labels, "training rows"), options.given["out"]
+    spec = _with_kind(options.spec, train)
     other = None if valid is None else _valid(valid).table()
     data = task_of_tables(spec.data, train.table(), other)
     own = train.labels(str(data.label)) if data.labels else {}
@@ -72,8 +74,18 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
     for seed in result.seeds:
         if seed.verdict != "fine":
             warnings.warn(f"Seed {seed.seed} {seed.verdict}.", stacklevel=3)
-    classes = [own[name] for name in data.labels]
+    classes = [own.get(name, name) for name in data.labels]
     return Trained(folder=folder, is_temporary=out is None, result=result, classes=classes)
+
+
+def _with_kind(spec: RunSpec, train: Columns) -> RunSpec:
+    """Return the spec of a task with several labels a row where the rows have lists of labels."""
+    if spec.data.task != "own/classification":
+        return spec
+    label = find_columns(train.table(), spec.data.text, spec.data.label).label
+    if spec.data.label_separator is None and not train.has_several(str(label)):
+        return spec
+    return replace_in(spec, data={"task": "own/multi-label"})
 
 
 def _valid(valid: Any) -> Columns:
@@ -85,12 +97,14 @@ def _valid(valid: Any) -> Columns:
 class AskedModel:
     """A trained model that is loaded once and asked texts in memory; a temporary folder goes with it."""
 
-    def __init__(self, folder: Path, kind: Kind, device: Device, is_temporary: bool = False) -> None:
+    def __init__(
+        self, folder: Path, kinds: Sequence[Kind], device: Device, is_temporary: bool = False
+    ) -> None:
         if is_temporary:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         opened = open_trained(folder)
-        if opened.trained.task.kind != kind:
-            raise BermoError(f"{folder} holds a model for {opened.trained.task.kind}, not for {kind}.")
+        if opened.trained.task.kind not in kinds:
+            raise BermoError(f"{folder} holds a model for {opened.trained.task.kind}, not for {kinds[0]}.")
         self.opened, self.predictor = opened, Predictor(opened, device)
 
     @property
@@ -109,14 +123,27 @@ class AskedModel:
         rows = input_rows(table, trained.task, names)
         return self.predictor.answers(rows, gives_all=True)
 
-    def answers_in(self, texts: Any, labels: Any) -> list[Any]:
-        """Return the labels of texts as they were given, from `labels` or from a column of `texts`."""
+    @property
+    def has_several(self) -> bool:
+        """Whether a text has any number of labels."""
+        return self.opened.trained.task.kind == "multi-label"
+
+    def names_in(self, texts: Any, labels: Any) -> list[frozenset[str]]:
+        """Return the labels of each text as a file would hold them, from `labels` or a column of `texts`."""
         found = labelled(texts, labels, "texts")
-        table, known = found.table(), self.opened.trained.label
-        if labels is not None:
-            return found.column(LABEL)
-        name = find_columns(table, None, known if known is not None and table.has(known) else None).label
-        return found.column(str(name))
+        table, trained, name = found.table(), self.opened.trained, LABEL
+        if labels is None:
+            known = trained.label if trained.label is not None and table.has(trained.label) else None
+            name = str(find_columns(table, None, known).label)
+        if not self.has_several:
+            return [frozenset((label,)) for label in label_column(table, name)]
+        rows = read_labels(label_cells(table, name), trained.label_separator, trained.labels)
+        return list(map(frozenset, rows))
+
+    def numbers_in(self, texts: Any, labels: Any) -> list[float]:
+        """Return the numbers of texts, from `labels` or from a column of `texts`."""
+        cells = [str(*names) for names in self.names_in(texts, labels)]
+        return [float(number) for number in numbers(TextRows(cells, labels=cells), "labels").labels or ()]  # type: ignore[arg-type]
 
     def mix_weights(self) -> npt.NDArray[np.float64] | None:
         """Return the share of each layer in the mix; an export does not say it."""

@@ -82,7 +82,9 @@ def test_labels_of_any_type_come_back_as_they_were_given(tmp_path: Path) -> None
     again = bermo.Classifier.load(str(tmp_path / "saved"))
     assert again.predict(TEXTS).tolist() == classifier.predict(TEXTS).tolist()
     assert again.get_params() == classifier.get_params()
-    assert bermo.Classifier.load(tmp_path / "run").classes_.tolist() == ["0", "1"]
+    run = bermo.Classifier.load(tmp_path / "run")
+    assert run.classes_.tolist() == ["0", "1"]
+    assert run.score(TEXTS, numbers) == classifier.score(TEXTS, numbers)
     with pytest.raises(BermoError, match="exists and is not overwritten"):
         classifier.save(tmp_path / "saved")
     with pytest.raises(BermoError, match="holds a model for classification, not for regression"):
@@ -97,6 +99,22 @@ def test_pairs_are_read_and_a_single_text_is_then_refused() -> None:
     assert set(classifier.predict(pairs[:4])) <= {"first", "second"}
     with pytest.raises(BermoError, match="2 texts were expected in every row"):
         classifier.predict(["the dog"])
+
+
+def test_several_labels_a_text_are_lists_in_and_out(tmp_path: Path) -> None:
+    labels: list[list[Any]] = [[word for word in ("dog", "cat") if word in text] for text in TEXTS]
+    classifier = bermo.Classifier(out=tmp_path / "run", **SMALL).fit(TEXTS, labels, (TEXTS, labels))
+    assert classifier.classes_.tolist() == ["cat", "dog"]
+    shares, answers = classifier.predict_proba(TEXTS), classifier.predict(TEXTS)
+    for share, answer in zip(shares, answers, strict=True):
+        assert set(answer) == set(classifier.classes_[share > 0.5])
+    right = np.mean([set(a) == set(b) for a, b in zip(answers, labels, strict=True)])
+    frame = {"text": TEXTS, "label": [set(row) for row in labels]}
+    assert classifier.score(TEXTS, labels) == classifier.score(frame) == right
+    classifier.save(tmp_path / "saved")
+    again = bermo.Classifier.load(tmp_path / "saved")
+    assert again.predict(TEXTS).tolist() == answers.tolist()
+    assert again.score(TEXTS, ["|".join(row) for row in labels]) == right
 
 
 def test_a_temporary_folder_lives_as_long_as_its_classifier() -> None:

@@ -109,11 +109,12 @@ def test_what_is_missing_is_an_empty_cell() -> None:
         ("a fine film", LABELS, "texts is one text, 'a fine film', but a list of texts was expected"),
         (TEXTS, "good", "labels is one text"),
         (TEXTS, None, r"The rows have no labels. Give them too: fit\(texts, labels\)"),
-        (TEXTS, ["good"], "There are 2 texts but 1 labels"),
+        (TEXTS, ["good"], "There are 2 texts but 1 label. Give one label for each text, or a list of them"),
         (["a", 5], LABELS, r"texts\[1\] is 5, of type int, but a text was expected"),
         ([("a", "b"), ("c",)], LABELS, r"texts\[1\] is .*but 2 texts were expected in every row"),
         (TEXTS, np.zeros((2, 3)), r"labels has the shape \(2, 3\), but one value a row was expected"),
-        (TEXTS, [["good", "new"], ["bad"]], r"labels\[0\] is \['good', 'new'\], but one label was expected"),
+        (TEXTS, [["good", ["new"]], ["bad"]], r"labels\[0\] is \['good', \['new'\]\], but a label or a list"),
+        (TEXTS, ["good", {"bad": 1}], r"labels\[1\] is {'bad': 1}, but a label or a list of labels was"),
         (5, LABELS, "texts is int, but a list was expected"),
         ([], [], "There are no rows"),
         (
@@ -131,6 +132,14 @@ def test_other_input_is_refused_with_a_sentence(texts: Any, labels: Any, sentenc
 def test_a_column_is_found_whatever_its_capitals() -> None:
     frame = {"Text": TEXTS, "LABEL": [1, 0]}
     assert labelled(frame, None, "rows").labels("label") == {"1": 1, "0": 0}
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set, np.array])
+def test_lists_of_labels_are_read_as_a_file_would_hold_them(kind: Any) -> None:
+    columns = labelled(["a", "b", "c"], [kind([2, 3]), kind([]), None], "rows")
+    assert columns.table().columns["label"] == ["[2, 3]", "[]", ""]
+    assert columns.has_several("label")
+    assert columns.labels("label") == {"2": 2, "3": 3}
 
 
 def test_two_labels_that_are_written_alike_are_refused() -> None:
