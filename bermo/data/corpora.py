@@ -49,6 +49,20 @@ def drop_empty(table: Table, names: Sequence[str]) -> Table:
     return replace(kept, skipped=table.skipped + len(empty))
 
 
+def without_empty(table: Table, names: Sequence[str]) -> Table:
+    """Return the table without the rows that have no text, with a note that counts and names them."""
+    empty = find_empty(table, names)
+    if not empty:
+        return table
+    places = ", ".join(table.place(index) for index in empty[:EXAMPLES])
+    places += ", …" if len(empty) > EXAMPLES else ""
+    have = "has no text and is" if len(empty) == 1 else "have no text and are"
+    note = f"{table.path.name}: {len(empty):,} of {len(table):,} rows {have} left out ({places})"
+    left_out = set(empty)
+    kept = table.pick([index for index in range(len(table)) if index not in left_out])
+    return replace(kept, notes=(*table.notes, note))
+
+
 def find_empty(table: Table, names: Sequence[str]) -> list[int]:
     """Return the numbers of the rows that have an empty cell in one of the columns."""
     columns = [table.column(name) for name in names]

@@ -125,7 +125,9 @@ def _overlap(train: Source, valid: Source) -> list[str]:
         f"{valid.text(i)}, {valid.table.place(i)} and {train.table.place(j)}" for i, j in both[:EXAMPLES]
     )
     share = _count(len(both), f"of {len(valid.rows):,} texts is", f"of {len(valid.rows):,} texts are")
-    return [f"{valid.name}: {share} also in {train.name} ({examples}). The score is too good by them."]
+    return [
+        f"{valid.name}: {share} also in {train.name} ({examples}). On new texts the score would be lower."
+    ]
 
 
 def _count(number: int, one: str, several: str) -> str:

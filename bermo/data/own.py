@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from bermo.data.columns import Columns, are_numbers, find_columns
-from bermo.data.corpora import EXAMPLES, find_empty, label_cells, numbers, text_rows
+from bermo.data.corpora import find_empty, label_cells, numbers, text_rows, without_empty
 from bermo.data.divide import SHARE, divide
 from bermo.data.doubts import Source, find_doubts
 from bermo.data.label_lists import read_labels, split_labels
@@ -56,7 +56,10 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
     _check_classes(source, kind, columns)
     other = None if valid is None else _source(_with_texts(valid, columns), columns, kind, spec)
     text = " and ".join(f'"{name}"' for name in columns.text)
-    notes = [f'text from column {text}, label from "{columns.label}": {kind}', *source.table.notes]
+    notes = [
+        f'text from column{"s" * (len(columns.text) > 1)} {text}, label from "{columns.label}": {kind}',
+        *source.table.notes,
+    ]
     notes += other.table.notes if other is not None else ()
     notes += _about_labels(source) if kind == "multi-label" else ()
     notes += find_doubts(source, other, columns.label)
@@ -80,17 +83,8 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
 
 def _with_texts(table: Table, columns: Columns) -> Table:
     """Leave out the few rows that have no text, and note which."""
-    empty = find_empty(table, columns.text)
-    if not empty or len(empty) > MOST_EMPTY * len(table):
-        return table
-    places = ", ".join(table.place(index) for index in empty[:EXAMPLES])
-    places += ", …" if len(empty) > EXAMPLES else ""
-    note = (
-        f"{table.path.name}: {len(empty):,} of {len(table):,} rows have no text and are left out ({places})"
-    )
-    left_out = set(empty)
-    kept = table.pick([index for index in range(len(table)) if index not in left_out])
-    return replace(kept, notes=(*table.notes, note))
+    has_many = len(find_empty(table, columns.text)) > MOST_EMPTY * len(table)
+    return table if has_many else without_empty(table, columns.text)
 
 
 def _cells(table: Table, columns: Columns) -> list[str]:

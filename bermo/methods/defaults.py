@@ -120,5 +120,5 @@ def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list
         said.append("the head starts as a linear probe")
     if pooling is None and head == "probe" and facts.kind in POOLED_KINDS and facts.trained_pooling:
         pooling = facts.trained_pooling
-        said.append(f"{pooling} pooling (as the encoder's folder says)")
+        said.append(f"pooling {pooling} (as the encoder's folder says)")
     return {"head": head, "pooling": pooling}, said

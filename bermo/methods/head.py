@@ -76,9 +76,9 @@ def choose_pooling(prepared: Prepared, accelerator: Accelerator) -> Prepared:
 
 def _why_pooling(best: Pooling, losses: Mapping[Pooling, float]) -> str:
     if math.isnan(losses[best]) or len(losses) == 1:
-        return f"{best} pooling (as the encoder's family has it)"
+        return f"pooling {best} (as the encoder's family has it)"
     others = ", ".join(f"{loss:.3g} with {name}" for name, loss in losses.items() if name != best)
-    return f"{best} pooling (the probe's loss is {losses[best]:.3g}, {others})"
+    return f"pooling {best} (the probe's loss is {losses[best]:.3g}, {others})"
 
 
 def _fit(head: PooledHead | TokenHead, x_ND: Tensor, targets_N: Tensor, features: Features) -> LinearFit:

@@ -151,9 +151,6 @@ def print_result(result: RunResult, out: str) -> None:
     """Print a finished run: its seeds, the mean over them, the mix of the best one, and where it lies."""
     console = PlainConsole(file=sys.stdout)
     console.print(seeds_table(result))
-    for seed in result.seeds:
-        if seed.failed:
-            console.print(f"Seed {seed.seed} {seed.verdict}.", markup=False)
     if len(result.seeds) > 1:
         console.print()
         console.print(results_table({"all seeds": result}))

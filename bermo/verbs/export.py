@@ -75,7 +75,8 @@ def _run_best(options: ExportOptions) -> int:
 def _summary(exported: "Exported") -> list[str]:
     compared, details = exported.compared, exported.details
     ratio = exported.dense_bytes / exported.num_bytes
-    lines = [f"{exported.num_bytes / 1e6:.1f} MB, {ratio:.1f} times smaller than dense fp32."]
+    compares = f"{ratio:.1f} times smaller than" if ratio >= 1.05 else "as large as"
+    lines = [f"{exported.num_bytes / 1e6:.1f} MB, {compares} dense fp32."]
     if exported.to == "sparse":
         lines.append(
             f"Without embeddings: {details['encoder'] / 1e6:.2f} of {details['encoder_dense'] / 1e6:.2f} MB,"

@@ -110,7 +110,7 @@ def run(options: ProbeOptions) -> int:
     display = TerminalDisplay()
     tasks = choose_tasks(options.tasks)
     resolve_model(options.model)
-    say_start("probe", f"{options.model}, {len(tasks)} tasks, {options.protocol}")
+    say_start("probe", f"{options.model}, {len(tasks)} task{'s' * (len(tasks) > 1)}, {options.protocol}")
     if options.data is not None:
         tasks = _with_files(tasks, options.data.expanduser(), display)
     out = options.out or Path(f"runs/probe-{options.protocol}")

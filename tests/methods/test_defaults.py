@@ -38,7 +38,7 @@ def test_a_resolved_spec_has_no_open_value_and_says_what_was_chosen() -> None:
         "16 rows a step",
         "31 epochs (200 rows: 403 steps)",
         "probe",
-        "mean pooling",
+        "pooling mean",
     ):
         assert word in said
     large = resolve_defaults(OPEN, replace(FACTS, num_rows=67_349)).spec.train

@@ -3,7 +3,8 @@
     evaluate_file("runs/mine", "test.csv", EvaluateSpec()) -> Evaluated
 
 A label of the file that the model was never taught is an error, since most often it is another spelling of a
-known one; with `unknown="wrong"` its rows count as wrong answers.
+known one; with `unknown="wrong"` its rows count as wrong answers. Rows without a text are left out and
+counted.
 """
 
 from dataclasses import asdict, dataclass
@@ -39,6 +40,8 @@ class Evaluated:
     unknown: dict[str, int]
     """Labels of the file that the model cannot give, and how often they occur."""
     result: Evaluation
+    num_empty: int = 0
+    """Rows that were left out, since they have no text."""
 
 
 def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | None = None) -> Evaluated:
@@ -47,7 +50,10 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
     opened = open_trained(run)
     warn_diverged(run, display.tell)
     separator = separator_character(spec.separator)
-    rows = read_answered(file, opened.trained, spec.text or (), spec.label, separator)
+    read = read_answered(file, opened.trained, spec.text or (), spec.label, separator)
+    rows = read.rows
+    for note in read.notes:
+        display.tell(note)
     if spec.unknown == "error":
         check_labels(rows, opened.trained, file, HINT)
     unknown = unknown_labels(rows, opened.trained)
@@ -64,6 +70,7 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
         labels=features.labels,
         unknown=dict(unknown),
         result=evaluate(features, predictions),
+        num_empty=read.num_empty,
     )
 
 

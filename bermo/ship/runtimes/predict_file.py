@@ -53,10 +53,13 @@ def predict_file(
         write = answer_writer(file, out)
         done = predict_stream(predictor, chain([first], blocks), spec, write, advance)
     if done.num_empty:
+        which = "is empty and has" if done.num_empty == 1 else "are empty and have"
         display.tell(
-            f"{done.num_empty:,} of {done.num_rows:,} texts are empty and have an empty answer (the first:"
+            f"{done.num_empty:,} of {done.num_rows:,} texts {which} an empty answer (the first:"
             f" {done.first_empty})."
         )
+    if out is not None:
+        display.tell(f"{done.num_rows:,} {'answer is' if done.num_rows == 1 else 'answers are'} in {out}")
     return done
 
 

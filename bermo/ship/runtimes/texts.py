@@ -2,14 +2,22 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bermo.data.columns import Columns, find_columns
-from bermo.data.corpora import choice_rows, label_cells, numbers, read_conll, read_squad, text_rows
+from bermo.data.corpora import (
+    choice_rows,
+    label_cells,
+    numbers,
+    read_conll,
+    read_squad,
+    text_rows,
+    without_empty,
+)
 from bermo.data.features import Features, tokenise
 from bermo.data.generated import generate_rows
 from bermo.data.inputs import filled_rows, input_names, input_rows, text_blocks
@@ -32,7 +40,7 @@ alone.
 
 def labelled(opened: TrainedFolder, path: Path) -> Features:
     """Read a file with texts and answers for the task of a model, checked against its labels."""
-    rows = read_answered(path, opened.trained)
+    rows = read_answered(path, opened.trained).rows
     check_labels(rows, opened.trained, path)
     return features_of(opened, rows)
 
@@ -99,32 +107,49 @@ def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: 
     return batch
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """Rows with their answers; how many others had no text, and what is to be said of them."""
+
+    rows: Rows
+    num_empty: int = 0
+    notes: tuple[str, ...] = ()
+
+
 def read_answered(
     path: Path,
     trained: TrainedTask,
     text: Sequence[str] = (),
     label: str | None = None,
     separator: str | None = None,
-) -> Rows:
-    """Read texts and their answers; columns that are not named are those of training, else the usual ones."""
+) -> Answered:
+    """Read texts and their answers; columns that are not named are those of training, else the usual ones.
+
+    A row without a text is left out, as in training: it says nothing about the model.
+    """
     match trained.task.kind:
         case "span":
-            return read_squad(path, is_train=False)
+            return Answered(rows=read_squad(path, is_train=False))
         case "tagging":
-            return read_conll(path)
+            return Answered(rows=read_conll(path))
         case "choice":
-            known = text or trained.text or trained.task.valid[0].text
-            return choice_rows(
-                read_table(path, separator=separator), known, label or trained.label or "label"
-            )
+            table = read_table(path, separator=separator)
+            names = tuple(text or trained.text or trained.task.valid[0].text)
+            columns = Columns(names, label or trained.label or "label")
         case _:
             table = _table(path, trained, separator)
             columns = find_columns(table, *_known_columns(table, trained, text, label))
-            return _with_labels(table, columns, trained)
+    filled = without_empty(table, columns.text)
+    if not len(filled):
+        raise BermoError(f"{path} has no text that is not empty.")
+    rows = _with_labels(filled, columns, trained)
+    return Answered(rows=rows, num_empty=len(table) - len(filled), notes=filled.notes)
 
 
-def _with_labels(table: Table, columns: Columns, trained: TrainedTask) -> TextRows:
+def _with_labels(table: Table, columns: Columns, trained: TrainedTask) -> TextRows | ChoiceRows:
     """Return the rows of a table with their labels in the form of the task."""
+    if trained.task.kind == "choice":
+        return choice_rows(table, columns.text, columns.label)
     if trained.task.kind == "multi-label":
         cells = label_cells(table, str(columns.label))
         labels = read_labels(cells, trained.label_separator, trained.labels)

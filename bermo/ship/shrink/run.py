@@ -143,8 +143,8 @@ def _choose(
     )
     display.tell(
         f"{choice.lost:.1%} of the importance is in what goes;"
-        f" what stays costs {choice.cost:.4g} {table.unit}"
-        f" of {table.total([g.kind for g in groups], [g.count for g in groups]):.4g}."
+        f" what stays costs {_amount(choice.cost, table)} of"
+        f" {_amount(table.total([g.kind for g in groups], [g.count for g in groups]), table)}."
     )
     scored = tuple(_score(item, valid, spec, accelerator) for item in (model, small))
     return small.cpu(), cast(tuple[_Scored, _Scored], scored)
@@ -160,6 +160,11 @@ def _budget(
     table = latency_table(encoder_of(model).config, workload, display=display)
     now = table.total([g.kind for g in groups], [g.count for g in groups])
     return table, now / cast(float, spec.speedup)
+
+
+def _amount(cost: float, table: CostTable) -> str:
+    """Return a cost with its unit: whole weights, or milliseconds with their digits."""
+    return f"{cost:,.0f} {table.unit}" if cost >= 1000 else f"{cost:.4g} {table.unit}"
 
 
 def _features(opened: TrainedFolder, spec: FisherSpec, display: Display) -> tuple[Features, Features]:

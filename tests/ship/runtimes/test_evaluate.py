@@ -62,6 +62,22 @@ def test_an_unknown_label_is_an_error_with_the_nearest_or_counts_as_wrong(
     assert 'Counted as wrong, since the model cannot give them: "Goood"' in printed
 
 
+def test_rows_without_a_text_are_left_out_counted_and_named(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "test.csv", tmp_path / "test.json"
+    path.write_text("text,label\na good film,good\n,bad\na bad film,bad\n  ,good\n")
+    assert main(["evaluate", str(folders / "model"), str(path), "--out", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert "test.csv: 2 of 4 rows have no text and are left out (line 3, line 5)" in printed.err
+    assert "test.csv: 2 rows" in printed.out
+    written = json.loads(out.read_text())
+    assert (written["num_rows"], written["num_empty"]) == (2, 2)
+    path.write_text("text,label\n,bad\n")
+    assert main(["evaluate", str(folders / "model"), str(path)]) == 2
+    assert "has no text that is not empty" in capsys.readouterr().err
+
+
 def test_columns_are_those_of_training_or_named(
     folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
