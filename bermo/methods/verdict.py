@@ -69,7 +69,7 @@ def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
 def advice(spec: RunSpec, facts: Facts, verdict: Literal["diverged", "undertrained"]) -> str:
     """Say what may help, without anything that the spec has already."""
     ways = _against_collapse(spec) if verdict == "diverged" else _against_few_steps(spec, facts)
-    return f"Try {', '.join(ways[:-1])} or {ways[-1]}."
+    return f"Try {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}."
 
 
 def _against_collapse(spec: RunSpec) -> list[str]:
@@ -90,8 +90,9 @@ def _against_few_steps(spec: RunSpec, facts: Facts) -> list[str]:
     if spec.model.head == "random" and facts.kind in PROBED_KINDS and not spec.distill.student_layers:
         ways.append("--head probe")
     usual = usual_rate(facts)
-    more = f" ({usual:g} is usual for this encoder)" if chosen(spec.train.lr) < usual else ""
-    return [*ways, f"a larger --lr{more}"]
+    if chosen(spec.train.lr) < usual:
+        ways.append(f"a larger --lr ({usual:g} is usual for this encoder)")
+    return ways
 
 
 def _why_guessing(prepared: Prepared, scores: TaskScores, last_loss: float) -> str | None:
@@ -100,17 +101,31 @@ def _why_guessing(prepared: Prepared, scores: TaskScores, last_loss: float) -> s
         return reason
     targets = np.asarray(prepared.valid.targets)
     kind = prepared.data.task.kind
-    if kind == "regression" and scores.values["pearson"] * math.sqrt(len(targets)) < 100 * QUANTILE:
-        return f"the predictions do not follow the numbers (correlation {scores.values['pearson']:.2f})"
+    if kind == "regression":
+        return _why_unrelated(scores.values["pearson"] / 100, len(targets))
     if kind != "classification" or not _is_plain_loss(prepared.spec):
         return None
     chance = _entropy(np.asarray(prepared.train.targets))
     most_common = 100 * float(np.unique(targets, return_counts=True)[1].max()) / len(targets)
     # Early in a training the answers can be good while the loss has hardly moved: that is no guessing.
-    is_guessing = scores.values["accuracy"] <= most_common + GUESSING_MARGIN
-    if is_guessing and last_loss >= CHANCE_SHARE * chance:
-        return f"the training loss {last_loss:.3f} is still that of guessing ({chance:.3f})"
-    return None
+    accuracy = scores.values["accuracy"]
+    if accuracy > most_common + GUESSING_MARGIN or last_loss < CHANCE_SHARE * chance:
+        return None
+    if prepared.spec.train.contrast:
+        return f"accuracy {accuracy:.2f} is about that of one answer for everything ({most_common:.2f})"
+    return f"the training loss {last_loss:.3f} is still that of guessing ({chance:.3f})"
+
+
+def _why_unrelated(correlation: float, num_rows: int) -> str | None:
+    """Say that predicted numbers do not follow the right ones, or run against them; None where they do."""
+    if correlation * math.sqrt(num_rows) >= QUANTILE:
+        return None
+    if correlation * math.sqrt(num_rows) > -QUANTILE:
+        return f"the predictions do not follow the numbers (correlation {correlation:.2f})"
+    return (
+        f"the predictions run against the numbers (correlation {correlation:.2f}; is the scale of one file"
+        " the other way round?)"
+    )
 
 
 def _is_short(prepared: Prepared, steps: int) -> bool:

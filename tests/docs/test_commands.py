@@ -1,4 +1,8 @@
-"""Every command and every Python block of the documents runs, in the order of their page."""
+"""Every command and every Python block of the documents runs, in the order of their page, in one folder.
+
+A page works alone and beside what the others left: each process of the tests has one folder for all its
+pages.
+"""
 
 import re
 from pathlib import Path
@@ -67,22 +71,25 @@ def _smaller_probe(words: list[str]) -> list[str]:
     return words
 
 
-@pytest.mark.usefixtures("bench_here", "quick_traces")
+@pytest.fixture(scope="module")
+def one_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder, in which the commands of all documents are given one after the other."""
+    folder = tmp_path_factory.mktemp("user")
+    write_user_files(folder)
+    return folder
+
+
+@pytest.mark.usefixtures("bench_here", "quick_traces", "shallow_box")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_command_of_a_document_runs(
+def test_every_command_of_a_document_runs_in_the_folder_of_all_documents(
     path: Path,
-    tmp_path: Path,
+    one_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
 ) -> None:
-    known = commands(path)
-    if {"export", "compress"} & {command.words[1] for command in known}:
-        request.getfixturevalue("shallow_box")
     monkeypatch.setattr(planning, "AROUND", (1.0,))
-    monkeypatch.chdir(tmp_path)
-    write_user_files(tmp_path)
-    for command in known:
+    monkeypatch.chdir(one_folder)
+    for command in commands(path):
         if command.words[0] == "bermo":
             _run(command, capsys)
         else:
@@ -116,10 +123,10 @@ def _check_exists(command: Command) -> None:
 # A machine without a GPU, where transformers.Trainer asks for pinned memory.
 @pytest.mark.filterwarnings("ignore:'pin_memory'")
 @pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_the_python_of_a_document_runs(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_python_of_a_document_runs_in_the_folder_of_all_documents(
+    path: Path, one_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(one_folder)
     for code in blocks(path, "python"):
         exec(code.replace('"bert-base-uncased"', '"box"'), {})
 

@@ -43,10 +43,15 @@ def with_train(prepared: Prepared, **values: float) -> Prepared:
 
 
 def test_guessing_after_a_few_steps_is_undertrained(prepared: Prepared) -> None:
-    verdict = judge(prepared, SCORES, ENDED)
+    verdict = judge(with_train(prepared, contrast=0.0), SCORES, ENDED)
     assert verdict.kind == "undertrained"
     assert verdict.reason == "the training loss 0.690 is still that of guessing (0.693) after 6 steps"
     assert judge(prepared, ONE_CLASS, ENDED).reason == 'every prediction is "past" after 6 steps'
+
+
+def test_beside_a_contrast_the_answers_say_that_it_guesses(prepared: Prepared) -> None:
+    reason = judge(with_train(prepared, contrast=1.0), SCORES, replace(ENDED, last_loss=2.1)).reason
+    assert reason == "accuracy 50.00 is about that of one answer for everything (50.00) after 6 steps"
 
 
 def test_guessing_after_having_been_better_is_a_collapse(prepared: Prepared) -> None:
@@ -84,12 +89,13 @@ def test_numbers_that_do_not_follow_the_right_ones_are_not_fine(tmp_path: Path) 
         scores = TaskScores("mean", {"pearson": pearson, "spearman": pearson, "mean": pearson})
         verdict = judge(prepared, scores, replace(ENDED, highest=pearson, last_loss=2.0))
         assert verdict.kind == kind
-        assert verdict.reason is None or f"correlation {pearson:.2f}" in verdict.reason
+        assert verdict.reason is None or f"(correlation {pearson / 100:.2f}" in verdict.reason
+        assert ("the other way round" in str(verdict.reason)) == (pearson < -30)
 
 
 def test_advice_says_nothing_that_is_already_set_and_never_the_opposite(prepared: Prepared) -> None:
     spec, facts = prepared.spec, prepared.facts
-    assert advice(spec, facts, "undertrained") == "Try more --epochs than 2 or a larger --lr."
+    assert advice(spec, facts, "undertrained") == "Try more --epochs than 2."
     slow = replace_in(spec, model={"head": "random"}, train={"lr": 1e-5})
     assert advice(slow, facts, "undertrained") == (
         "Try more --epochs than 2, --head probe or a larger --lr (0.0005 is usual for this encoder)."
