@@ -28,7 +28,7 @@ from bermo.figures.data import Findings, Section, write_findings
 from bermo.files import DAMAGED, check_place, write_json
 from bermo.machine import peak_memory_bytes
 from bermo.progress import Display
-from bermo.runs.folder import locked
+from bermo.runs.folder import is_empty, locked
 from bermo.runs.model_files import warn_diverged
 
 MARK = "analyse.json"
@@ -175,7 +175,7 @@ def _check_free(out: Path, request: Request) -> None:
     if out.is_file():
         raise BermoError(f"{out} is a file. Give a folder that is new or empty with --out.")
     check_place(out)
-    if not out.exists() or not {item.name for item in out.iterdir()} - {".lock"}:
+    if not out.exists() or is_empty(out):
         return
     try:
         old = dict(json.loads((out / MARK).read_text(encoding="utf-8")))

@@ -1,4 +1,7 @@
-"""The driver's side of the fork server: compile the shim, start the server, ask it to run commands."""
+"""The driver's side of the fork server: compile the shim, start the server, ask it to run commands.
+
+The compiled shim stays beside its source, so that it can be carried to a machine without a compiler.
+"""
 
 import json
 import os
@@ -6,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -13,22 +17,29 @@ from types import TracebackType
 from tests.torture.server import Command, Ended
 
 ROOT = Path(__file__).parents[2]
-SHIM = Path(__file__).with_name("shim.c")
+SHIM, COMPILED = Path(__file__).with_name("shim.c"), Path(__file__).with_name("shim.so")
 
 
-def compile_shim(folder: Path) -> Path | None:
-    """Compile the preloaded library, or return None where this system cannot."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None or not sys.platform.startswith("linux"):
+def compile_shim(folder: Path, library: Path = COMPILED) -> Path | None:
+    """Compile the preloaded library; without a compiler take the one that is there, or return None."""
+    if not sys.platform.startswith("linux"):
         return None
-    library = folder / "shim.so"
-    words = [compiler, "-shared", "-fPIC", "-O2", "-U_FORTIFY_SOURCE", "-o", library, SHIM, "-ldl"]
-    done = subprocess.run(words, capture_output=True, check=False)
-    return library if done.returncode == 0 else None
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return library if library.is_file() else None
+    made = folder / library.name
+    words = [compiler, "-shared", "-fPIC", "-O2", "-U_FORTIFY_SOURCE", "-o", str(made), str(SHIM), "-ldl"]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        return None
+    with suppress(OSError):  # in a tree that may not be written
+        beside = library.with_name(f".{library.name}.{os.getpid()}.tmp")
+        shutil.copyfile(made, beside)
+        beside.replace(library)
+    return made
 
 
 class Server:
-    """A fork server, started and ready."""
+    """A fork server, started; it answers once it is ready."""
 
     def __init__(self, shim: Path | None, folder: Path, number: int) -> None:
         own, other = socket.socketpair()
@@ -45,15 +56,25 @@ class Server:
         if shim is not None:
             environment["LD_PRELOAD"] = str(shim)
         words = [sys.executable, "-m", "tests.torture.server", str(other.fileno())]
-        log = (folder / f"server-{number}.log").open("wb")
-        with other, log:
+        self.log = folder / f"server-{number}.log"
+        with other, self.log.open("wb") as log:
+            # A session of its own: Ctrl-C is for the driver.
             self.process = subprocess.Popen(
-                words, cwd=ROOT, env=environment, pass_fds=[other.fileno()], stdout=log, stderr=log
+                words,
+                cwd=ROOT,
+                env=environment,
+                pass_fds=[other.fileno()],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self.channel = own
         self.lines = own.makefile("r")
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has imported what commands need."""
         if self.lines.readline() != "ready\n":
-            raise RuntimeError(f"The fork server did not start; see {log.name}.")
+            raise RuntimeError(f"The fork server did not start:\n{self.log.read_text(encoding='utf-8')}")
 
     def run(self, command: Command) -> Ended:
         """Run a command to its end."""

@@ -20,6 +20,7 @@ MEASURED = frozenset(
         "tokens_per_second",
         "peak_memory_mib",
         "peak_memory_mb",
+        "peak memory",
         "timings",
         "crc32",
     }
@@ -39,17 +40,20 @@ def read_tree(folder: Path, measured: Collection[str] = ()) -> Tree:
         if path.is_dir() or name in measured:
             tree[name] = ""
         elif path.name not in IGNORED:
-            tree[name] = hashlib.sha256(normalised(path)).hexdigest()
+            tree[name] = hashlib.sha256(normalised(path, folder)).hexdigest()
     return tree
 
 
-def normalised(path: Path) -> bytes:
-    """Return the content of a file without what was measured; a file that is torn is compared as it is."""
+def normalised(path: Path, folder: Path) -> bytes:
+    """Return the content of a file without what was measured and without the place of the folder; a file that
+    is torn is compared as it is.
+    """
     content = path.read_bytes()
+    here = str(folder).encode()
     try:
         match path.suffix:
             case ".json":
-                return _dump(json.loads(content))
+                return _dump(json.loads(content.replace(here, b"")))
             case ".jsonl":
                 return b"\n".join(_dump(json.loads(line)) for line in content.splitlines())
     except ValueError:

@@ -29,12 +29,13 @@ class Fault:
     seconds: tuple[float, ...] = ()
     """When the signal comes, in seconds after the start."""
 
-    def __str__(self) -> str:
+    def described(self, hit: str) -> str:
+        """Say what it does and when; `hit` is the call of the system that it came at."""
         if self.seconds:
             return f"{self.name} ({', '.join(f'{at:.3f} s' for at in self.seconds)})"
         again = f" and {self.again}" if self.again else ""
         lasting = ", lasting" if self.is_lasting else ""
-        return f"{self.name} ({self.moment} {self.at}{again}{lasting})"
+        return f"{self.name} ({self.moment} {self.at}{again}{lasting}: {hit or 'not reached'})"
 
 
 NONE = Fault(name="none")

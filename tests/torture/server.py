@@ -28,28 +28,36 @@ from tests.torture.faults import MOMENTS, NONE, Fault
 IMPORTED = (
     "bermo.analyse.run",
     "bermo.methods.finetune",
+    "bermo.verbs.starting",
     "bermo.methods.pretraining.run",
     "bermo.methods.probing.frozen",
     "bermo.report.bench",
+    "bermo.report.frozen_probes",
     "bermo.report.page",
+    "bermo.report.probe_table",
     "bermo.report.probing",
     "bermo.report.evaluation",
     "bermo.report.terminal",
     "bermo.ship.compress.run",
     "bermo.ship.runtimes.evaluate",
+    "bermo.ship.runtimes.predict_file",
     "bermo.ship.shrink.run",
     "bermo.vectors",
     "transformers.models.bert.modeling_bert",
+    "transformers.models.electra.modeling_electra",
     "transformers.models.auto.modeling_auto",
     "torch._dynamo",
     "torch.onnx._internal.exporter._core",
     "onnxscript",
+    "networkx",
 )
 """What commands import, except for onnxruntime and OpenVINO, whose threads do not outlive a fork."""
 A_LOOK = 0.002
 """Seconds between two looks at a child."""
 PAUSE = 0.05
 """Seconds that a stopped process waits to go on."""
+COUNT_SIZE, HIT_SIZE = 8, 248
+"""Bytes that the shim has for the number of calls, and for the call that was hit."""
 LAST_WORDS = 1.0
 """Seconds that a process has to write where it hangs."""
 
@@ -76,18 +84,20 @@ class Ended:
     code: int
     seconds: float
     counted: int
+    hit: str = ""
+    """The call of the system that the fault came at."""
     is_hung: bool = False
 
 
 def main(channel: socket.socket) -> None:
     """Answer commands until the other side closes the channel."""
     _import_all()
-    counter = mmap.mmap(-1, 8)
+    counter = mmap.mmap(-1, COUNT_SIZE + HIT_SIZE)
     channel.sendall(b"ready\n")
     with channel.makefile("r") as lines:
         for line in lines:
             command = read_command(json.loads(line))
-            counter[:] = bytes(8)
+            counter[:] = bytes(len(counter))
             process = os.fork()
             if process == 0:
                 channel.close()
@@ -175,7 +185,8 @@ def _watch(process: int, command: Command, counter: mmap.mmap) -> Ended:
     return Ended(
         code=os.waitstatus_to_exitcode(status),
         seconds=round(time.monotonic() - start, 3),
-        counted=int.from_bytes(counter[:], sys.byteorder),
+        counted=int.from_bytes(counter[:COUNT_SIZE], sys.byteorder),
+        hit=counter[COUNT_SIZE:].partition(b"\0")[0].decode(errors="replace"),
         is_hung=is_hung,
     )
 

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,10 +13,11 @@ from random import Random
 
 from tests.torture.client import Server, compile_shim
 from tests.torture.damage import DAMAGES
-from tests.torture.faults import DISKS, KILLS, Fault, Sort, draw
+from tests.torture.faults import DISKS, KILLS, Sort, draw
 from tests.torture.kinds import Kind
 from tests.torture.table import Results
 from tests.torture.trials import (
+    Known,
     Normal,
     Outcome,
     Place,
@@ -31,8 +32,11 @@ MOST_FAULTS = 4
 """Faults that one run is hit by before it may end."""
 SHARE_OF_KILLS, SHARE_OF_DISKS = 0.8, 0.1
 """Of the trials; the rest damages files."""
-SLOW_WEIGHT = 0.03
+SLOW_WEIGHT = 0.05
+"""How often a slow kind is tried, for one trial of any other."""
 KILL_AT_WRITE = KILLS[0]
+A_WHILE = 10.0
+"""Seconds between two lines of how far it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +56,12 @@ class Session:
     """What the workers share."""
 
     plan: Plan
-    home: Path
     shim: Path | None
-    results: Results = field(default_factory=Results)
-    normals: dict[str, Normal] = field(default_factory=dict)
+    results: Results
+    numbers: Iterator[int]
     lock: threading.Lock = field(default_factory=threading.Lock)
+    is_over: bool = False
     errors: list[BaseException] = field(default_factory=list)
-
-    def normal(self, place: Place, kind: Kind) -> Normal:
-        """The uninterrupted run of a kind, made when it is first asked for."""
-        with self.lock:
-            if kind.name not in self.normals:
-                self.normals[kind.name] = run_normally(place, kind)
-            return self.normals[kind.name]
 
 
 def memory_folder() -> Path | None:
@@ -73,79 +70,100 @@ def memory_folder() -> Path | None:
     return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
 
 
-def torture(plan: Plan, home: Path) -> Results:
-    """Make trials until the time is over, and return what came of them."""
-    session = Session(plan, home, compile_shim(home))
+def torture(
+    plan: Plan, home: Path, results: Results | None = None, tell: Callable[[Results], None] = lambda _: None
+) -> Results:
+    """Make trials until the time is over or Ctrl-C, and count them, after those that `results` has.
+
+    `tell` is called with what was counted every few seconds, and at the end.
+    """
+    results = results or Results()
+    session = Session(plan, compile_shim(home), results, _numbers(plan, results.last))
     if session.shim is None:
         print("No preloaded library here: faults come at random times only.", file=sys.stderr)
     with ExitStack() as stack:
         servers = [stack.enter_context(Server(session.shim, home, n)) for n in range(plan.workers)]
+        for server in servers:
+            server.wait_until_ready()
         make_world(home / "world", servers[0], plan.kinds)
-        numbers = _numbers(plan)
-        threads = []
-        for index, server in enumerate(servers):
-            place = Place(server, home / f"worker-{index}", home / "world")
-            place.home.mkdir()
-            threads.append(threading.Thread(target=_work, args=(session, place, numbers)))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        known = Known()
+        places = [Place(s, home / f"worker-{n}", home / "world", known) for n, s in enumerate(servers)]
+        _work_together(session, places, tell)
     if session.errors:
         raise session.errors[0]
-    return session.results
+    return results
 
 
-def _numbers(plan: Plan) -> Iterator[int]:
-    """The numbers of the trials, until the time is over."""
+def _work_together(session: Session, places: Sequence[Place], tell: Callable[[Results], None]) -> None:
+    """Let every place make trials until all are done; after Ctrl-C they end those under way."""
+    threads = [threading.Thread(target=_work, args=(session, place)) for place in places]
+    start, before = time.monotonic(), session.results.seconds
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        try:
+            _wait(threads)
+        except KeyboardInterrupt:
+            session.is_over = True
+        with session.lock:
+            session.results.seconds = before + time.monotonic() - start
+            tell(session.results)
+
+
+def _wait(threads: Sequence[threading.Thread]) -> None:
+    """Wait for a while, or until all have ended."""
+    end = time.monotonic() + A_WHILE
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+
+
+def _numbers(plan: Plan, last: int) -> Iterator[int]:
+    """The numbers of the trials after the last one, until the time is over."""
     if plan.only_trial is not None:
         yield plan.only_trial
         return
     end = time.monotonic() + plan.seconds
-    for number in count(1):
+    for number in count(last + 1):
         if time.monotonic() > end or (plan.most_trials is not None and number > plan.most_trials):
             return
         yield number
 
 
-def _work(session: Session, place: Place, numbers: Iterator[int]) -> None:
+def _work(session: Session, place: Place) -> None:
     try:
-        while not session.errors:
+        place.home.mkdir()
+        while not session.is_over:
             with session.lock:
-                number = next(numbers, None)
+                number = next(session.numbers, None)
             if number is None:
                 return
-            kind, outcome, what = _try(session, place, number)
+            kind, outcome = _try(session, place, number)
             with session.lock:
-                session.results.add(number, kind.name, outcome, what)
+                session.results.add(number, kind.name, outcome)
     except BaseException as error:
         session.errors.append(error)
+        session.is_over = True
 
 
-def _try(session: Session, place: Place, number: int) -> tuple[Kind, Outcome, str]:
+def _try(session: Session, place: Place, number: int) -> tuple[Kind, Outcome]:
     """Make the trial of a number: it alone, and the seed, decide what is done."""
     random = Random(f"{session.plan.seed}-{number}")
     kinds = session.plan.kinds
     kind = random.choices(kinds, [SLOW_WEIGHT if kind.is_slow else 1.0 for kind in kinds])[0]
-    normal = session.normal(place, kind)
+    normal = run_normally(place, kind)
     chosen, has_shim = random.random(), session.shim is not None
     if chosen < SHARE_OF_KILLS or (chosen < SHARE_OF_KILLS + SHARE_OF_DISKS and not has_shim):
-        return kind, *_interrupt(place, kind, normal, [s for s in KILLS if s.is_timed or has_shim], random)
+        return kind, _interrupt(place, kind, normal, [s for s in KILLS if s.is_timed or has_shim], random)
     if chosen < SHARE_OF_KILLS + SHARE_OF_DISKS:
-        return kind, *_interrupt(place, kind, normal, DISKS, random)
+        return kind, _interrupt(place, kind, normal, DISKS, random)
     how = random.choice(list(DAMAGES))
     if kind.readers and (not has_shim or random.random() < 0.7):
-        reader = random.choice(kind.readers)
-        return kind, damage_finished(place, kind, normal, reader, how, random), " ".join(reader)
+        return kind, damage_finished(place, kind, normal, random.choice(kind.readers), how, random)
     fault = draw(KILL_AT_WRITE, normal.calls, normal.seconds, random)
-    return kind, damage_stopped(place, kind, normal, fault, how, random), str(fault)
+    return kind, damage_stopped(place, kind, normal, fault, how, random)
 
 
-def _interrupt(
-    place: Place, kind: Kind, normal: Normal, sorts: Sequence[Sort], random: Random
-) -> tuple[Outcome, str]:
-    faults: list[Fault] = [
-        draw(random.choice(sorts), normal.calls, normal.seconds, random)
-        for _ in range(random.randint(1, MOST_FAULTS))
-    ]
-    return interrupt(place, kind, normal, faults), "; ".join(map(str, faults))
+def _interrupt(place: Place, kind: Kind, normal: Normal, sorts: Sequence[Sort], random: Random) -> Outcome:
+    num_faults = random.randint(1, MOST_FAULTS)
+    faults = [draw(random.choice(sorts), normal.calls, normal.seconds, random) for _ in range(num_faults)]
+    return interrupt(place, kind, normal, faults)

@@ -21,10 +21,13 @@
 
 enum moment { BEFORE, AFTER, HALF };
 enum fate { GO, FAIL, THEN_SIGNAL, PART };
+enum { HIT_SIZE = 248 }; /* server.py has the same */
 
 static char folder[PATH_MAX];
 static size_t folder_length;
 static long *counted; /* in memory that the server shares, so that a killed child has told it too */
+static char *hit;     /* after it: the first call that was hit */
+static __thread char watched_path[PATH_MAX];
 static long first, second;
 static int moment, signal_number, error_number, is_lasting;
 
@@ -34,12 +37,20 @@ void torture_arm(const char *path, long *counter, long at, long again, int when,
     folder_length = strlen(folder);
     first = at, second = again;
     moment = when, signal_number = signal, error_number = error, is_lasting = lasting;
+    hit = (char *)(counter + 1);
     counted = counter;
 }
 
 static int is_inside(const char *path) {
     return strncmp(path, folder, folder_length) == 0 &&
            (path[folder_length] == '/' || path[folder_length] == '\0');
+}
+
+/* Keeps the path of a call under way, as seen from the folder. */
+static int keep(const char *path) {
+    if (is_inside(path)) path += folder_length + (path[folder_length] == '/');
+    snprintf(watched_path, sizeof watched_path, "%s", path);
+    return 1;
 }
 
 static int is_watched_file(int file) {
@@ -49,22 +60,23 @@ static int is_watched_file(int file) {
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length < 0) return 0;
     path[length] = '\0';
-    return is_inside(path);
+    return is_inside(path) && keep(path);
 }
 
 static int is_watched_at(int directory, const char *path) {
     char here[PATH_MAX];
     if (counted == NULL || path == NULL) return 0;
-    if (path[0] == '/') return is_inside(path);
-    if (directory != AT_FDCWD) return is_watched_file(directory);
-    return getcwd(here, sizeof here) != NULL && is_inside(here);
+    if (path[0] == '/') return is_inside(path) && keep(path);
+    if (directory != AT_FDCWD) return is_watched_file(directory) && keep(path);
+    return getcwd(here, sizeof here) != NULL && is_inside(here) && keep(path);
 }
 
 static int is_watched(const char *path) { return is_watched_at(AT_FDCWD, path); }
 
 /* Counts a call and says what is to become of it. */
-static enum fate reach(void) {
+static enum fate reach(const char *name) {
     long number = __atomic_add_fetch(counted, 1, __ATOMIC_SEQ_CST);
+    if (number == first) snprintf(hit, HIT_SIZE, "%s %.200s", name, watched_path);
     if (error_number) {
         if (number == first) return moment == HALF ? PART : FAIL;
         return number > first && first > 0 && is_lasting ? FAIL : GO;
@@ -89,7 +101,7 @@ static void leave(enum fate fate) {
     type name parameters {                                                                                   \
         REAL(name)                                                                                           \
         if (!(watched)) return real_##name arguments;                                                        \
-        enum fate fate = reach();                                                                            \
+        enum fate fate = reach(#name);                                                                       \
         if (fate == FAIL || (fate == PART && error_number)) {                                                \
             errno = error_number;                                                                            \
             return failed;                                                                                   \
@@ -104,7 +116,7 @@ static void leave(enum fate fate) {
     ssize_t name parameters {                                                                                \
         REAL(name)                                                                                           \
         if (!is_watched_file(file)) return real_##name arguments;                                            \
-        enum fate fate = reach();                                                                            \
+        enum fate fate = reach(#name);                                                                       \
         if (fate == FAIL || (fate == PART && error_number && size < 2)) {                                    \
             errno = error_number;                                                                            \
             return -1;                                                                                       \
@@ -160,7 +172,7 @@ WHOLE(FILE *, fopen64, (const char *path, const char *mode), (path, mode),
             va_end(rest);                                                                                    \
         }                                                                                                    \
         if ((flags & O_ACCMODE) == O_RDONLY || !(watched)) return real_##name arguments;                     \
-        enum fate fate = reach();                                                                            \
+        enum fate fate = reach(#name);                                                                       \
         if (fate == FAIL || (fate == PART && error_number)) {                                                \
             errno = error_number;                                                                            \
             return -1;                                                                                       \

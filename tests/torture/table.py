@@ -9,19 +9,19 @@ from tests.torture.damage import DAMAGES
 from tests.torture.trials import End, Outcome
 
 ENDS: tuple[End, ...] = get_args(End)
-MOST_SHOWN = 200
+MOST_KEPT = 200
 """Failures that are kept in full."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A trial that did not survive: its number repeats it."""
+class Example:
+    """A trial, which its number repeats: what was done to which kind of command, how it ended and why so."""
 
     trial: int
     kind: str
     end: End
     what: str
-    why: str
+    why: str = ""
 
 
 @dataclass
@@ -29,18 +29,25 @@ class Results:
     """The counts of all trials."""
 
     counts: Counter[tuple[str, str, End]] = field(default_factory=Counter)
+    """By kind, fault and end."""
     trials: Counter[End] = field(default_factory=Counter)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[Example] = field(default_factory=list)
+    examples: dict[tuple[str, str], Example] = field(default_factory=dict)
+    """The first trial of every kind and fault."""
+    last: int = 0
+    """The highest number of a trial."""
+    seconds: float = 0.0
 
-    def add(self, number: int, kind: str, outcome: Outcome, what: str) -> None:
+    def add(self, number: int, kind: str, outcome: Outcome) -> None:
         """Count a trial: each fault that hit it has its end."""
+        example = Example(trial=number, kind=kind, end=outcome.end, what=outcome.what, why=outcome.why)
+        self.last = max(self.last, number)
         self.trials[outcome.end] += 1
         for fault in outcome.hits:
             self.counts[kind, fault, outcome.end] += 1
-        if outcome.end != "survived" and len(self.failures) < MOST_SHOWN:
-            self.failures.append(
-                Failure(trial=number, kind=kind, end=outcome.end, what=what, why=outcome.why)
-            )
+            self.examples.setdefault((kind, fault), example)
+        if outcome.end != "survived" and len(self.failures) < MOST_KEPT:
+            self.failures.append(example)
 
     @property
     def is_clean(self) -> bool:
@@ -53,8 +60,8 @@ class Results:
         return sum(n for (_, fault, _), n in self.counts.items() if fault not in DAMAGES)
 
     def rows(self, key: Callable[[str, str], str]) -> Iterator[tuple[str, dict[str, int]]]:
-        """The counts by what `key` makes of kind and fault, in the order of their first trial."""
-        for name in dict.fromkeys(key(kind, fault) for kind, fault, _ in self.counts):
+        """The counts by what `key` makes of kind and fault."""
+        for name in sorted({key(kind, fault) for kind, fault, _ in self.counts}):
             ends = {
                 end: sum(
                     n for (kind, fault, e), n in self.counts.items() if key(kind, fault) == name and e == end
@@ -63,27 +70,49 @@ class Results:
             }
             yield name, {"tries": sum(ends.values())} | ends
 
+    def line(self) -> str:
+        """How far it is, in one line."""
+        ends = ", ".join(f"{self.trials[end]} {end}" for end in ENDS)
+        return f"{self.seconds:.0f} s: {self.num_kills} kills in {self.trials.total()} trials: {ends}"
+
     def text(self) -> str:
-        """Two tables, by kind and by fault, and what failed."""
+        """Three tables, by kind, by fault and of all, and what failed."""
         lines = [_line("", ("tries", *ENDS))]
         for key in (lambda kind, fault: kind, lambda kind, fault: fault, lambda kind, fault: "all"):
-            lines += [_line(name, map(str, row.values())) for name, row in sorted(self.rows(key))] + [""]
+            lines += [_line(name, map(str, row.values())) for name, row in self.rows(key)] + [""]
         lines += [f"trial {f.trial}, {f.kind}, {f.end}: {f.what}\n    {f.why}" for f in self.failures]
-        return "\n".join(lines)
+        return "\n".join([*lines, self.line()])
 
     def to_json(self) -> dict[str, Any]:
-        """All counts by kind and fault, and the failures."""
-        pairs = sorted({(kind, fault) for kind, fault, _ in self.counts})
-        rows = [
-            {"kind": kind, "fault": fault} | {end: self.counts[kind, fault, end] for end in ENDS}
-            for kind, fault in pairs
-        ]
+        """All counts, by kind and fault too, with an example of each, and the failures."""
         return {
-            "trials": sum(self.trials.values()),
+            "seconds": round(self.seconds, 1),
+            "trials": dict(self.trials),
+            "last": self.last,
             "kills": self.num_kills,
-            "rows": [row | {"tries": sum(row[end] for end in ENDS)} for row in rows],
+            "by_kind": dict(self.rows(lambda kind, fault: kind)),
+            "by_fault": dict(self.rows(lambda kind, fault: fault)),
+            "rows": [self._row(kind, fault) for kind, fault in sorted(self.examples)],
             "failures": [asdict(failure) for failure in self.failures],
         }
+
+    def _row(self, kind: str, fault: str) -> dict[str, Any]:
+        row: dict[str, Any] = {"kind": kind, "fault": fault}
+        row |= {end: self.counts[kind, fault, end] for end in ENDS}
+        return row | {"example": asdict(self.examples[kind, fault])}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Results":
+        """Read what `to_json` gave, to count on."""
+        rows = values["rows"]
+        return cls(
+            counts=Counter({(r["kind"], r["fault"], end): r[end] for r in rows for end in ENDS if r[end]}),
+            trials=Counter(values["trials"]),
+            failures=[Example(**failure) for failure in values["failures"]],
+            examples={(row["kind"], row["fault"]): Example(**row["example"]) for row in rows},
+            last=values["last"],
+            seconds=values["seconds"],
+        )
 
 
 def _line(name: str, cells: Any) -> str:

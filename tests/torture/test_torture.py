@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tests.torture.client import compile_shim
 from tests.torture.compare import differences, read_tree, torn
 from tests.torture.damage import DAMAGES, damage_one
 from tests.torture.faults import DISKS, KILLS, draw
@@ -35,6 +36,8 @@ def test_a_handful_of_kills_failing_disks_and_damaged_files_leave_the_same_bytes
     results = torture(Plan(kinds=kinds, seed=7, seconds=600, most_trials=NUM_TRIALS), home)
     assert results.is_clean, results.text()
     assert results.num_kills >= NUM_TRIALS
+    hit = [row["example"]["what"] for row in results.to_json()["rows"] if "at a write" in row["fault"]]
+    assert all(" out" in what or " cache" in what for what in hit), hit
 
 
 def _write(folder: Path, seconds: float, score: float) -> Path:
@@ -52,6 +55,13 @@ def test_times_may_differ_and_nothing_else(tmp_path: Path) -> None:
     assert differences(first, other) == ["result.json differs"]
     assert differences(first, {}) == ["result.json is missing"]
     assert differences({}, first) == ["result.json is left over"]
+
+
+def test_a_file_may_name_the_folder_that_it_is_in(tmp_path: Path) -> None:
+    for name in ("a", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "spec.json").write_text(json.dumps({"place": str(tmp_path / name / "model")}))
+    assert differences(read_tree(tmp_path / "a"), read_tree(tmp_path / "other")) == []
 
 
 def test_half_a_file_is_noticed_unless_its_name_is_temporary(tmp_path: Path) -> None:
@@ -103,14 +113,37 @@ def test_a_failure_with_a_sentence_and_an_end_by_the_signal_are_as_they_should_b
 
 def test_the_table_counts_every_hit_and_names_what_failed() -> None:
     results = Results()
-    results.add(1, "dense", Outcome(end="survived", hits=("KILL at a write", "disk full")), "")
-    results.add(2, "dense", Outcome(end="lost", hits=("KILL at a write",), why="why"), "what")
-    results.add(3, "dense", Outcome(end="survived", hits=("cut",)), "")
+    results.add(1, "dense", Outcome(end="survived", hits=("KILL at a write", "disk full")))
+    results.add(2, "dense", Outcome(end="lost", hits=("KILL at a write",), what="what", why="why"))
+    results.add(3, "dense", Outcome(end="survived", hits=("cut",)))
     assert not results.is_clean
     assert results.num_kills == 3
-    rows = {(row["fault"]): row for row in results.to_json()["rows"]}
-    assert (rows["KILL at a write"]["tries"], rows["KILL at a write"]["lost"]) == (2, 1)
+    row = results.to_json()["by_fault"]["KILL at a write"]
+    assert (row["tries"], row["lost"]) == (2, 1)
     assert "trial 2, dense, lost: what" in results.text()
+
+
+def test_counts_are_kept_and_gone_on_with() -> None:
+    results = Results()
+    results.add(1, "dense", Outcome(end="survived", hits=("KILL at a write", "cut"), what="what"))
+    results.add(3, "layers", Outcome(end="different", hits=("disk full",), why="why"))
+    again = Results.from_json(json.loads(json.dumps(results.to_json())))
+    assert again == results
+    again.add(4, "layers", Outcome(end="survived", hits=("disk full",)))
+    assert again.to_json()["by_kind"]["layers"]["tries"] == 2
+    assert again.last == 4
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LD_PRELOAD")
+def test_without_a_compiler_the_compiled_library_that_was_carried_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = tmp_path / "shim.so"
+    if compile_shim(tmp_path, beside) is None:
+        pytest.skip("no compiler here")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compile_shim(tmp_path, beside) == beside
+    assert compile_shim(tmp_path, tmp_path / "absent.so") is None
 
 
 def test_every_kind_writes_to_the_same_place() -> None:

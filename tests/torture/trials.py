@@ -12,6 +12,7 @@ from tests.torture.compare import Tree, differences, read_tree, torn
 from tests.torture.damage import damage_one
 from tests.torture.faults import NONE, Fault
 from tests.torture.kinds import Kind, Words
+from tests.torture.once import Once
 from tests.torture.server import Command, Ended
 
 End = Literal["survived", "lost", "different", "hung", "tracebacks"]
@@ -24,10 +25,12 @@ SIGNALLED = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a trial ended, by which faults it was hit, and the reason where it did not survive."""
+    """How a trial ended, by which faults it was hit, what was done, and why where it did not survive."""
 
     end: End
     hits: tuple[str, ...] = ()
+    what: str = ""
+    """What was done, and where it hit."""
     why: str = ""
 
 
@@ -58,6 +61,14 @@ class Answer:
     tree: Tree
 
 
+@dataclass(frozen=True)
+class Known:
+    """What undisturbed commands do, by kind and by reader."""
+
+    normals: Once[str, Normal] = field(default_factory=Once)
+    answers: Once[tuple[str, Words], Answer] = field(default_factory=Once)
+
+
 @dataclass
 class Place:
     """A server and a folder for the trials of one worker."""
@@ -65,8 +76,8 @@ class Place:
     server: Server
     home: Path
     world: Path
+    known: Known
     number: int = 0
-    answers: dict[tuple[Path, Words], Answer] = field(default_factory=dict)
 
     def new_folder(self, source: Path | None = None) -> Path:
         """Return the folder of the next trial: empty, or a copy."""
@@ -101,7 +112,11 @@ class Place:
 
 
 def run_normally(place: Place, kind: Kind) -> Normal:
-    """Run a kind without any fault."""
+    """The run of a kind without any fault; made once."""
+    return place.known.normals.get(kind.name, lambda: _run_normally(place, kind))
+
+
+def _run_normally(place: Place, kind: Kind) -> Normal:
     folder = place.new_folder()
     ended = place.run(kind.words, folder, normal=SHORTEST_LIMIT)
     if ended.code not in (0, 3) or ended.is_hung:
@@ -120,10 +135,12 @@ def run_normally(place: Place, kind: Kind) -> Normal:
 
 def interrupt(place: Place, kind: Kind, normal: Normal, faults: Sequence[Fault]) -> Outcome:
     """Hit the command by one fault after the other, then let it end, and compare every byte."""
-    folder, hits = place.new_folder(), []
+    folder, outcome = place.new_folder(), Outcome(end="survived")
+    hits, done = [], []
     try:
         for fault in faults:
             ended = place.run(kind.words, folder, fault, normal.seconds)
+            done.append(fault.described(ended.hit))
             if _is_hit(ended, fault):
                 hits.append(fault.name)
             judge(ended, place.said(), fault)
@@ -131,8 +148,8 @@ def interrupt(place: Place, kind: Kind, normal: Normal, faults: Sequence[Fault])
                 raise Failed("different", "; ".join(rests))
         _finish(place, kind, normal, folder)
     except Failed as failed:
-        return replace(failed.outcome, hits=tuple(hits))
-    return Outcome(end="survived", hits=tuple(hits))
+        outcome = failed.outcome
+    return replace(outcome, hits=tuple(hits), what="; ".join(done))
 
 
 def _is_hit(ended: Ended, fault: Fault) -> bool:
@@ -145,21 +162,22 @@ def damage_stopped(
 ) -> Outcome:
     """Damage a file of a stopped run; the command must name it, or end with the same bytes."""
     folder = place.new_folder()
-    place.run(kind.words, folder, fault, normal.seconds)
+    stopped = place.run(kind.words, folder, fault, normal.seconds)
     damaged = damage_one(folder, how, random)
     if damaged is None:
         return Outcome(end="survived")
     path, what = damaged
     ended = place.run(kind.words, folder, normal=normal.seconds)
+    outcome = Outcome(end="survived")
     try:
         judge(ended, place.said())
         if ended.code != normal.code and DONE not in place.said():
             _must_name(path, folder, place.said())
-            return Outcome(end="survived", hits=(how,))
-        _compare(normal.tree, read_tree(folder, kind.measured), folder, path)
+        else:
+            _compare(normal.tree, read_tree(folder, kind.measured), folder, path)
     except Failed as failed:
-        return replace(failed.outcome, hits=(how,), why=f"stopped, {what}: {failed.outcome.why}")
-    return Outcome(end="survived", hits=(how,))
+        outcome = failed.outcome
+    return replace(outcome, hits=(how,), what=f"{fault.described(stopped.hit)}; {what}")
 
 
 def damage_finished(
@@ -172,30 +190,31 @@ def damage_finished(
     assert damaged is not None
     path, what = damaged
     ended = place.run(reader, folder, normal=normal.seconds)
+    outcome = Outcome(end="survived")
     try:
         judge(ended, place.said())
         if ended.code not in (0, normal.code):
             _must_name(path, folder, place.said())
-            return Outcome(end="survived", hits=(how,))
-        _compare(expected.tree, read_tree(folder, kind.measured), folder, path)
-        if place.printed() != expected.printed:
-            raise Failed("different", "it printed something else")
+        else:
+            _compare(expected.tree, read_tree(folder, kind.measured), folder, path)
+            if place.printed() != expected.printed:
+                raise Failed("different", "it printed something else")
     except Failed as failed:
-        why = f"{what}, {reader[0]}: {failed.outcome.why}"
-        return replace(failed.outcome, hits=(how,), why=why)
-    return Outcome(end="survived", hits=(how,))
+        outcome = failed.outcome
+    return replace(outcome, hits=(how,), what=f"{what}; bermo {' '.join(reader)}")
 
 
 def _answer(place: Place, kind: Kind, normal: Normal, reader: Words) -> Answer:
     """What a reader does with the undamaged folder; asked once."""
-    key = (normal.folder, reader)
-    if key not in place.answers:
+
+    def ask() -> Answer:
         folder = place.new_folder(normal.folder)
         ended = place.run(reader, folder, normal=SHORTEST_LIMIT)
         if ended.code != 0:
             raise RuntimeError(f"{kind.name}, {' '.join(reader)}: {ended.code}\n{place.said()}")
-        place.answers[key] = Answer(printed=place.printed(), tree=read_tree(folder, kind.measured))
-    return place.answers[key]
+        return Answer(printed=place.printed(), tree=read_tree(folder, kind.measured))
+
+    return place.known.answers.get((kind.name, reader), ask)
 
 
 def _finish(place: Place, kind: Kind, normal: Normal, folder: Path) -> None:

@@ -1,0 +1,25 @@
+"""The folder of an analysis."""
+
+from pathlib import Path
+
+import pytest
+
+from bermo.analyse.parts import Request
+from bermo.analyse.run import analyse
+from bermo.errors import BermoError
+from bermo.progress import Quiet
+from tests.analyse.conftest import TEXTS
+from tests.tiny import save_backbone
+
+
+def test_what_a_full_disk_left_of_the_first_file_does_not_bar_the_folder(tmp_path: Path) -> None:
+    save_backbone("bert", tmp_path / "encoder")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".analyse.json.0-1-2.tmp").write_text("{")
+    request = Request(models=(str(tmp_path / "encoder"),), texts=TEXTS, measures=("geometry",), device="cpu")
+    analyse(request, out, Quiet())
+    assert (out / "figures.json").is_file()
+    (out / "analyse.json").rename(out / "other.json")
+    with pytest.raises(BermoError, match="holds no analysis"):
+        analyse(request, out, Quiet())
