@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,13 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bermo.data.cache import Writer, open_cache
-from bermo.data.pretrain.documents import digest_files, is_one_a_line, read_documents
-from bermo.data.pretrain.vocabulary import count_words, make_tokenizer, make_vocabulary
+from bermo.data.pretrain.documents import Fragment, digest_files, is_one_a_line, read_fragments
+from bermo.data.pretrain.vocabulary import (
+    add_counts_,
+    count_words,
+    make_tokenizer,
+    make_vocabulary,
+)
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import cache_root, write_text
@@ -35,13 +40,15 @@ FORMAT = 1
 """Of what a folder of this cache holds."""
 CHUNK = 4_000_000
 """Characters that a process works on at once."""
+FRAGMENT_COST = 20
+"""Characters that take as much memory as what stands beside the tokens of a document, however short."""
 SMALL = 4 * CHUNK
 """Less text than this is counted in this process, since starting others takes seconds."""
 MAX_UNKNOWN = 0.05
 ENDS = (".", "!", "?")
 
 Tell = Callable[[str], None]
-Documents = Callable[[], Iterator[str]]
+Documents = Callable[[], Iterator[Fragment]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ def load_corpus(spec: TextSpec, positions: int, tell: Tell) -> Corpus:
     by_line = is_one_a_line(spec.files, _every(spec))
     if by_line:
         tell("The text has hardly a blank line: each line is a document of its own.")
-    documents = partial(read_documents, spec.files, spec.limit, by_line)
+    documents = partial(read_fragments, spec.files, spec.limit, by_line)
     tokenizer = _tokenizer(spec, documents, folder / "tokenizer", positions, tell)
     pieces = read_pieces(tokenizer)
     cached = open_cache(
@@ -150,31 +157,33 @@ def _tokenizer(
     return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)
 
 
-def chunks(documents: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
-    """Gather documents into lists of about `size` characters."""
+def _chunks(documents: Iterable[Fragment]) -> Iterator[list[Fragment]]:
+    """Gather fragments of documents into lists of about so many characters as a process works on."""
     chunk, length = [], 0
-    for document in documents:
-        chunk.append(document)
-        length += len(document)
-        if length >= size:
+    for fragment in documents:
+        chunk.append(fragment)
+        length += len(fragment.text) + FRAGMENT_COST
+        if length >= CHUNK:
             yield chunk
             chunk, length = [], 0
     if chunk:
         yield chunk
 
 
-def _count_all(documents: Iterator[str]) -> Counter[str]:
-    """Count words, in processes where there is much text; sums do not depend on their order."""
-    parts = chunks(documents)
+def _count_all(documents: Iterator[Fragment]) -> Counter[str]:
+    """Count words, in processes where there is much text; neither their number nor their order matters."""
+    parts = ([fragment.text for fragment in chunk] for chunk in _chunks(documents))
     first = list(islice(parts, SMALL // CHUNK))
     processes = usable_cores()
-    if len(first) < SMALL // CHUNK or processes == 1:
-        return count_words(document for part in (*first, *parts) for document in part)
     counts: Counter[str] = Counter()
+    if len(first) < SMALL // CHUNK or processes == 1:
+        for part in chain(first, parts):
+            add_counts_(counts, count_words(part))
+        return counts
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(count_words, part) for part in first]
         while waiting:
-            counts.update(waiting.pop(0).result())
+            add_counts_(counts, waiting.pop(0).result())
             # Two chunks a process are under way at any time, so that memory is bounded.
             waiting += [
                 pool.submit(count_words, part) for part in islice(parts, max(0, 2 * processes - len(waiting)))
@@ -223,15 +232,19 @@ def _write_ids(
     for part in ends:
         writer.append({part: np.empty(0, dtype), f"{part}_starts": np.zeros(1, np.int64)})
     backend = tokenizer._tokenizer
-    for chunk in chunks(documents(), 4 * CHUNK):
-        for encoding in backend.encode_batch_fast(chunk, add_special_tokens=False):
+    for chunk in _chunks(documents()):
+        texts = [fragment.text for fragment in chunk]
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        for fragment, encoding in zip(chunk, encodings, strict=True):
             part = "held" if number % every == every - 1 else "train"
-            ids = np.array([*encoding.ids, pieces.sep], dtype=dtype)
+            ids = np.array([*encoding.ids, pieces.sep] if fragment.is_end else encoding.ids, dtype=dtype)
             ends[part] += len(ids)
-            writer.append({part: ids, f"{part}_starts": np.array([ends[part]], np.int64)})
+            writer.append({part: ids})
+            if fragment.is_end:
+                writer.append({f"{part}_starts": np.array([ends[part]], np.int64)})
             num_unknown += int((ids == tokenizer.unk_token_id).sum())
             num_tokens += len(ids)
-            number += 1
+            number += fragment.is_end
         tell(f"{number:,} documents, {num_tokens:,} tokens …")
     if not ends["held"] or not ends["train"]:
         raise BermoError(

@@ -32,8 +32,12 @@ NUM_FOREIGN = 200
 """Characters beyond English that get pieces: the most frequent in the text."""
 MAX_WORDS = 150_000
 """Rarer words change no merge of a vocabulary of this order, and cost most of the time."""
+MAX_DIFFERENT = 4_000_000
+"""Words that are counted side by side; beyond this number those seen once are forgotten."""
 MAX_CHARACTERS = 40
 """Of a word that is counted; longer ones are addresses and noise."""
+LONGEST_KEPT = 1000
+"""Characters of a longer word that are kept, since its letters count for the alphabet."""
 
 Pair = tuple[str, str]
 
@@ -54,7 +58,19 @@ def count_words(documents: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for document in documents:
         counts.update(splitter.findall(normalizer.normalize_str(document)))
+    for word in [word for word in counts if len(word) > LONGEST_KEPT]:
+        counts[word[:LONGEST_KEPT]] += counts.pop(word)
     return counts
+
+
+def add_counts_(counts: Counter[str], more: Mapping[str, int]) -> None:
+    """Add the counts of another part of the text; where words become too many, forget the rarest."""
+    counts.update(more)
+    least = 2
+    while len(counts) > MAX_DIFFERENT:
+        for word in [word for word, count in counts.items() if count < least]:
+            del counts[word]
+        least += 1
 
 
 def make_vocabulary(counts: Mapping[str, int], size: int, words: Sequence[str] = ()) -> dict[str, int]:

@@ -8,7 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from bermo.data.pretrain.vocabulary import SPECIALS, _alphabet, count_words, make_tokenizer, make_vocabulary
+from bermo.data.pretrain import vocabulary
+from bermo.data.pretrain.vocabulary import (
+    SPECIALS,
+    _alphabet,
+    add_counts_,
+    count_words,
+    make_tokenizer,
+    make_vocabulary,
+)
 from bermo.errors import BermoError
 
 TEXT = (
@@ -77,3 +85,17 @@ def test_given_words_are_whole_and_no_english_is_unknown() -> None:
 def test_a_vocabulary_without_room_is_refused() -> None:
     with pytest.raises(BermoError, match="has no room"):
         make_vocabulary(COUNTS, 200, [f"w{k}" for k in range(50)])
+
+
+def test_where_words_become_too_many_the_rarest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counter({"often": 5, "twice": 2, "once": 1})
+    add_counts_(counts, {"once": 1, "new": 1})
+    assert counts == {"often": 5, "twice": 2, "once": 2, "new": 1}
+    monkeypatch.setattr(vocabulary, "MAX_DIFFERENT", 2)
+    add_counts_(counts, {"twice": 1})
+    assert counts == {"often": 5, "twice": 3}
+
+
+def test_a_word_without_end_is_kept_by_its_first_letters() -> None:
+    counts = count_words(["a" * 5000 + " b", "a" * 6000])
+    assert counts == {"a" * vocabulary.LONGEST_KEPT: 2, "b": 1}
