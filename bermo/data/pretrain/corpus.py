@@ -39,7 +39,11 @@ from bermo.pretrain_spec import TextSpec
 FORMAT = 1
 """Of what a folder of this cache holds."""
 CHUNK = 4_000_000
-"""Characters that a process works on at once."""
+"""Characters that a process counts at once."""
+ENCODED = 1_000_000
+"""Characters that are tokenised at once: a token takes hundreds of bytes there."""
+COUNTED = 1 << 22
+"""Ids that are counted at once."""
 FRAGMENT_COST = 20
 """Characters that take as much memory as what stands beside the tokens of a document, however short."""
 SMALL = 4 * CHUNK
@@ -157,13 +161,13 @@ def _tokenizer(
     return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)
 
 
-def _chunks(documents: Iterable[Fragment]) -> Iterator[list[Fragment]]:
-    """Gather fragments of documents into lists of about so many characters as a process works on."""
+def _chunks(documents: Iterable[Fragment], size: int) -> Iterator[list[Fragment]]:
+    """Gather fragments of documents into lists of about `size` characters."""
     chunk, length = [], 0
     for fragment in documents:
         chunk.append(fragment)
         length += len(fragment.text) + FRAGMENT_COST
-        if length >= CHUNK:
+        if length >= size:
             yield chunk
             chunk, length = [], 0
     if chunk:
@@ -172,7 +176,7 @@ def _chunks(documents: Iterable[Fragment]) -> Iterator[list[Fragment]]:
 
 def _count_all(documents: Iterator[Fragment]) -> Counter[str]:
     """Count words, in processes where there is much text; neither their number nor their order matters."""
-    parts = ([fragment.text for fragment in chunk] for chunk in _chunks(documents))
+    parts = ([fragment.text for fragment in chunk] for chunk in _chunks(documents, CHUNK))
     first = list(islice(parts, SMALL // CHUNK))
     processes = usable_cores()
     counts: Counter[str] = Counter()
@@ -232,7 +236,7 @@ def _write_ids(
     for part in ends:
         writer.append({part: np.empty(0, dtype), f"{part}_starts": np.zeros(1, np.int64)})
     backend = tokenizer._tokenizer
-    for chunk in _chunks(documents()):
+    for chunk in _chunks(documents(), ENCODED):
         texts = [fragment.text for fragment in chunk]
         encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
         for fragment, encoding in zip(chunk, encodings, strict=True):
@@ -252,3 +256,14 @@ def _write_ids(
             " put blank lines between documents, or raise --held-out."
         )
     return {"documents": number, "unknown_share": num_unknown / max(1, num_tokens)}
+
+
+def unigram_entropy(corpus: Corpus) -> float:
+    """Return the entropy in nats of how often each ordinary token comes in the training text."""
+    ids, size = corpus.train.ids, corpus.pieces.size
+    # In blocks: all ids at once would be copied at eight bytes each.
+    blocks = (ids[start : start + COUNTED] for start in range(0, len(ids), COUNTED))
+    counts = sum((np.bincount(block, minlength=size) for block in blocks), np.zeros(size, np.int64))
+    counts = counts[~corpus.pieces.is_special]
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())

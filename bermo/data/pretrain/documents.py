@@ -4,8 +4,8 @@ A blank line ends a block. A block of one short line without a full stop is a ti
 the block after it, so that both "title, blank line, paragraphs" and plain blocks of text become
 documents. In texts with too few blank lines each line is a document.
 
-A document comes in fragments of a few million characters, cut at line ends, so that memory does not grow with
-the longest one; nor does it with the longest line, which is cut into several.
+A document comes in fragments of about a million characters, cut at line ends, so that memory does not grow
+with the longest one; nor does it with the longest line, which is cut into several.
 """
 
 import gzip
@@ -23,7 +23,7 @@ from bermo.errors import BermoError
 SUFFIXES = (".txt", ".xz", ".gz")
 MAX_TITLE = 120
 BLOCK = 1 << 22
-LONGEST_FRAGMENT = 1 << 22
+LONGEST_FRAGMENT = 1 << 20
 """Characters of a fragment, which goes on to the end of its last line."""
 LONGEST_LINE = 1 << 20
 """Bytes; what is longer is cut at a blank."""

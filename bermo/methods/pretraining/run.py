@@ -17,7 +17,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from bermo.data.pretrain.corpus import Corpus, load_corpus
+from bermo.data.pretrain.corpus import Corpus, load_corpus, unigram_entropy
 from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
 from bermo.encoders.trust import not_finite
@@ -47,8 +47,6 @@ NUM_SCORED = 1024
 # The masks of held-out text are the same for every seed.
 HELD_SEED = 0
 CHANCE_SHARE = 0.98
-# Ids that are counted at once.
-BLOCK = 1 << 22
 # In percent.
 LEAST_DETECTION = 51.0
 
@@ -292,17 +290,6 @@ def _trial(
     if accelerator.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
     return seconds
-
-
-def unigram_entropy(corpus: Corpus) -> float:
-    """Return the entropy in nats of how often each ordinary token comes in the training text."""
-    ids, size = corpus.train.ids, corpus.pieces.size
-    # In blocks: all ids at once would be copied at eight bytes each.
-    blocks = (ids[start : start + BLOCK] for start in range(0, len(ids), BLOCK))
-    counts = sum((np.bincount(block, minlength=size) for block in blocks), np.zeros(size, np.int64))
-    counts = counts[~corpus.pieces.is_special]
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
 
 
 def _why_diverged(ended: Fit, entropy: float) -> str | None:

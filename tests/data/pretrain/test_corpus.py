@@ -27,6 +27,7 @@ def test_ids_do_not_depend_on_how_much_is_held_at_once(
     whole = load("whole")
     monkeypatch.setattr(documents, "LONGEST_FRAGMENT", 500)
     monkeypatch.setattr(corpus, "CHUNK", 900)
+    monkeypatch.setattr(corpus, "ENCODED", 900)
     monkeypatch.setattr(corpus, "SMALL", 10**9)
     parts = load("parts")
     assert whole.train.num_documents == 9
