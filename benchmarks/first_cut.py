@@ -62,7 +62,7 @@ def main() -> None:
         model=ModelSpec(backbone=options.model, freeze_embeddings=True),
         data=DataSpec(task=options.task, folder=options.data, limit=options.rows),
         train=TrainSpec(epochs=1, lr=options.lr, checkpoint_minutes=1e9),
-        prune=PruneSpec(method="movement", density=1.0),
+        prune=PruneSpec(method="movement", density=1.0, rank="score"),
     )
     result = cut(beside_plain(spec).arms[options.arm])
     if options.out is not None:

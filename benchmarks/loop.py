@@ -127,7 +127,7 @@ def time_ours(
     fast: list[Any] = []
     if way == "pruning":
         schedule = CubicSchedule(total_steps=100 * len(plan), warmup_steps=len(plan))
-        pruner = prune_(model, Movement(density=0.1), schedule)
+        pruner = prune_(model, Movement(density=0.1, rank="score"), schedule)
         # All equal at first, which is not how they stay.
         for scores in pruner.score_parameters():
             nn.init.normal_(scores, std=1e-3)

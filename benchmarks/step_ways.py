@@ -28,7 +28,7 @@ from bermo.training.step import Step, WeightedBatch, linear_parameters
 
 METHODS: dict[str, Method | None] = {
     "magnitude": Magnitude(density=0.1),
-    "movement": Movement(density=0.1),
+    "movement": Movement(density=0.1, rank="score"),
     "soft movement": SoftMovement(penalty=150.0),
     "l0": L0(penalty=50.0),
 }

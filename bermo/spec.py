@@ -236,7 +236,7 @@ class PruneSpec:
     block: tuple[int, int] = option((1, 1), "rows,columns pruned together; 0 = all of them", "block")
     start: Literal["zeros", "magnitude"] = option("zeros", "what movement scores start from", "scores")
     rank: Literal["score", "size"] = option(
-        "score", "movement keeps the highest scores, or the largest |weight| · σ(score)", "rank"
+        "size", "movement keeps the largest |weight| · σ(score), or the highest scores (paper)", "rank"
     )
     warmup_steps: int | None = option(
         None, "pruning waits so long; default: 10 % of the steps", "prune-warmup", least=0

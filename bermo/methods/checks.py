@@ -84,7 +84,8 @@ def make_method(spec: PruneSpec) -> Method:
         _refuse(spec, "block", *(["scope", "start", "rank"] if spec.method == "layers" else []))
         if spec.by == "movement" and spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
-        return make_method(replace(spec, method=spec.by, by="movement"))
+        rank = "score" if spec.method == "layers" else spec.rank
+        return make_method(replace(spec, method=spec.by, by="movement", rank=rank))
     _refuse(spec, "by")
     match spec.method:
         case "magnitude" | "movement" if spec.density is None:

@@ -31,17 +31,17 @@ class Magnitude:
 
 @dataclass(frozen=True, kw_only=True)
 class Movement:
-    """Keep the weights whose learned scores are highest; scores start at zero, or at |W|.
+    """Keep the weights with the largest |W| · σ(S), S a learned score that starts at zero, or at |W|.
 
-    rank="size" keeps the largest |W| · σ(S) instead: the scores then correct the sizes, and a large weight is
-    not among the first to go because its score was the first to move.
+    The scores correct the sizes, and a large weight is not among the first to go because its score was the
+    first to move. rank="score" keeps the highest scores, as Sanh et al. and the paper do.
     """
 
     density: float
     scope: Scope = "matrix"
     block: tuple[int, int] = (1, 1)
     start: Literal["zeros", "magnitude"] = "zeros"
-    rank: Literal["score", "size"] = "score"
+    rank: Literal["score", "size"] = "size"
 
     def __post_init__(self) -> None:
         _check_density(self.density)
@@ -93,7 +93,7 @@ def check_units(method: Method, unit: UnitKind) -> None:
         )
     if unit == "layers" and isinstance(method, Movement) and method.rank == "size":
         raise BermoError(
-            'Whole layers are ranked by their scores. Leave rank="size" out, or prune heads-and-neurons.'
+            'Whole layers are ranked by their scores. Choose rank="score", or prune heads-and-neurons.'
         )
 
 

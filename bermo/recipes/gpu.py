@@ -12,7 +12,7 @@ from bermo.spec import DataSpec, DistillSpec, Experiment, ModelSpec, PruneSpec, 
 
 METHODS = {
     "magnitude": PruneSpec(method="magnitude", density=0.1),
-    "score": PruneSpec(method="movement", density=0.1),
+    "score": PruneSpec(method="movement", density=0.1, rank="score"),
     "size": PruneSpec(method="movement", density=0.1, rank="size"),
     "soft": PruneSpec(method="soft-movement", density=0.1),
     "l0": PruneSpec(method="l0", density=0.1),

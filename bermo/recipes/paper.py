@@ -22,7 +22,7 @@ from bermo.spec import (
     replace_in,
 )
 
-MOVEMENT = PruneSpec(method="movement", density=0.1)
+MOVEMENT = PruneSpec(method="movement", density=0.1, rank="score")
 
 
 def standalone() -> Experiment:
@@ -103,11 +103,11 @@ SOFT_PENALTIES = {"mnli": 200.0, "qqp": 150.0, "squad": 500.0}
 
 def _methods(task: str) -> dict[str, RunSpec]:
     """The four methods on a task, plain beside mixed; L0 has warm-ups of one whatever the task (Table 9)."""
-    base = _task(task)
+    base = replace_in(_task(task), prune={"rank": PruneSpec().rank})
     plain, mix, rate = L0_PENALTIES[task]
     changes: Mapping[str, Mapping[str, object]] = {
         "magnitude": {"method": "magnitude"},
-        "movement": {"method": "movement"},
+        "movement": {"method": "movement", "rank": "score"},
         "soft": {"method": "soft-movement", "density": None, "penalty": SOFT_PENALTIES[task]},
         "l0": {
             "method": "l0",

@@ -48,7 +48,7 @@ def test_a_resolved_spec_has_no_open_value_and_says_what_was_chosen() -> None:
 def test_few_rows_of_classes_are_contrasted_where_nothing_else_is_learned() -> None:
     assert resolve_defaults(OPEN, FACTS).spec.train.contrast == 1
     taught = replace(OPEN, distill=DistillSpec(teacher="runs/dense"))
-    pruned = replace(OPEN, prune=PruneSpec(method="movement", density=0.1))
+    pruned = replace(OPEN, prune=PruneSpec(method="movement", density=0.1, rank="score"))
     plain = replace(OPEN, model=ModelSpec(head="random"))
     for spec in (taught, pruned, plain, replace(OPEN, train=TrainSpec(together=2))):
         assert resolve_defaults(spec, FACTS).spec.train.contrast == 0

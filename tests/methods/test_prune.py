@@ -181,7 +181,10 @@ def test_another_teacher_is_another_run(tmp_path: Path) -> None:
     ("spec", "expected"),
     [
         (PruneSpec(method="magnitude", density=0.1), Magnitude(density=0.1)),
-        (PruneSpec(method="movement", density=0.1, scope="global"), Movement(density=0.1, scope="global")),
+        (
+            PruneSpec(method="movement", density=0.1, scope="global", rank="score"),
+            Movement(density=0.1, scope="global", rank="score"),
+        ),
         (PruneSpec(method="soft-movement", penalty=150.0), SoftMovement(penalty=150.0)),
         (PruneSpec(method="l0", density=0.1, block=(4, 4)), L0(density=0.1, block=(4, 4))),
     ],
@@ -193,9 +196,12 @@ def test_a_spec_becomes_its_method(spec: PruneSpec, expected: object) -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        (RunSpec(prune=PruneSpec(method="movement")), "needs --density"),
+        (RunSpec(prune=PruneSpec(method="movement", rank="score")), "needs --density"),
         (RunSpec(prune=PruneSpec(density=0.1)), "Choose a method with --prune"),
-        (RunSpec(prune=PruneSpec(method="movement", density=0.1, penalty=3.0)), "means nothing"),
+        (
+            RunSpec(prune=PruneSpec(method="movement", density=0.1, penalty=3.0, rank="score")),
+            "means nothing",
+        ),
         (RunSpec(prune=PruneSpec(method="l0")), "one of the two"),
         (RunSpec(prune=PruneSpec(method="magnitude", density=0.0)), "over 0 and at most 1"),
         (RunSpec(distill=DistillSpec(temperature=3.0)), "need a teacher"),
@@ -209,7 +215,7 @@ def test_options_that_cannot_work_are_refused_before_any_work(spec: RunSpec, sen
 
 @pytest.mark.parametrize("warmup", [0, 1])
 def test_the_last_step_has_the_final_density_with_and_without_a_warm_up(warmup: int) -> None:
-    schedule = make_schedule(PruneSpec(method="movement", density=0.1, warmup_steps=warmup), 12)
+    schedule = make_schedule(PruneSpec(method="movement", density=0.1, warmup_steps=warmup, rank="score"), 12)
     assert schedule.value(11, 1.0, 0.1) == 0.1
     assert schedule.value(10 - warmup, 1.0, 0.1) > 0.1
 

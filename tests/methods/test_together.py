@@ -32,9 +32,9 @@ SEEDS = (1, 2, 3)
 METHODS = {
     "dense": PruneSpec(),
     "magnitude": PruneSpec(method="magnitude", density=0.3),
-    "movement": PruneSpec(method="movement", density=0.3),
+    "movement": PruneSpec(method="movement", density=0.3, rank="score"),
     "size": PruneSpec(method="movement", density=0.3, rank="size"),
-    "global": PruneSpec(method="movement", density=0.3, scope="global"),
+    "global": PruneSpec(method="movement", density=0.3, scope="global", rank="score"),
     "soft": PruneSpec(method="soft-movement", penalty=50.0),
     "soft to a density": PruneSpec(method="soft-movement", density=0.5),
 }

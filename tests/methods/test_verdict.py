@@ -69,7 +69,7 @@ def test_guessing_after_many_steps_or_at_a_huge_rate_is_a_collapse(prepared: Pre
 
 
 def test_a_pruned_model_that_guesses_is_a_collapse_however_short_its_training(prepared: Prepared) -> None:
-    pruned = replace(prepared.spec, prune=PruneSpec(method="movement", density=0.1))
+    pruned = replace(prepared.spec, prune=PruneSpec(method="movement", density=0.1, rank="score"))
     assert judge(replace(prepared, spec=pruned), ONE_CLASS, ENDED).kind == "diverged"
 
 
@@ -103,7 +103,7 @@ def test_advice_says_nothing_that_is_already_set_and_never_the_opposite(prepared
     assert advice(spec, facts, "diverged") == (
         "Try a smaller --lr than 0.0005, a longer --warmup than 0.1 or another seed."
     )
-    pruned = replace(spec, prune=PruneSpec(method="movement", density=0.1))
+    pruned = replace(spec, prune=PruneSpec(method="movement", density=0.1, rank="score"))
     said = advice(pruned, facts, "diverged")
     assert "--rank size" in said
     assert "more --epochs" in said

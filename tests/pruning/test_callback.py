@@ -60,7 +60,7 @@ def train_with(
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert"])
-@pytest.mark.parametrize("method", [Movement(density=0.1), SoftMovement(penalty=5.0)], ids=str)
+@pytest.mark.parametrize("method", [Movement(density=0.1, rank="score"), SoftMovement(penalty=5.0)], ids=str)
 def test_transformers_trainer_with_the_callback_reaches_the_density(
     family: str, method: Method, tmp_path: Path
 ) -> None:
@@ -75,7 +75,7 @@ def test_transformers_trainer_with_the_callback_reaches_the_density(
 
 def test_an_optimiser_under_which_the_scores_hardly_move_is_refused(tmp_path: Path) -> None:
     model = model_of("bert").train()
-    pruner = prune_(model, Movement(density=0.1), CubicSchedule(total_steps=4, warmup_steps=1))
+    pruner = prune_(model, Movement(density=0.1, rank="score"), CubicSchedule(total_steps=4, warmup_steps=1))
     with pytest.raises(BermoError, match="at the rate of the weights, 5e-05, at which they hardly move"):
         train_with(None, pruner, model, tmp_path, steps=4)
     with pytest.raises(BermoError, match="does not train the scores of the masks"):
@@ -83,7 +83,7 @@ def test_an_optimiser_under_which_the_scores_hardly_move_is_refused(tmp_path: Pa
     assert pruner.num_steps == 0
 
 
-@pytest.mark.parametrize("method", [Movement(density=0.5), L0(penalty=5.0)], ids=str)
+@pytest.mark.parametrize("method", [Movement(density=0.5, rank="score"), L0(penalty=5.0)], ids=str)
 def test_whole_units_are_pruned_by_the_same_callback(method: Method, tmp_path: Path) -> None:
     model = model_of("bert").train()
     pruner = prune_units_(model, method, CubicSchedule(total_steps=6, warmup_steps=1))
@@ -96,7 +96,7 @@ def test_whole_units_are_pruned_by_the_same_callback(method: Method, tmp_path: P
         assert not torch.equal(scores.detach(), before)
 
 
-@pytest.mark.parametrize("method", [Movement(density=0.1), L0(density=0.5)], ids=str)
+@pytest.mark.parametrize("method", [Movement(density=0.1, rank="score"), L0(density=0.5)], ids=str)
 def test_transformers_trainer_goes_on_from_its_checkpoint_to_the_same_masks(
     method: Method, tmp_path: Path
 ) -> None:
@@ -119,7 +119,7 @@ def test_every_checkpoint_of_trainer_loads_as_what_the_pruned_model_computed(
     prune: Any, tmp_path: Path
 ) -> None:
     model = model_of("bert").train()
-    pruner = prune(model, Movement(density=0.5), CubicSchedule(total_steps=4, warmup_steps=1))
+    pruner = prune(model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=4, warmup_steps=1))
     trained(pruner, model, tmp_path, steps=4, save_steps=4)
     batch = batch_of(model)
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "checkpoint-4")

@@ -16,7 +16,7 @@ SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 @pytest.mark.parametrize(
     "method",
-    [Magnitude(density=0.3), Movement(density=0.3), SoftMovement(penalty=5.0), L0(penalty=5.0)],
+    [Magnitude(density=0.3), Movement(density=0.3, rank="score"), SoftMovement(penalty=5.0), L0(penalty=5.0)],
     ids=str,
 )
 def test_a_compiled_model_trains_as_the_plain_one_while_masks_move(method: Method) -> None:
@@ -44,7 +44,7 @@ def test_a_compiled_model_trains_as_the_plain_one_while_masks_move(method: Metho
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_masks_survive_torch_compile() -> None:
     model = model_of("bert", layers=1).train()
-    pruner = prune_(model, Movement(density=0.3), SCHEDULE)
+    pruner = prune_(model, Movement(density=0.3, rank="score"), SCHEDULE)
     pruner.at(10)
     inputs = batch_of(model)
     model.eval()

@@ -28,11 +28,11 @@ from tests.tiny import CONFIGS, make_batch
 SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
 METHODS: list[Method] = [
     Magnitude(density=0.1),
-    Movement(density=0.1),
+    Movement(density=0.1, rank="score"),
     SoftMovement(penalty=10.0),
     L0(penalty=1.0),
-    Movement(density=0.25, scope="global"),
-    Movement(density=0.1, start="magnitude"),
+    Movement(density=0.25, scope="global", rank="score"),
+    Movement(density=0.1, start="magnitude", rank="score"),
 ]
 
 
@@ -41,7 +41,7 @@ def test_every_family_prunes_to_the_exact_density_and_folds_to_the_bit(family: s
     model = model_of(family)
     inputs = batch_of(model)
     before = model(**inputs).logits
-    pruner = prune_(model, Movement(density=0.3), SCHEDULE)
+    pruner = prune_(model, Movement(density=0.3, rank="score"), SCHEDULE)
     assert torch.equal(model(**inputs).logits, before), "a dense mask changes nothing"
     for mask in pruner.masks:
         nn.init.normal_(mask.scores)
@@ -97,7 +97,7 @@ def test_a_model_saved_before_it_is_folded_reloads_as_what_it_computes(prune: An
 
 def test_a_checkpoint_with_masks_alone_is_refused(tmp_path: Path) -> None:
     model = model_of("bert")
-    prune_(model, Movement(density=0.3), SCHEDULE)
+    prune_(model, Movement(density=0.3, rank="score"), SCHEDULE)
     masked = {name: value for name, value in model.state_dict().items() if name not in folded_state(model)}
     rest = {name: value for name, value in model.state_dict().items() if "backbone.encoder" not in name}
     model.save_pretrained(tmp_path, state_dict=rest | masked)
@@ -107,7 +107,7 @@ def test_a_checkpoint_with_masks_alone_is_refused(tmp_path: Path) -> None:
 
 def test_a_folded_copy_leaves_the_original_alone() -> None:
     model = model_of("bert")
-    prune_(model, Movement(density=0.3), SCHEDULE).at(10)
+    prune_(model, Movement(density=0.3, rank="score"), SCHEDULE).at(10)
     inputs = batch_of(model)
     expected = model(**inputs).logits
     folded = copy.deepcopy(model)
@@ -138,7 +138,7 @@ def test_counting_knows_masks_scores_and_embeddings() -> None:
         == sum(p.numel() for p in model.bermo.backbone.encoder.parameters())
     )
     assert dense.model_total == sum(p.numel() for p in model.parameters())
-    pruner = prune_(model, Movement(density=0.5), SCHEDULE)
+    pruner = prune_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     pruner.at(10)
     pruned = count(model)
     sites = sum(site.original.numel() for site in pruner.sites)

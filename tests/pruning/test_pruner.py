@@ -13,7 +13,7 @@ from bermo.pruning.weights import prune_
 from tests.small_models import model_of
 
 SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
-METHODS: list[Method] = [Movement(density=0.5), SoftMovement(density=0.5), L0(penalty=3.0)]
+METHODS: list[Method] = [Movement(density=0.5, rank="score"), SoftMovement(density=0.5), L0(penalty=3.0)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -37,7 +37,7 @@ def test_pruners_of_weights_and_units_answer_alike(prune: Callable[..., Pruner],
 
 @pytest.mark.parametrize("prune", [prune_, prune_units_])
 def test_a_planned_and_applied_step_is_the_step(prune: Callable[..., Pruner]) -> None:
-    pruners = [prune(model_of("bert"), Movement(density=0.3), SCHEDULE) for _ in range(2)]
+    pruners = [prune(model_of("bert"), Movement(density=0.3, rank="score"), SCHEDULE) for _ in range(2)]
     for pruner in pruners:
         for scores in pruner.score_parameters():
             torch.nn.init.normal_(scores, generator=torch.Generator().manual_seed(scores.numel()))

@@ -19,8 +19,8 @@ from tests.tiny import CONFIGS, make_batch, make_config
 
 SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
 METHODS: list[Method] = [
-    Movement(density=0.5),
-    Movement(density=0.5, scope="global"),
+    Movement(density=0.5, rank="score"),
+    Movement(density=0.5, scope="global", rank="score"),
     SoftMovement(penalty=5.0),
     L0(penalty=1.0),
 ]
@@ -41,7 +41,7 @@ def logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 def test_every_family_keeps_half_of_its_units_folds_to_the_bit_and_shrinks(family: str) -> None:
     model, batch = model_of(family), make_batch(family)
     dense = logits(model, batch)
-    pruner = prune_units_(model, Movement(density=0.5), SCHEDULE)
+    pruner = prune_units_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     assert torch.equal(logits(model, batch), dense), "open units change nothing"
     for scores in pruner.score_parameters():
         nn.init.normal_(scores)
@@ -82,7 +82,7 @@ def test_every_method_on_every_unit_folds_and_shrinks(method: Method, unit: str)
 def test_a_score_learns_the_gradient_of_a_factor_on_its_unit_even_where_that_is_closed() -> None:
     """G ⊙ W summed over a unit's columns is what a factor on its activations would get."""
     model, batch = model_of("bert"), make_batch("bert") | {"labels": torch.tensor([0, 1, 1])}
-    pruner = prune_units_(model, Movement(density=0.5), SCHEDULE)
+    pruner = prune_units_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     pruner.at(10)
     model.eval()
     for module in model.modules():
@@ -115,7 +115,7 @@ def test_a_score_learns_the_gradient_of_a_factor_on_its_unit_even_where_that_is_
 
 def test_what_feeds_a_closed_unit_computes_in_training_and_is_zero_after_it() -> None:
     model = model_of("bert")
-    pruner = prune_units_(model, Movement(density=0.5), SCHEDULE)
+    pruner = prune_units_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     pruner.at(10)
     for site in (site for group in groups_of(model) for site in group.inputs):
         model.train()
@@ -126,7 +126,7 @@ def test_what_feeds_a_closed_unit_computes_in_training_and_is_zero_after_it() ->
 
 def test_heads_are_rounded_and_neurons_fill_up_to_the_density() -> None:
     model = model_of("bert")  # 2 heads of 8 and 24 neurons a layer: a head weighs 512, a neuron 32
-    pruner = prune_units_(model, Movement(density=0.6), SCHEDULE)
+    pruner = prune_units_(model, Movement(density=0.6, rank="score"), SCHEDULE)
     pruner.at(10)
     room = 0.6 * (2 * 512 + 24 * 32)
     neurons = math.floor((room - 512) / 32)
@@ -138,7 +138,7 @@ def test_heads_are_rounded_and_neurons_fill_up_to_the_density() -> None:
 
 def test_the_global_scope_lets_layers_differ() -> None:
     model = model_of("bert")
-    pruner = prune_units_(model, Movement(density=0.5, scope="global"), SCHEDULE)
+    pruner = prune_units_(model, Movement(density=0.5, scope="global", rank="score"), SCHEDULE)
     with torch.no_grad():
         for group in pruner.groups:
             group.scores.fill_(group.layer)
@@ -149,7 +149,7 @@ def test_the_global_scope_lets_layers_differ() -> None:
 
 def test_a_whole_layer_has_one_score() -> None:
     model = model_of("gpt2")
-    pruner = prune_units_(model, Movement(density=0.67), SCHEDULE, unit="layers")
+    pruner = prune_units_(model, Movement(density=0.67, rank="score"), SCHEDULE, unit="layers")
     with torch.no_grad():
         pruner.groups[1].scores.fill_(-1)
     pruner.at(10)
@@ -161,8 +161,8 @@ def test_a_whole_layer_has_one_score() -> None:
     ("family", "method", "unit", "sentence"),
     [
         ("bert", Magnitude(density=0.5), "heads-and-neurons", "movement, soft movement or L0"),
-        ("bert", Movement(density=0.5, block=(2, 2)), "heads-and-neurons", "have no blocks"),
-        ("albert", Movement(density=0.5), "layers", "one layer of weights"),
+        ("bert", Movement(density=0.5, block=(2, 2), rank="score"), "heads-and-neurons", "have no blocks"),
+        ("albert", Movement(density=0.5, rank="score"), "layers", "one layer of weights"),
     ],
 )
 def test_units_that_cannot_be_pruned_are_refused(
@@ -174,9 +174,9 @@ def test_units_that_cannot_be_pruned_are_refused(
 
 def test_a_model_with_masks_is_not_masked_twice_and_not_shrunk() -> None:
     model = model_of("bert")
-    prune_units_(model, Movement(density=0.5), SCHEDULE)
+    prune_units_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     with pytest.raises(BermoError, match="has masks already"):
-        prune_units_(model, Movement(density=0.5), SCHEDULE)
+        prune_units_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     with pytest.raises(BermoError, match="still has masks"):
         shrink(model)
 

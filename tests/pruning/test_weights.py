@@ -19,11 +19,11 @@ from tests.small_models import batch_of, model_of
 SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
 METHODS: list[Method] = [
     Magnitude(density=0.1),
-    Movement(density=0.1),
+    Movement(density=0.1, rank="score"),
     SoftMovement(penalty=10.0),
     L0(penalty=1.0),
-    Movement(density=0.25, scope="global"),
-    Movement(density=0.1, start="magnitude"),
+    Movement(density=0.25, scope="global", rank="score"),
+    Movement(density=0.1, start="magnitude", rank="score"),
 ]
 
 
@@ -119,7 +119,7 @@ def test_a_training_ends_at_the_density_and_every_score_matrix_learns(method: Me
 
 def test_a_pruned_weight_comes_back_by_its_score() -> None:
     model = model_of("bert")
-    pruner = prune_(model, Movement(density=0.5), SCHEDULE)
+    pruner = prune_(model, Movement(density=0.5, rank="score"), SCHEDULE)
     pruner.at(10)
     scores, mask = pruner.masks[0].scores, pruner.masks[0].mask
     index = (mask == 0).nonzero()[0]
@@ -142,18 +142,18 @@ def test_the_same_step_gives_the_same_l0_masks_on_every_process() -> None:
 
 def test_blocks_that_do_not_divide_a_matrix_are_refused() -> None:
     with pytest.raises(BermoError, match=r"layer\.1.*cannot be divided into blocks.*Choose another block"):
-        prune_(model_of("bert"), Movement(density=0.1, block=(5, 7)), SCHEDULE)
+        prune_(model_of("bert"), Movement(density=0.1, block=(5, 7), rank="score"), SCHEDULE)
 
 
 def test_what_is_no_model_of_transformers_is_refused() -> None:
     with pytest.raises(BermoError, match="takes a model of transformers, but got Linear"):
-        prune_(nn.Linear(4, 4), Movement(density=0.1), SCHEDULE)  # type: ignore[arg-type]
+        prune_(nn.Linear(4, 4), Movement(density=0.1, rank="score"), SCHEDULE)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("density", [0.29, 0.57, 0.58])
 def test_the_number_kept_is_the_floor_of_the_written_product(density: float) -> None:
     config = BertConfig(hidden_size=80, num_hidden_layers=1, num_attention_heads=2, intermediate_size=80)
-    pruner = prune_(BertModel(config), Movement(density=density), SCHEDULE)
+    pruner = prune_(BertModel(config), Movement(density=density, rank="score"), SCHEDULE)
     pruner.at(SCHEDULE.total_steps)
     exact = math.floor(Fraction(str(density)) * 6400)
     assert {int(mask.mask.sum()) for mask in pruner.masks} == {exact}
@@ -161,9 +161,9 @@ def test_the_number_kept_is_the_floor_of_the_written_product(density: float) -> 
 
 def test_a_model_with_masks_is_not_masked_twice() -> None:
     model = model_of("bert")
-    prune_(model, Movement(density=0.1), SCHEDULE)
+    prune_(model, Movement(density=0.1, rank="score"), SCHEDULE)
     with pytest.raises(BermoError, match="has masks already"):
-        prune_(model, Movement(density=0.1), SCHEDULE)
+        prune_(model, Movement(density=0.1, rank="score"), SCHEDULE)
 
 
 def test_ranking_by_size_keeps_the_largest_weight_times_open_score() -> None:
@@ -183,7 +183,7 @@ def test_ranking_by_size_keeps_the_largest_weight_times_open_score() -> None:
     "method",
     [
         Movement(density=0.3, rank="size", block=(2, 4)),
-        Movement(density=0.3, scope="global", block=(2, 4)),
+        Movement(density=0.3, scope="global", block=(2, 4), rank="score"),
         SoftMovement(penalty=1.0, block=(2, 4)),
     ],
 )
@@ -207,6 +207,6 @@ def test_pruners_together_set_the_masks_of_each(method: Method) -> None:
 
 
 def test_pruners_of_different_methods_are_not_taken_together() -> None:
-    pruners = [prune_(model_of("bert"), Movement(density=d), SCHEDULE) for d in (0.1, 0.2)]
+    pruners = [prune_(model_of("bert"), Movement(density=d, rank="score"), SCHEDULE) for d in (0.1, 0.2)]
     with pytest.raises(BermoError, match="one method, but got 2"):
         PrunerGroup(pruners)

@@ -34,7 +34,9 @@ def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[
     model = without_dropout(family)
     masked = ()
     if is_pruned:
-        pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+        pruner = prune_(
+            model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1)
+        )
         pruner.at(5)
         masked = pruner.simple_masks()
     shadow = Shadow(masked, linear_parameters(model), torch.float32)
@@ -113,7 +115,9 @@ def test_gradients_are_written_to_their_buffer_once_and_are_gathered(is_pruned: 
     model = without_dropout("bert")
     masked = ()
     if is_pruned:
-        pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+        pruner = prune_(
+            model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1)
+        )
         masked = pruner.simple_masks()
     shadow = Shadow(masked, linear_parameters(model), torch.float32)
     plain = [c for name, c in shadow.plain.items() if name.endswith("weight") and "head" not in name]
@@ -193,7 +197,7 @@ def test_a_stack_of_models_is_fused_too(family: str, is_pruned: bool) -> None:
         model.freeze_embeddings_()
         if is_pruned:
             schedule = CubicSchedule(total_steps=9, warmup_steps=1)
-            prune_(model, Movement(density=0.5), schedule).at(5)
+            prune_(model, Movement(density=0.5, rank="score"), schedule).at(5)
     batch = small_batch(models[0])
     expected = []
     for model in models:
@@ -231,7 +235,9 @@ def test_kernels_that_compute_nonsense_are_found_out(
     model = model_of("bert", layers=1).train()
     masked = ()
     if is_pruned:
-        pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+        pruner = prune_(
+            model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1)
+        )
         pruner.at(5)
         masked = pruner.simple_masks()
     shadow = Shadow(masked, linear_parameters(model), torch.float32)

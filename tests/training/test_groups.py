@@ -13,7 +13,7 @@ from tests.small_models import model_of
 
 def test_every_weight_is_in_one_group_at_the_rate_of_its_kind() -> None:
     model = model_of("bert")
-    pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=10, warmup_steps=2))
+    pruner = prune_(model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=10, warmup_steps=2))
     groups = parameter_groups(model, 3e-5, mix_lr=2e-2, score_lr=1e-2, weight_decay=0.1)
     rates = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
     assert len(rates) == sum(len(group["params"]) for group in groups) == len(list(model.parameters()))

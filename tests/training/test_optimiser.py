@@ -55,7 +55,9 @@ def make_step(is_pruned: bool = False, num_models: int = 1, is_direct: bool = Tr
         models[1].head.load_state_dict({k: v + 0.1 for k, v in model.head.state_dict().items()})
         model, objective = stack(models).train(), Each()
     if is_pruned:
-        pruner = prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1))
+        pruner = prune_(
+            model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1)
+        )
         pruner.at(5)
         hooks, masked = (PruneHook(pruner),), pruner.simple_masks()
         objective = PrunedLoss(objective, pruner.penalty)

@@ -61,7 +61,7 @@ def test_a_table_that_is_read_whole_is_refused_by_the_family_s_name() -> None:
 def test_every_mask_is_stacked(family: str) -> None:
     members = [without_dropout(family) for _ in range(2)]
     for model in members:
-        prune_(model, Movement(density=0.5), CubicSchedule(total_steps=9, warmup_steps=1)).at(5)
+        prune_(model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1)).at(5)
     num_masks = sum(is_masked(module) for module in members[0].modules())
     joint = stack(members)
     assert len(stacked_masks(joint)) == num_masks > 0

@@ -96,7 +96,7 @@ def test_a_gap_is_that_of_the_kind_that_is_furthest_off() -> None:
 
 def test_copies_are_made_of_what_only_linear_layers_read() -> None:
     model = model_of("bert")
-    prune_(model, Movement(density=0.5), CubicSchedule(total_steps=10, warmup_steps=1))
+    prune_(model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=10, warmup_steps=1))
     names = linear_parameters(model)
     assert any(name.endswith("query.bias") for name in names)
     assert not any("parametrizations" in name or "LayerNorm" in name for name in names)

@@ -28,7 +28,7 @@ OPTIONS = {
         --weight-decay=0.0 --warmup=0.1 --clip=1.0 --precision=fp32 --device=auto --group-lengths=True
         --evaluations --patience --give-up --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best
         --tracker=none --prune=none --prune-by=movement --density --penalty --threshold=0.1 --scope=matrix
-        --block=1,1 --scores=zeros --rank=score --prune-warmup --initial-warmup=1 --final-warmup=1
+        --block=1,1 --scores=zeros --rank=size --prune-warmup --initial-warmup=1 --final-warmup=1
         --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0
         --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
         --seeds=1

@@ -16,7 +16,7 @@ from tests.small_models import batch_of, model_of
 
 METHODS: list[Method] = [
     Magnitude(density=0.3),
-    Movement(density=0.3),
+    Movement(density=0.3, rank="score"),
     SoftMovement(penalty=10.0),
     Movement(density=0.3, rank="size"),
     L0(penalty=10.0),
@@ -81,7 +81,7 @@ def test_gradients_through_copies_are_those_of_the_masks_to_the_bit(family: str,
 
 def test_evaluation_does_not_read_stale_copies() -> None:
     model = model_of("bert").train()
-    pruner = prune_(model, Movement(density=0.3), CubicSchedule(total_steps=10, warmup_steps=1))
+    pruner = prune_(model, Movement(density=0.3, rank="score"), CubicSchedule(total_steps=10, warmup_steps=1))
     shadow = Shadow(pruner.simple_masks(), {}, torch.float32)
     shadow.refresh()
     with torch.no_grad():

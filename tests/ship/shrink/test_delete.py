@@ -207,6 +207,8 @@ def test_options_that_units_cannot_use_are_refused(
 
 def test_a_masked_model_is_not_shrunk() -> None:
     model = model_of("bert", "none")
-    bermo.prune_(model, bermo.Movement(density=0.5), bermo.CubicSchedule(total_steps=9, warmup_steps=1))
+    bermo.prune_(
+        model, bermo.Movement(density=0.5, rank="score"), bermo.CubicSchedule(total_steps=9, warmup_steps=1)
+    )
     with pytest.raises(BermoError, match="still has masks"):
         shrink(model)
