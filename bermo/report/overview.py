@@ -12,6 +12,7 @@ from bermo.figures.axes import finite
 from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.report.collect import RunRecord
 from bermo.report.density import density_figures
+from bermo.runs.statistics import last_scores
 
 BAND = "Mean over seeds; a band reaches from the lowest seed to the highest."
 # Runs side by side as bars; more of them are curves.
@@ -70,6 +71,7 @@ def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
         "low",
         "high",
         "deviation",
+        "last score",
         "seeds",
         "diverged",
         "density",
@@ -85,8 +87,9 @@ def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
         title="Score and cost of each run",
         columns=columns,
         rows=tuple(_summary_row(run) for run in runs),
-        note="Seconds are the sum over seeds; seeds trained together share theirs evenly. Density (the share"
-        " that --density asks for), speed and memory are their mean.",
+        note="The score is the mean of each seed's best evaluation, which the validation rows chose, the last"
+        " score that of their last evaluations. Seconds are the sum over seeds; seeds trained together share"
+        " theirs evenly. Density (the share that --density asks for), speed and memory are their mean.",
     )
     metrics = dict.fromkeys(run.result.metric for run in runs if run.result is not None)
     figures = [_scores(runs, metric) for metric in metrics]
@@ -99,8 +102,8 @@ def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
     what = (task, model["backbone"], model["mix"]["kind"])
     result = run.result
     if result is None:
-        return (run.name, "", *[None] * 4, 0, *[None] * 6, *what)
-    scores = (result.mean, *(result.interval or EMPTY), result.deviation)
+        return (run.name, "", *[None] * 5, 0, *[None] * 6, *what)
+    scores = (result.mean, *(result.interval or EMPTY), result.deviation, last_scores(result).mean)
     seeds = result.seeds
     return (
         run.name,

@@ -21,6 +21,7 @@ from rich.table import Table
 from bermo.printing import visible
 from bermo.report.console import PlainConsole
 from bermo.runs.results import RunResult
+from bermo.runs.statistics import last_scores
 
 BAR_WIDTH = 40
 LINE_SECONDS = 30.0
@@ -115,6 +116,21 @@ def results_table(results: Mapping[str, RunResult]) -> Table:
     return table
 
 
+def about_choice(results: Mapping[str, RunResult]) -> str:
+    """Say that scores are of evaluations chosen on the rows that score them, and what the last ones give."""
+    parts = []
+    for name, result in results.items():
+        last = last_scores(result)
+        if last.interval is not None and last.mean != result.mean:
+            parts.append("{} {:.2f} ({:.2f} … {:.2f})".format(name, last.mean, *last.interval))
+    if not parts:
+        return ""
+    return (
+        "These scores are of each seed's best evaluation, which the validation rows chose, so they flatter."
+        f" Last evaluations: {'; '.join(parts)}."
+    )
+
+
 def seeds_table(result: RunResult) -> Table:
     """One row a seed: its measures, its score before training where that was taken, and the verdict's word.
 
@@ -154,6 +170,8 @@ def print_result(result: RunResult, out: str) -> None:
     if len(result.seeds) > 1:
         console.print()
         console.print(results_table({"all seeds": result}))
+        if said := about_choice({"all seeds": result}):
+            console.print(said, markup=False)
     best = max(result.seeds, key=lambda item: (item.diverged is None, item.score))
     if best.has_shares:
         console.print("\nShare of each layer in the mix:")

@@ -1,27 +1,48 @@
 """The numbers over seeds: mean, deviation and the 95 % interval of Student's t."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bermo.runs.results import RunResult, SeedResult
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """One number a seed, put together: NaN and None where there are too few."""
+
+    mean: float
+    deviation: float
+    interval: tuple[float, float] | None
+
+
 def summarise(seeds: list[SeedResult]) -> RunResult:
-    """Put the seeds together; Student's t gives the interval, from two survivors on."""
-    scores = [item.score for item in seeds if item.diverged is None]
-    mean = math.fsum(scores) / len(scores) if scores else math.nan
-    deviation, interval = math.nan, None
-    if len(scores) > 1:
-        deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / (len(scores) - 1))
-        half = student_t(len(scores) - 1) * deviation / math.sqrt(len(scores))
-        interval = (mean - half, mean + half)
+    """Put the best evaluations of the seeds that did not diverge together."""
+    survivors = [item.score for item in seeds if item.diverged is None]
+    best = spread(survivors)
     return RunResult(
         metric=seeds[0].metric,
-        mean=mean,
-        deviation=deviation,
-        interval=interval,
-        num_diverged=len(seeds) - len(scores),
+        mean=best.mean,
+        deviation=best.deviation,
+        interval=best.interval,
+        num_diverged=len(seeds) - len(survivors),
         seeds=seeds,
     )
+
+
+def last_scores(result: RunResult) -> Spread:
+    """Put the last evaluations together, which nobody chose by the rows that score them."""
+    return spread([item.last_score for item in result.seeds if item.diverged is None])
+
+
+def spread(scores: Sequence[float]) -> Spread:
+    """Return mean, deviation and interval; Student's t gives the interval, from two numbers on."""
+    mean = math.fsum(scores) / len(scores) if scores else math.nan
+    if len(scores) < 2:
+        return Spread(mean=mean, deviation=math.nan, interval=None)
+    deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / (len(scores) - 1))
+    half = student_t(len(scores) - 1) * deviation / math.sqrt(len(scores))
+    return Spread(mean=mean, deviation=deviation, interval=(mean - half, mean + half))
 
 
 def student_t(freedom: int) -> float:

@@ -79,7 +79,7 @@ def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
     with importing():
         from bermo.methods.finetune import finetune
         from bermo.report.console import PlainConsole
-        from bermo.report.terminal import TerminalDisplay, results_table, weight_bars
+        from bermo.report.terminal import TerminalDisplay, about_choice, results_table, weight_bars
         from bermo.training.job import Stopped
 
     results = {}
@@ -94,6 +94,8 @@ def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
         console = PlainConsole()
         console.print()
         console.print(results_table(results))
+        if said := about_choice(results):
+            console.print(said, markup=False)
         for name, result in results.items():
             if result.seeds[0].has_shares:
                 console.print(f"\n{name}: share of each layer")

@@ -1,8 +1,10 @@
 """Tables about pruning: who survives, what ranks, what dies first, which layers are alive."""
 
+import math
 from typing import Any
 
 from scripts.tables.numbers import (
+    PRUNING,
     difference,
     gap,
     last_scores,
@@ -38,13 +40,23 @@ SURVIVAL = (
 )
 DIVERGED = 50.92
 """SST-2's most common answer on dev."""
+TRAINING_ROWS = 67_349
+"""SST-2's."""
 
 
 def _row(name: str) -> list[str]:
     arm, epochs = ARMS[name]
     alive = [score for score in last_scores(arm).values() if score > DIVERGED + 1]
     shown = with_interval(alive) if alive else f"– (all at {DIVERGED})"
-    return [name, str(epochs), f"{len(alive)} of {num_seeds(arm)}", shown]
+    return [name, _epochs(arm, epochs), f"{len(alive)} of {num_seeds(arm)}", shown]
+
+
+def _epochs(arm: str, epochs: int) -> str:
+    """Say how many epochs were asked for, and where --give-up ended all seeds before."""
+    known = read(PRUNING)[arm]
+    steps_an_epoch = math.ceil(TRAINING_ROWS / known["spec"]["train"]["batch_size"])
+    done = max(row["steps"] for row in known["seeds"]) // steps_an_epoch
+    return str(epochs) if done >= epochs else f"{epochs}, dead and ended after {done}"
 
 
 HEAD = ["SST-2, last evaluation", "epochs", "seeds that survive", "mean (95 % interval)"]

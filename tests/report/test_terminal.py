@@ -7,7 +7,14 @@ import pytest
 from rich.console import Console
 
 from bermo.report import terminal
-from bermo.report.terminal import TerminalDisplay, duration, results_table, seeds_table, weight_bars
+from bermo.report.terminal import (
+    TerminalDisplay,
+    about_choice,
+    duration,
+    results_table,
+    seeds_table,
+    weight_bars,
+)
 from bermo.runs.statistics import summarise
 from tests.results import seed_result
 
@@ -25,6 +32,14 @@ def test_results_show_mean_deviation_interval_and_divergence() -> None:
         assert part in text
     assert "diverged" in printed(seeds_table(result))
     assert "…" not in text.replace("78.29 … 103.71", ""), "nothing is cut off at 80 columns"
+
+
+def test_the_last_evaluations_stand_beside_those_that_were_chosen() -> None:
+    seeds = [replace(seed_result(seed, 90.0 + seed), last_score=89.0 + seed) for seed in (1, 2, 3)]
+    said = about_choice({"mix": summarise(seeds)})
+    assert said.endswith("Last evaluations: mix 91.00 (88.52 … 93.48).")
+    assert about_choice({"one": summarise([seed_result(1, 90.0)])}) == ""
+    assert about_choice({"same": summarise([seed_result(1, 90.0), seed_result(2, 92.0)])}) == ""
 
 
 def test_a_pruned_arm_shows_what_was_kept() -> None:
