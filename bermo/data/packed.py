@@ -67,9 +67,14 @@ def check_magic(path: Path, start: bytes) -> None:
         )
 
 
+def most_bytes() -> int:
+    """The bytes that a file may unpack to."""
+    return memory_bytes() // MEMORY_SHARE
+
+
 def check_size(path: Path, size: int) -> None:
     """Refuse what would not fit into this machine's memory when it is unpacked."""
-    most = memory_bytes() // MEMORY_SHARE
+    most = most_bytes()
     if size > most:
         raise BermoError(
             f"{path} unpacks to more than {most / 2**30:.1f} GiB, a quarter of this machine's memory. Is it"

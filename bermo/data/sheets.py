@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.data.delimited import Cells, table_of_cells
-from bermo.data.packed import check_size
+from bermo.data.packed import check_size, most_bytes
 from bermo.data.table import Table, as_text, table_of
 from bermo.errors import BermoError
 from bermo.files import DAMAGED
@@ -15,6 +15,7 @@ from bermo.files import DAMAGED
 CELL_BYTES = 64
 """What a cell takes in memory at least."""
 
+BATCH_ROWS = 1024
 MOST_EMPTY_ROWS = 10_000
 """Empty rows in a row; a few bytes can name a row with billions of them before it."""
 
@@ -31,10 +32,23 @@ def read_parquet(path: Path) -> Table:
         # One file, not a dataset: a folder named key=value must not become a column.
         file = parquet.ParquetFile(path)
         check_size(path, file.metadata.num_rows * file.metadata.num_columns * CELL_BYTES)
-        batches = (row for batch in file.iter_batches() for row in batch.to_pylist())
-        return table_of(path, enumerate(batches, start=1))
+        return table_of(path, enumerate(_parquet_rows(path, file), start=1))
     except (ArrowException, OSError, *DAMAGED) as error:
         raise BermoError(f"{path} is not a whole parquet file: {error}") from None
+
+
+def _parquet_rows(path: Path, file: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows; their bytes are counted, since a text of a file's dictionary may stand in every row."""
+    facts = file.metadata
+    groups = range(facts.num_row_groups)
+    chunks = [facts.row_group(g).column(c) for g in groups for c in range(facts.num_columns)]
+    longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+    size = 0
+    # No batch is larger than what may be read in all, though every row held the whole of a column.
+    for batch in file.iter_batches(max(1, min(BATCH_ROWS, most_bytes() // max(longest, 1)))):
+        size += batch.nbytes
+        check_size(path, size)
+        yield from batch.to_pylist()
 
 
 def read_xlsx(path: Path) -> Table:

@@ -4,7 +4,7 @@ modules.json -> the folder of its Pooling module ("1_Pooling") -> config.json ->
 """
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from transformers.utils import cached_file
@@ -31,7 +31,9 @@ def trained_pooling(name: str | Path) -> Pooling | None:
         for module in (modules if isinstance(modules, list) else [])
         if isinstance(module, dict) and str(module.get("type", "")).endswith("Pooling")
     ]
-    values = _read(source, f"{(folders or ['1_Pooling'])[0]}/config.json")
+    folder = (folders or ["1_Pooling"])[0]
+    # A name that leads elsewhere is none of a module.
+    values = _read(source, f"{folder}/config.json") if PurePath(folder).name == folder else None
     named = [mode for mode, is_on in values.items() if is_on is True] if isinstance(values, dict) else []
     modes = [mode for mode in named if mode.startswith("pooling_mode_")]
     # Several modes at once are glued together, which is none of ours.

@@ -22,7 +22,9 @@
   // A page opened from a disk may lack the clipboard; then the old way, then a selection to copy by hand.
   async function copy(button) {
     const table = button.closest("figure").querySelector("table");
-    const clean = (cell) => cell.textContent.trim().replace(/[\t\n\r]+/g, " ");
+    // A spreadsheet that it is pasted into must not compute a text: an apostrophe before it, as in written tables.
+    const harmless = (words) => (/^'*[=+\-@＝＋－＠]/.test(words) && Number.isNaN(Number(words)) ? `'${words}` : words);
+    const clean = (cell) => harmless(cell.textContent.trim().replace(/[\t\n\r]+/g, " "));
     const lines = [...table.rows].map((row) => [...row.cells].map(clean).join("\t")).join("\n");
     let said = "Copied";
     try {

@@ -113,3 +113,22 @@ def test_parquet_whose_texts_are_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xff"))
     with pytest.raises(BermoError, match="not a whole parquet file"):
         read_table(path)
+
+
+def test_parquet_that_repeats_a_long_text_is_refused_before_the_memory_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "bomb.parquet"
+    rows = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * 5000, "int32"), pyarrow.array(["x" * (1 << 20)])
+    )
+    parquet.write_table(pyarrow.table({"text": rows}), path, compression="zstd")
+    assert path.stat().st_size < 1 << 16
+    monkeypatch.setattr(packed, "memory_bytes", lambda: 64 << 20)
+    before = pyarrow.default_memory_pool().max_memory()
+    with pytest.raises(BermoError, match="unpacks to more than"):
+        read_table(path)
+    assert pyarrow.default_memory_pool().max_memory() - before < 64 << 20

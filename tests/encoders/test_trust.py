@@ -21,6 +21,7 @@ from bermo.methods.teacher import load_teacher
 from bermo.models.tasks import has_segments
 from bermo.runs.trained import open_trained
 from bermo.vectors import load_encoder as load_for_vectors
+from tests.hostile_models import Hostile, add_code, change_json, make_pickle
 from tests.ship.folders import make_model, save
 from tests.tiny import save_backbone
 
@@ -37,16 +38,6 @@ ENCODERS: dict[str, Loader] = {
     "with head": bermo.BermoForMaskedLM.from_backbone,
     "vectors": load_for_vectors,
 }
-
-
-class Hostile:
-    """A pickle that leaves a mark when it is opened."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.mark),)
 
 
 @pytest.fixture
@@ -68,15 +59,6 @@ def mark(tmp_path: Path) -> Path:
 def never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """No question is asked on the terminal; whoever answers yes would let the code run."""
     monkeypatch.setattr("builtins.input", lambda *text: pytest.fail("a question was asked"))
-
-
-def change_json(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | values), encoding="utf-8")
-
-
-def make_pickle(folder: Path, mark: Path, name: str = "pytorch_model.bin") -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / name).write_bytes(pickle.dumps({"weight": Hostile(mark)}))
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -125,12 +107,6 @@ def test_the_sentence_about_a_pickle_says_how_to_convert_it(encoder: Path) -> No
     exec(command[1])
     loaded = load_encoder(encoder).encoder.state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in loaded.items())
-
-
-def add_code(folder: Path, mark: Path, **auto_map: str) -> None:
-    code = f"import os\nos.mkdir({str(mark)!r})\nclass Thing:\n    pass\n"
-    (folder / "hostile.py").write_text(code, encoding="utf-8")
-    change_json(folder / "config.json", auto_map=auto_map)
 
 
 def test_code_that_comes_with_an_unknown_type_is_refused(encoder: Path, mark: Path) -> None:

@@ -15,7 +15,7 @@ from bermo.data.load import own_task
 from bermo.data.objects import parse_json
 from bermo.data.own import read_own
 from bermo.data.pairs import read_pairs
-from bermo.data.pretrain.documents import read_documents
+from bermo.data.pretrain.documents import read_fragments
 from bermo.data.probing import FILES, has_files, read_probe
 from bermo.data.senses import find_senses, read_semcor, read_test
 from bermo.data.text import read_text
@@ -171,8 +171,8 @@ def _probing(folder: Path) -> None:
 def _documents(folder: Path) -> None:
     files = [str(path) for path in sorted(folder.iterdir())]
     for by_line in (False, True):
-        for document in read_documents(files, by_line=by_line):
-            assert document
+        for fragment in read_fragments(files, by_line=by_line):
+            assert len(fragment.text) < 1 << 23
 
 
 def _results(folder: Path) -> None:

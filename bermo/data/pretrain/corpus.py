@@ -23,6 +23,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bermo.data.cache import Writer, open_cache
+from bermo.data.packed import check_file
 from bermo.data.pretrain.documents import Fragment, digest_files, is_one_a_line, read_fragments
 from bermo.data.pretrain.vocabulary import (
     add_counts_,
@@ -30,6 +31,7 @@ from bermo.data.pretrain.vocabulary import (
     make_tokenizer,
     make_vocabulary,
 )
+from bermo.data.text import read_text
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import cache_root, write_text
@@ -124,7 +126,7 @@ def load_corpus(spec: TextSpec, positions: int, tell: Tell) -> Corpus:
 def _digest(spec: TextSpec, positions: int) -> str:
     extra = [file for file in (spec.words,) if file]
     if spec.tokenizer is not None and Path(spec.tokenizer).is_dir():
-        extra.append(str(Path(spec.tokenizer) / "tokenizer.json"))
+        extra.append(str(check_file(Path(spec.tokenizer) / "tokenizer.json")))
     facts = [
         FORMAT,
         digest_files([*spec.files, *extra]),
@@ -155,7 +157,7 @@ def _tokenizer(
             f"{sum(counts.values()):,} words, {len(counts):,} different; making a vocabulary of"
             f" {spec.vocabulary:,} pieces …"
         )
-        words = Path(spec.words).read_text(encoding="utf-8").split() if spec.words else ()
+        words = read_text(Path(spec.words)).split() if spec.words else ()
         write_text(path, "\n".join(make_vocabulary(counts, spec.vocabulary, words)) + "\n")
     pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)

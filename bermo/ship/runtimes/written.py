@@ -1,7 +1,9 @@
 """Answers as files: JSON lines, or a table with a line for each answer, by the ending of the file's name.
 
 In a table a list is one cell, its items apart by blanks (words, tags) or by "|" (labels), and probabilities
-are a column each. A text that a spreadsheet would take for a formula gets an apostrophe before it.
+are a column each. A text that a spreadsheet would take for a formula gets an apostrophe before it, and so
+does one that is such a text after its apostrophes: where apostrophes and then one of the signs begin a cell,
+the text is the cell without its first apostrophe.
 """
 
 import csv
@@ -17,7 +19,7 @@ from bermo.files import check_place
 
 Answer = Mapping[str, Any]
 Write = Callable[[Answer], None]
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """How a cell begins that Excel, LibreOffice or Google Sheets computes (OWASP, CSV injection)."""
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
@@ -76,7 +78,7 @@ class _TableWriter:
         if not isinstance(value, str):
             return str(value)
         text = " ".join(value.splitlines()).replace("\t", " ") if self.is_tsv else value
-        is_formula = text.startswith(FORMULA_SIGNS) and as_number(text) is None
+        is_formula = text.lstrip("'").startswith(FORMULA_SIGNS) and as_number(text) is None
         return f"'{text}" if is_formula else text
 
 

@@ -3,13 +3,15 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bermo.data.corpora import as_number
 from bermo.errors import BermoError
-from bermo.ship.runtimes.written import answer_writer, check_out
+from bermo.ship.runtimes.written import FORMULA_SIGNS, answer_writer, check_out
 
 ANSWERS: list[dict[str, Any]] = [
     {"id": "=1+1", "text": '@cmd, "a"\nb', "label": "-x", "probabilities": {"-x": 0.5, "y": 0.5}},
@@ -37,6 +39,19 @@ def test_a_cell_that_would_be_a_formula_is_escaped_and_a_number_is_not() -> None
         ["'=1+1", '\'@cmd, "a"\nb', "'-x", "0.5", "0.5"],
         ["-5", "a\tb", "", "", ""],
     ]
+
+
+SIGNED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1", "'=1", "''@a", "-5", "'-5", "+x", "\t=1", "\n=1", "＝1", "'tis", "it's =1", "", "'", "-", "−1"],
+)
+def test_what_a_spreadsheet_would_compute_is_escaped_in_a_way_that_can_be_undone(text: str) -> None:
+    (cell,) = list(csv.reader(io.StringIO(written("a.csv", [{"text": text}]), newline="")))[1] or [""]
+    assert cell[:1] not in FORMULA_SIGNS or as_number(cell) is not None
+    assert (cell[1:] if SIGNED.match(cell) else cell) == text
 
 
 def test_tsv_has_no_quoting_and_a_line_for_each_answer() -> None:
