@@ -26,8 +26,21 @@ def test_the_interval_and_p_are_those_of_a_slow_count() -> None:
     assert summary.interval[1] == pytest.approx(0.44 + 2.776445 * deviation / math.sqrt(5), abs=1e-5)
     assert paired([1.0, 1.1, 0.9, 1.0, 1.2]).p == 2 / 32
     assert paired([1.0]).interval is None
-    with pytest.raises(BermoError, match="1 to 16 pairs, but got 0"):
+    with pytest.raises(BermoError, match="at least one pair"):
         paired([])
+
+
+def test_many_pairs_are_tested_by_random_sign_flips() -> None:
+    differences = [0.4, 1.0, -0.2, 0.7, 0.3] * 3 + [0.1, -0.6]
+    exact = (
+        sum(
+            abs(sum(s * d for s, d in zip(signs, differences, strict=True))) >= sum(differences) - 1e-9
+            for signs in product((1, -1), repeat=17)
+        )
+        / 2**17
+    )
+    assert paired(differences).p == pytest.approx(exact, abs=3e-3)
+    assert 0 < paired([1.0] * 40).p < 1e-4
 
 
 def test_arms_are_compared_seed_by_seed_at_their_last_step() -> None:
