@@ -43,7 +43,7 @@ PYTHON = [
 def smaller(words: tuple[str, ...]) -> list[str]:
     """Return a command of ours without its first word, offline and tiny."""
     verb = words[1]
-    known = [word.replace("bert-base-uncased", "box") for word in words[1:]]
+    known = [word.replace("bert-base-uncased", "box").replace("2,4,6", "1,3") for word in words[1:]]
     known += SMALLER.get(verb, "").split()
     if verb == "compress" and not {"--quick", "--no-training"} & set(known):
         known += ["--epochs", "1", "--batch-size", "8"]
