@@ -35,5 +35,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     name = str(name)[:LONGEST]
     if OTHER_WORDS.get(name.lower()) in names:
         return f' Did you mean "{OTHER_WORDS[name.lower()]}"?'
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f' Did you mean "{close[0]}"?' if close else f" Known: {', '.join(names)}."
+    in_small = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), in_small, n=1, cutoff=0.5)
+    return f' Did you mean "{in_small[close[0]]}"?' if close else f" Known: {', '.join(names)}."

@@ -29,6 +29,11 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> str:
     )
 
 
+def number_of(count: int, thing: str) -> str:
+    """Return "1 row", "2 rows"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a text that holds names or labels of a user; `file` is sys.stdout unless another is given."""
     print(visible(text), file=file or sys.stdout, flush=file is not None)

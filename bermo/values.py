@@ -113,8 +113,11 @@ def parse(hint: Any, text: Text, name: str) -> Any:
         items = [item.strip() for item in text.split(",") if item] if isinstance(text, str) else text
         if not items:
             raise BermoError(f"{name} is empty. Give one value or more, parted by commas.")
-        return tuple(parse(arguments[0], item, name) for item in items)
+        # An empty text is one too: it is answered as an empty row is.
+        return tuple(item if arguments[0] is str else parse(arguments[0], item, name) for item in items)
     text = str(text)
+    if hint in (str, Path) and not text.strip():
+        raise BermoError(f"{name} is empty. Give a value; is a variable of the shell not set?")
     if typing.get_origin(hint) is Literal:
         if text not in arguments:
             raise BermoError(f'{name} cannot be "{text}".{nearest(text, arguments)}')

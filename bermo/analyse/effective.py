@@ -110,10 +110,10 @@ def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
         note="Effective attention is what is left when the null space of the values is taken out.",
     )
     lines = [
-        f"{name}: a head has {item.head_size} units; the correlation falls from"
+        f"{name}: a head has {item.head_size} units; the correlation goes from"
         f" {_mean(item.correlations[0]):.3f} at {item.lengths[0]} tokens to"
         f" {_mean(item.correlations[-1]):.3f} at {item.lengths[-1]}."
-        if item.lengths
+        if len(item.lengths) > 1
         else f"{name}: the texts are too short to be compared by length."
         for name, item in models.items()
     ]

@@ -81,6 +81,13 @@ def find_columns(
         label_name = next(name for name in table.columns if name not in text_names)
     if not text_names or (needs_label and label_name is None):
         raise BermoError(_missing(table, "label" if text_names else "text"))
+    names = [name.lower() for name in (*text_names, *([label_name] if label_name else ()))]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise BermoError(
+            f'{table.path}: the column "{twice[0]}" would be read twice (text {", ".join(text_names)}; label'
+            f" {label_name}). Name different ones with --text and --label."
+        )
     return Columns(text_names, label_name)
 
 

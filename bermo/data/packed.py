@@ -34,12 +34,18 @@ def kind_of(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() in PACKED else path.name).suffix.lower()
 
 
+ADDRESSES = ("http:/", "https:/", "s3:/", "hf:/")
+"""How a path starts that was an address: two slashes are one in it."""
+
+
 def check_file(path: Path) -> Path:
     """Return `path`, or fail with the nearest file name of its folder."""
     if path.is_file():
         return path
     if path.is_dir():
         raise BermoError(f"{path} is a folder, but a file was expected.")
+    if path.as_posix().startswith(ADDRESSES):
+        raise BermoError(f"{path} is an address, not a file. Download it, and give the file.")
     if not path.parent.is_dir():
         raise BermoError(f"There is no file {path}: the folder {path.parent} does not exist.")
     names = [item.name for item in path.parent.iterdir() if item.is_file()]

@@ -17,6 +17,7 @@ from bermo.data.label_lists import label_text
 from bermo.data.rows import check_several
 from bermo.data.table import Table, as_text
 from bermo.errors import BermoError
+from bermo.printing import number_of
 
 TEXT, PAIR, LABEL = ("text",), ("text_a", "text_b"), "label"
 """How columns are called that were given without names."""
@@ -94,7 +95,7 @@ def labelled(texts: Any, labels: Any, name: str) -> Columns:
     num_texts = len(next(iter(found.values.values()), ()))
     if len(values) != num_texts:
         raise BermoError(
-            f"There are {_counted(num_texts, 'text')} but {_counted(len(values), 'label')}."
+            f"There are {number_of(num_texts, 'text')} but {number_of(len(values), 'label')}."
             " Give one label for each text, or a list of them."
         )
     return Columns(name=name, values=found.values | {LABEL: values})
@@ -167,10 +168,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value, key=str)
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _text(value: Any, at: int) -> Any:

@@ -7,6 +7,7 @@ from rich.table import Table as RichTable
 
 from bermo.figures.data import Findings, Points, Section, Table, write_findings
 from bermo.figures.draw import write_svg
+from bermo.printing import number_of
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.noise import noise_sentence
 from bermo.ship.bench.run import front
@@ -43,7 +44,8 @@ def bench_caption(result: Bench) -> str:
     (rows, length), (many, longer) = result.latency_shape, result.throughput_shape
     return (
         f"ms: median call, batch {rows}, length {length}. rows/s: batch {many}, length {longer}."
-        f" {result.threads} thread(s), {result.spec.rounds} rounds in turns, {result.machine}."
+        f" {number_of(result.threads, 'thread')}, {number_of(result.spec.rounds, 'round')} in turns,"
+        f" {result.machine}."
         ' spread: the least and the most of "more" in any round.'
         f" Ratios are against {result.rows[0].name}."
     )

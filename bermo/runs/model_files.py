@@ -47,6 +47,8 @@ class FoundModel:
 
 def find_model(path: str | Path) -> FoundModel:
     """Find the model in the folder of a run, of a seed, of a saved model or of an export."""
+    if not str(path):
+        raise BermoError(f"The name of the model's folder is empty. {EXPECTED}")
     folder = model_folder(path)
     runtime = next((runtime for runtime, name in MODEL_FILES.items() if (folder / name).is_file()), None)
     if runtime is None or not (folder / MODEL_FILES["torch"]).is_file():

@@ -9,7 +9,8 @@ from typing import Literal
 from bermo.errors import BermoError
 from bermo.fields import Rules, option, positional
 from bermo.files import check_place
-from bermo.ship.bench.spec import BenchDevice, BenchSpec
+from bermo.printing import number_of
+from bermo.ship.bench.spec import MOST_THREADS, BenchDevice, BenchSpec
 from bermo.spec import Precision, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -26,7 +27,9 @@ class BenchOptions:
     )
     baseline: str | None = option(None, "ratios are against this one instead", metavar="FOLDER")
     spec: BenchSpec = BenchSpec()
-    threads: int | None = option(None, "threads of each candidate", shown="all cores", least=1)
+    threads: int | None = option(
+        None, "threads of each candidate", shown="all cores", least=1, most=MOST_THREADS
+    )
     device: BenchDevice = option("cpu", "where torch models run; exports run on the CPU")
     precision: tuple[Precision, ...] = option(("fp32",), "arithmetic of torch models, one or several")
     other_forms: OtherForms = option(
@@ -53,7 +56,7 @@ def run(options: BenchOptions) -> int:
     for folder in folders:
         find_model(folder)
     check_files(options.spec.data)
-    say_start("bench", f"{len(folders)} models on {options.device}")
+    say_start("bench", f"{number_of(len(folders), 'model')} on {options.device}")
     with importing():
         from bermo.report.bench import print_bench, write_bench_figures
         from bermo.report.console import PlainConsole

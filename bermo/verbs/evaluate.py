@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bermo.fields import option, positional
+from bermo.fields import Rules, option, positional
 from bermo.ship.runtimes.spec import EvaluateSpec
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -17,6 +17,12 @@ class EvaluateOptions:
     file: Path = positional("texts with their labels, in the form of the training file")
     spec: EvaluateSpec = EvaluateSpec()
     out: Path | None = option(None, "also write all of it there as JSON", metavar="FILE")
+
+    def rules(self) -> Rules:
+        ending = "" if self.out is None else self.out.suffix
+        return [
+            (ending in ("", ".json"), f"--out is written as JSON and must end in .json, but got {self.out}.")
+        ]
 
 
 def run(options: EvaluateOptions) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bermo.fields import REQUIRED, option, positional
+from bermo.fields import REQUIRED, Rules, leaves, option, positional
 from bermo.printing import say, wrapped
 from bermo.ship.compress.spec import BestSpec
 from bermo.ship.export.spec import ExportSpec
@@ -24,6 +24,22 @@ class ExportOptions:
     spec: ExportSpec = REQUIRED
     best: BestSpec = BestSpec()
     out: Path | None = option(None, "folder of the export; it must be new", shown="RUN-FORM")
+
+    def rules(self) -> Rules:
+        spec, is_best = self.spec, self.spec.to == "best"
+        calibrates = is_best or find_form(spec.to).precision == "int8"
+        extra = [leaf.flag for leaf in leaves(BestSpec) if getattr(self.best, leaf.dotted) != leaf.default]
+        return [
+            (is_best or not extra, f"--{''.join(extra[:1])} belongs to --to best. Leave it out."),
+            (
+                spec.calibrate is None or calibrates,
+                f"--calibrate means nothing to --to {spec.to}, which is not int8. Leave it out.",
+            ),
+            (
+                is_best or spec.to == "sparse" or spec.values == ExportSpec.values,
+                f"--values means nothing to --to {spec.to}. Leave it out.",
+            ),
+        ]
 
 
 def run(options: ExportOptions) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bermo.errors import BermoError
 from bermo.fields import Rules, check, option, positional
 from bermo.methods.probing.spec import ProbeKind, ProbeSpec, Protocol
-from bermo.printing import say, wrapped
+from bermo.printing import number_of, say, wrapped
 from bermo.spec import Pooling, Precision
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
@@ -110,7 +110,7 @@ def run(options: ProbeOptions) -> int:
     display = TerminalDisplay()
     tasks = choose_tasks(options.tasks)
     resolve_model(options.model)
-    say_start("probe", f"{options.model}, {len(tasks)} task{'s' * (len(tasks) > 1)}, {options.protocol}")
+    say_start("probe", f"{options.model}, {number_of(len(tasks), 'task')}, {options.protocol}")
     if options.data is not None:
         tasks = _with_files(tasks, options.data.expanduser(), display)
     out = options.out or Path(f"runs/probe-{options.protocol}")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bermo.fields import option, positional
+from bermo.fields import Rules, option, positional
 from bermo.printing import say, wrapped
 from bermo.verbs.verb import Verb
 
@@ -16,6 +16,10 @@ class ReportOptions:
         "run folders, and folders with figures.json", is_list=True, metavar="PATH"
     )
     out: Path = option(Path("report.html"), "the page to write")
+
+    def rules(self) -> Rules:
+        is_page = self.out.suffix.lower() in ("", ".html", ".htm")
+        return [(is_page, f"--out is a page for a browser and must end in .html, but got {self.out}.")]
 
 
 def run(options: ReportOptions) -> int:

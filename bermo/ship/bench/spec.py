@@ -7,6 +7,9 @@ from typing import Literal
 from bermo.fields import option
 
 BenchDevice = Literal["cpu", "cuda"]
+MOST_ROWS = 10_000
+"""Rows of one call: more are no call that anybody makes, and would fill the memory."""
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +17,7 @@ class BenchSpec:
     """The rows that are scored, the shapes of the calls that are timed, and how often."""
 
     data: Path | None = option(None, "rows with answers: score every candidate on them", metavar="FILE")
-    batches: tuple[int, ...] = option((1, 32), "rows a call", "batch", least=1)
+    batches: tuple[int, ...] = option((1, 32), "rows a call", "batch", least=1, most=MOST_ROWS)
     lengths: tuple[int, ...] = option((32, 128), "tokens a row", least=1)
     rounds: int = option(5, "turns each takes at each shape", least=1)
 

@@ -1,5 +1,6 @@
 """A bench as a table of a model card."""
 
+from bermo.printing import number_of
 from bermo.ship.bench.measured import Bench
 from bermo.ship.bench.noise import noise_sentence
 
@@ -21,7 +22,8 @@ def bench_rows(result: Bench) -> list[str]:
         "|---|---|---|---|---|---|",
         *rows,
         "",
-        f"Measured with {result.threads} thread(s) on {result.machine}, in {result.spec.rounds} rounds"
+        f"Measured with {number_of(result.threads, 'thread')} on {result.machine}, in"
+        f" {number_of(result.spec.rounds, 'round')}"
         f" by turns, against {result.rows[0].name}.",
         *filter(None, [noise_sentence(result)]),
     ]

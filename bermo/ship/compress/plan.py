@@ -18,7 +18,7 @@ from bermo.encoders.sites import layers_of
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.compress.goal import Goal
 from bermo.ship.export.top import can_cut_top
-from bermo.spec import DistillSpec, PruneSpec, RunSpec
+from bermo.spec import DistillSpec, PruneSpec, RunSpec, replace_in
 
 AROUND = (0.75, 1.0, 1.3)
 """Budgets tried, as multiples of what the goal asks for: speed is not quite proportional to weights."""
@@ -122,4 +122,8 @@ def arm_spec(arm: Arm, run: RunSpec, teacher: str, hard: float | None) -> RunSpe
     if arm.density < 1:
         # Ranked by size, since movement alone can kill a plain encoder; over early, to leave time for repair.
         prune = PruneSpec(method="heads-and-neurons", density=arm.density, rank="size", final_warmup=3)
-    return replace(run, distill=distill, prune=prune, seeds=(1,))
+    # What was chosen for the run's own head and layers, a student has from its teacher.
+    own = replace_in(
+        run, model={"head": None, "pooling": None, "first_layers": None}, train={"contrast": None}
+    )
+    return replace(own, distill=distill, prune=prune, seeds=(1,))

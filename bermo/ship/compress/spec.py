@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bermo.fields import Rules, option, positional
-from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.bench.spec import MOST_ROWS, MOST_THREADS, BenchSpec
 from bermo.ship.compress.goal import Goal, read_goal
 from bermo.ship.runtimes.forms import FormName
 from bermo.spec import Precision
@@ -27,10 +27,14 @@ class BestSpec:
     forms: tuple[FormName, ...] = option(
         (), "forms to choose from", shown="all that this machine can run", title=BEST
     )
-    batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", title=BEST, least=1)
+    batches: tuple[int, ...] = option(
+        (1, 32), "rows a call in the bench", "batch", title=BEST, least=1, most=MOST_ROWS
+    )
     lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", title=BEST, least=1)
     rounds: int = option(3, "rounds of the bench", title=BEST, least=1)
-    threads: int | None = option(None, "threads in the bench", shown="all cores", title=BEST, least=1)
+    threads: int | None = option(
+        None, "threads in the bench", shown="all cores", title=BEST, least=1, most=MOST_THREADS
+    )
 
     @property
     def bench(self) -> BenchSpec:
@@ -83,10 +87,10 @@ class CompressSpec:
         None, "texts that fix the ranges of activations; default: --valid", metavar="FILE"
     )
     max_loss: float = option(1.0, "points of score that a form may cost", least=0)
-    batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", least=1)
+    batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", least=1, most=MOST_ROWS)
     lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", least=1)
     rounds: int = option(3, "rounds of the bench", least=1)
-    threads: int | None = option(None, "threads in the bench", shown="all cores", least=1)
+    threads: int | None = option(None, "threads in the bench", shown="all cores", least=1, most=MOST_THREADS)
 
     @property
     def goal(self) -> Goal:

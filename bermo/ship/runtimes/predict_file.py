@@ -14,6 +14,7 @@ from bermo.data.inputs import line_blocks, line_names, text_blocks
 from bermo.data.table import Table
 from bermo.errors import BermoError
 from bermo.files import whole_file
+from bermo.printing import number_of
 from bermo.progress import Display, Quiet, counted
 from bermo.runs.model_files import warn_diverged
 from bermo.runs.task_file import TrainedTask
@@ -59,7 +60,7 @@ def predict_file(
             f" {done.first_empty})."
         )
     if out is not None:
-        display.tell(f"{done.num_rows:,} {'answer is' if done.num_rows == 1 else 'answers are'} in {out}")
+        display.tell(f"{number_of(done.num_rows, 'answer')} written to {out}")
     return done
 
 

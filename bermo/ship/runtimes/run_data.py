@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bermo.data.tasks import OWN
+from bermo.errors import BermoError
 from bermo.spec import DataSpec
 
 
@@ -15,4 +16,10 @@ def with_files(
     changed = replace(data, **changes)  # type: ignore[arg-type]
     if folder is None and (train or valid) and data.task not in OWN:
         return replace(changed, task=f"own/{kind}", folder=None)
+    if changed.task in OWN and changed.train is None and changed.hub is None:
+        more = " --data names the folder of a named task." if folder is not None else ""
+        raise BermoError(
+            "The model does not say on which files it was trained. Name them: --train FILE and --valid FILE."
+            + more
+        )
     return changed

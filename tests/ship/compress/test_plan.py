@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from bermo.methods.checks import check_methods
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, quick_arms, trained_arms
 from bermo.ship.runtimes.run_data import with_files
-from bermo.spec import DataSpec, RunSpec
+from bermo.spec import DataSpec, RunSpec, replace_in
 
 
 @pytest.mark.parametrize("share", [0.05, 0.12, 0.3, 0.6, 0.9])
@@ -43,6 +44,14 @@ def test_an_arm_is_taught_and_ranked_by_size() -> None:
     assert whole.prune.method == "none"
     assert whole.distill.hard == RunSpec().distill.hard
     assert Arm(layers=1).name == "1 layer"
+
+
+def test_an_arm_of_a_run_with_chosen_values_has_those_of_its_teacher() -> None:
+    chosen = {"head": "probe", "pooling": "mean", "first_layers": 4}
+    run = replace_in(RunSpec(), model=chosen, train={"contrast": 1.0, "lr": 5e-4})
+    arm = arm_spec(Arm(layers=3), run, "dense", hard=None)
+    check_methods(arm)
+    assert (arm.model.head, arm.model.pooling, arm.train.contrast, arm.train.lr) == (None, None, None, 5e-4)
 
 
 def test_own_files_take_the_place_of_a_named_tasks_folder() -> None:
