@@ -64,7 +64,8 @@ def test_a_bad_input_is_one_sentence_and_leaves_nothing(
     monkeypatch.chdir(world)
     monkeypatch.setenv("BERMO_CACHE", str(tmp_path))
     before = snapshot(world)
-    words = [part for word in shlex.split(line.command) for part in shlex.split(SHORT.get(word, word))]
+    given = shlex.split(line.command)
+    words = [part for word in given for part in (SHORT[word].split() if word in SHORT else [word])]
     code = main(words)
     printed = capsys.readouterr()
     said = [text for text in printed.err.splitlines() if text.startswith("bermo: ")]
