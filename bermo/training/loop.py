@@ -1,8 +1,9 @@
 """The one loop: batches -> objective -> step -> hooks. No method is named in it.
 
 A run is a function of (seed, data, settings) alone. The order of the rows depends on seed and epoch; the
-random numbers of a step (dropout) are seeded from seed and step; the rates are a formula of the step. So a
-checkpoint needs the weights, the optimiser's state and a few numbers, and a resumed run gives the same bits.
+random numbers of a step (dropout) are seeded from seed and step, and drawn by row where several processes
+train (noise.py); the rates are a formula of the step. So a checkpoint needs the weights, the optimiser's
+state and a few numbers, and a resumed run gives the same bits.
 
 `batch_size` counts the rows of one optimiser step over all processes and accumulation passes together, and
 each loss is weighted by its share of the step's labels, so that splitting never changes the mean.
@@ -10,11 +11,9 @@ each loss is weighted by its share of the step's labels, so that splitting never
 
 import signal
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -25,9 +24,10 @@ from bermo.training import checkpoint
 from bermo.training.feed import Feed
 from bermo.training.fuse import NOTHING, Fused
 from bermo.training.graphs import GraphedStep, make_step
-from bermo.training.job import Batch, Fit, Job, Stopped, compute_loss
+from bermo.training.job import Fit, Job, Stopped, compute_loss
 from bermo.training.members import Member
 from bermo.training.optimiser import make_optimizer, set_rate_
+from bermo.training.passes import Passes, StepPasses
 from bermo.training.schedule import evaluation_steps, num_steps, rate_factor, seed_step
 from bermo.training.signals import catch_signals
 from bermo.training.step import Step, WeightedBatch, linear_parameters
@@ -40,15 +40,6 @@ SAVING_SHARE = 0.05
 SAVING_RATE = 4e8
 # Batches that wait, collated and pinned, for a GPU.
 PREFETCHED = 8
-
-
-@dataclass(frozen=True)
-class _StepBatches:
-    """One process's batches of a step, the labels in each, and the rows of the step over all processes."""
-
-    batches: list[Batch]
-    counts: list[int]
-    num_rows: int
 
 
 def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:
@@ -87,6 +78,7 @@ class _Loop:
         self.saving_seconds = _num_bytes(job) / SAVING_RATE
         # Threads may be in two epochs at once.
         self.epoch_order = lru_cache(2)(job.batches.epoch)
+        self.passes = Passes(job, settings.accumulation, accelerator)
         self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
         self.shadow = self._make_shadow()
         self.plain = Step(
@@ -147,7 +139,7 @@ class _Loop:
         return Shadow(self.job.masked, plain, dtype, num_models=len(self.members))
 
     def _train_step(
-        self, train_step: Step | GraphedStep, batches: "_StepBatches", stop: bool, due: bool
+        self, train_step: Step | GraphedStep, batches: StepPasses, stop: bool, due: bool
     ) -> tuple[bool, bool]:
         """Do one optimiser step; return whether any process wants to stop, and to save."""
         # An evaluation sets the mode of the model itself, and not that of the wrapper of several processes.
@@ -156,10 +148,9 @@ class _Loop:
         factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
             set_rate_(group, group["peak_lr"] * factor)
-        total, stop, due = self._agree(sum(batches.counts), stop, due)
+        total, stop, due = self._agree(batches.count, stop, due)
         weighted = [
-            WeightedBatch(batch, count / total, count > 0)
-            for batch, count in zip(batches.batches, batches.counts, strict=True)
+            WeightedBatch(one.batch, one.count / total, one.count > 0, one.rows) for one in batches.passes
         ]
         train_step(weighted, self._prepare)
         self.step += 1
@@ -170,22 +161,11 @@ class _Loop:
         """Set what this step reads on the device: the hooks' numbers and the seeds of random numbers."""
         for hook in self.job.hooks:
             hook.plan(self.step)
-        seed_step(self.job.seed, self.step, self.accelerator.process_index)
+        seed_step(self.job.seed, self.step, 0 if self.passes.draws_by_row else self.accelerator.process_index)
 
-    def _make_batches(self, step: int) -> "_StepBatches":
+    def _make_batches(self, step: int) -> StepPasses:
         """Collate this process's rows of a step, in one batch for each accumulation pass."""
-        rows = self.epoch_order(step // self.per_epoch)[step % self.per_epoch]
-        mine = rows[self.accelerator.process_index :: self.accelerator.num_processes]
-        chunks = np.array_split(mine, self.settings.accumulation)
-        batches = [self.job.batches.collate(chunk) for chunk in chunks if len(chunk)]
-        counts = [self.job.objective.count(batch) for batch in batches]
-        kept = [(batch, count) for batch, count in zip(batches, counts, strict=True) if count]
-        if not kept:
-            # Every process must take part in the step: one with nothing to learn from computes with weight 0.
-            kept = [(self.job.batches.collate(rows[:1]), 0)]
-        if self.accelerator.device.type == "cuda":
-            kept = [({k: v.pin_memory() for k, v in batch.items()}, n) for batch, n in kept]
-        return _StepBatches([batch for batch, _ in kept], [count for _, count in kept], len(rows))
+        return self.passes.make(self.epoch_order(step // self.per_epoch)[step % self.per_epoch])
 
     def _agree(self, count: int, stop: bool, due: bool) -> tuple[int, bool, bool]:
         """Sum the numbers of labels over all processes, and let any process ask to stop or save."""

@@ -20,6 +20,7 @@ from bermo.nn.masked import INSIDE
 from bermo.training.fuse import NOTHING, Fused, make_fusion
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job, compute_loss
+from bermo.training.noise import OwnRows, RowNoise
 from bermo.training.optimiser import Direct, make_direct, start_optimizer_
 
 # Without cuDNN's: it builds a kernel for each new shape (1.5 s on an H200), and short texts gain nothing.
@@ -33,6 +34,8 @@ class WeightedBatch(NamedTuple):
     share: float
     """The share of the step's labelled rows or tokens that are in this batch."""
     has_labels: bool
+    rows: OwnRows | None = None
+    """Which rows of a batch of several processes these are, where noise is drawn by row."""
 
 
 class Step:
@@ -102,10 +105,10 @@ class Step:
         """Run the forward and backward passes of a step; return the loss of each model."""
         accelerator, model = self.accelerator, self.model
         total = torch.zeros(self.num_models, dtype=torch.float64, device=accelerator.device)
-        for index, (batch, share, has_labels) in enumerate(batches):
+        for index, (batch, share, has_labels, rows) in enumerate(batches):
             is_last = index == len(batches) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
-                with accelerator.autocast(), sdpa_kernel(ATTENTION), self._overrides():
+                with accelerator.autocast(), sdpa_kernel(ATTENTION), self._overrides(rows):
                     loss = compute_loss(self._call_model, self.job.objective, batch)
                 if not has_labels:
                     # A mean over no labels is not a number.
@@ -124,8 +127,12 @@ class Step:
         copies = None if self.shadow is None else self.shadow.plain
         return call_with_copies(self.model, copies, arguments)
 
-    def _overrides(self) -> AbstractContextManager[None]:
-        """Install the fused forwards where they passed the check, or faster functions on some CPUs."""
+    def _overrides(self, rows: OwnRows | None) -> AbstractContextManager[None]:
+        """Install the fused forwards where they passed the check, or faster functions on some CPUs; in
+        several processes, noise by row.
+        """
+        if rows is not None:
+            return RowNoise(rows, self.model).active()
         if self.fusion is not None and self.is_fused:
             return self.fusion.active(self.loss_sum.device)
         return CpuOverrides() if self.has_cpu_overrides else nullcontext()

@@ -208,7 +208,7 @@ accelerator = make_accelerator(SETTINGS, folder)
 assert accelerator.num_processes == 2
 # By its own clock one process would save at every evaluation, and the other never.
 bermo.training.loop.SAVING_SHARE = (1e-9, 1e9)[accelerator.process_index]
-job = toy_job(folder, SETTINGS, dropout=0.0)
+job = toy_job(folder, SETTINGS)
 fit(job, SETTINGS, accelerator)
 everyone = accelerator.gather(weights(job)[None])
 assert torch.equal(everyone[0], everyone[1])
@@ -221,7 +221,7 @@ accelerator.end_training()
 def test_two_processes_with_other_clocks_give_the_loss_and_weights_of_one(
     tmp_path: Path, pairs: Pairs
 ) -> None:
-    one = toy_job(tmp_path / "one", SETTINGS, dropout=0.0)
+    one = toy_job(tmp_path / "one", SETTINGS)
     run(one)
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
