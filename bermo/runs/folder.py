@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from bermo.errors import BermoError
 from bermo.files import check_place, is_temporary, reading, write_json
 from bermo.pretrain_spec import PretrainSpec
+from bermo.runs.holder import OWN_FILES, held
 from bermo.runs.places import (
     DATA_PLACES,
     MODEL_PLACES,
@@ -64,7 +63,6 @@ EARLIER_VALUES = {
 }
 """What was computed before a field existed: a spec without the field means this value."""
 
-LOCK = ".lock"
 SPEC_FILE = "spec.json"
 RESULT_FILE = "result.json"
 MODEL = "model"
@@ -145,7 +143,7 @@ def check_free(out: Path, spec: Spec) -> None:
 
 def is_empty(out: Path) -> bool:
     """Tell whether a folder holds nothing but a lock and what a killed write left."""
-    return all(item.name == LOCK or is_temporary(item) for item in out.iterdir())
+    return all(item.name in OWN_FILES or is_temporary(item) for item in out.iterdir())
 
 
 def check_empty(out: Path) -> None:
@@ -208,30 +206,26 @@ def _check_options(path: Path, wanted: Mapping[str, Any]) -> None:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Hold the folder for this process alone; the system lets go of it even after kill -9.
+    """Hold the folder for this process alone; it is free again even after kill -9.
 
     A new folder in which nothing was made goes again.
     """
     made = [part for part in (out, *out.parents) if not part.exists()]
     out.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out / LOCK)
     try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise BermoError(f"Another bermo is at work in {out}. Wait for it, or stop it.") from None
-    try:
-        yield
+        with held(out):
+            yield
     finally:
-        lock.release()
         _remove_empty(made)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
     """Remove folders, the innermost first, as long as they hold nothing but a lock."""
     for folder in folders:
-        if any(item.name != LOCK for item in folder.iterdir()):
+        if any(item.name not in OWN_FILES for item in folder.iterdir()):
             return
-        (folder / LOCK).unlink(missing_ok=True)
+        for name in OWN_FILES:
+            (folder / name).unlink(missing_ok=True)
         folder.rmdir()
 
 
