@@ -24,6 +24,10 @@ MEMORY = (
     "There is not enough memory for this. Try a smaller --batch-size or --max-length, or fewer rows with"
     " --limit."
 )
+LOST_PROCESS = (
+    "Another process of this training has ended, so this one cannot go on. What was saved is whole: start all"
+    " of them by the same command, and they go on."
+)
 REASONS: Mapping[int, str] = {
     errno.ENOSPC: f"The disk is full{{at}}. {SAVED}",
     errno.EDQUOT: f"Your quota on the disk is used up{{at}}. {SAVED}",
@@ -36,6 +40,9 @@ REASONS: Mapping[int, str] = {
     errno.ENOTDIR: "{path} leads through a file as if it were a folder. Give another path.",
 }
 """What failures of the system mean, by their number; their tracebacks tell nothing more."""
+LOST = re.compile(
+    r"\[.*gloo/|\bNCCL\b|ProcessGroup|recvValue failed|Broken pipe|Connection (closed|reset)", re.I
+)
 OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|cannot allocate memory|bad_alloc", re.I)
 
 
@@ -48,6 +55,8 @@ def describe(error: BaseException) -> str:
     """Return one sentence about an error that is not ours; the traceback of an unexpected one is kept."""
     if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
         return MEMORY
+    if _is_of_group(error) and LOST.search(str(error)):
+        return LOST_PROCESS
     number, path = _system_failure(error)
     if number is not None and number in REASONS:
         return REASONS[number].format(path=path or "A file", at=f" at {path}" if path else "")
@@ -56,6 +65,11 @@ def describe(error: BaseException) -> str:
     file = _write_traceback(error)
     where = "" if file is None else f' The traceback is in {file}; send it with what "bermo doctor" prints.'
     return f"This failed in a way that bermo did not expect: {reason}.{where}"
+
+
+def _is_of_group(error: BaseException) -> bool:
+    """Tell whether an error came while several processes trained as one."""
+    return isinstance(error, RuntimeError) and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""Scripts run by two processes that train as one, as a launcher would start them.
+"""Scripts run by two processes, or more, that train as one, as a launcher would start them.
 
     python -m tests.pairs     import torch and transformers once, then fork a pair for each request
 
@@ -42,10 +42,10 @@ class Pairs:
             text=True,
         )
 
-    def run(self, script: Path, *arguments: str, codes: tuple[int, int] = (0, 0)) -> None:
-        """Run a script as both processes of a group, and ask that they end with these exit codes."""
-        said = [script.with_suffix(f".{rank}.log") for rank in (0, 1)]
-        group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    def run(self, script: Path, *arguments: str, codes: tuple[int, ...] = (0, 0)) -> None:
+        """Run a script as all processes of a group, and ask that they end with these exit codes."""
+        said = [script.with_suffix(f".{rank}.log") for rank in range(len(codes))]
+        group = {"WORLD_SIZE": str(len(codes)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         request = {
             "arguments": [str(script), *arguments],
             "environment": {**os.environ, **group, "OMP_NUM_THREADS": "1"},
@@ -74,11 +74,11 @@ def free_port() -> int:
 
 
 def main() -> None:
-    """Fork a pair for each line of the input, and print the exit codes of both."""
+    """Fork a pair for each line of the input, and print the exit codes."""
     for line in sys.stdin:
         request = json.loads(line)
         processes = []
-        for rank in (0, 1):
+        for rank in range(len(request["said"])):
             process = os.fork() if CAN_FORK else start(rank, request)
             if process == 0:
                 become(rank, request)
