@@ -15,8 +15,12 @@ MEASURED = re.compile(r"\d\.\d")
 NOT_MEASURED = {
     "docs/explanation/pruning.md": "formulas",
 }
-WHOLE = {"results/gpu.md": "benchmarks/gpu_tables.py", "results/probing.md": "benchmarks/probe_tables.py"}
-"""Pages that a benchmark's script makes from its JSON."""
+WHOLE = {
+    "results/gpu.md": "benchmarks/gpu_tables.py",
+    "results/probing.md": "benchmarks/probe_tables.py",
+    "docs/licences.md": "scripts/make_licences.py",
+}
+"""Pages that a script makes as a whole."""
 
 
 @pytest.mark.parametrize("path", documents(), ids=name_of)
