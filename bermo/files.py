@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape as glob_escape
 from pathlib import Path
@@ -19,6 +19,8 @@ from typing import Any, TextIO
 
 from bermo.errors import BermoError
 
+SEAL = "crc32"
+"""The field of a JSON file that holds the sum over all others."""
 SECONDS_OF_A_DAY = 24 * 60 * 60
 DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """What comes of a file whose text is no JSON, is nested without end, or holds other values than it should."""
@@ -158,18 +160,42 @@ def checksum(file: Path) -> dict[str, int]:
     return {"bytes": file.stat().st_size, "crc32": crc}
 
 
-def seal(values: dict[str, Any]) -> dict[str, Any]:
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` with the CRC-32 of their own text, so that a changed number is noticed."""
-    return values | {"crc32": _text_sum(values)}
+    return {**values, SEAL: _text_sum(values)}
 
 
-def is_sealed(values: dict[str, Any]) -> bool:
+def is_sealed(values: Mapping[str, Any]) -> bool:
     """Tell whether values read from JSON are those that `seal` was given."""
-    rest = {name: value for name, value in values.items() if name != "crc32"}
-    return values.get("crc32") == _text_sum(rest)
+    return values.get(SEAL) == _text_sum(without_seal(values))
 
 
-def _text_sum(values: dict[str, Any]) -> int:
+def without_seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `seal` was given."""
+    return {name: value for name, value in values.items() if name != SEAL}
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """Return the values of a JSON text, without their seal; a ValueError says that they are not those that
+    were sealed. A text that has no seal, such as one of an older version, is believed.
+    """
+    values = dict(json.loads(text))
+    if SEAL in values and not is_sealed(values):
+        raise ValueError(f"a value is not the one that was written, or {SEAL} is not")
+    return without_seal(values)
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write values as JSON, with their seal."""
+    write_json(path, seal(values))
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read what `write_sealed` wrote; to be called inside `reading`."""
+    return unseal(path.read_text(encoding="utf-8"))
+
+
+def _text_sum(values: Mapping[str, Any]) -> int:
     # Through JSON, since numbers and keys may change their type on the way to the disk and back.
     plain = json.loads(json.dumps(_finite(values)))
     return zlib.crc32(json.dumps(plain, sort_keys=True).encode())

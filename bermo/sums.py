@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from bermo.errors import BermoError
-from bermo.files import checksum, is_sealed, reading, seal, write_json
+from bermo.files import checksum, is_sealed, reading, write_sealed
 
 SUMS_FILE = "checksums.json"
 NOT_SUMMED = (SUMS_FILE, "README.md")
@@ -20,7 +20,7 @@ REMEDY = "Copy the whole folder anew from where it was made"
 def write_sums(folder: Path) -> None:
     """Write the sums of a folder's files beside them."""
     files = [file for file in sorted(folder.iterdir()) if file.is_file() and file.name not in NOT_SUMMED]
-    write_json(folder / SUMS_FILE, seal({"files": {file.name: checksum(file) for file in files}}))
+    write_sealed(folder / SUMS_FILE, {"files": {file.name: checksum(file) for file in files}})
 
 
 def check_sums(folder: str | Path, remedy: str = REMEDY) -> None:

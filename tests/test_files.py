@@ -86,6 +86,29 @@ def test_a_changed_number_in_sealed_values_is_noticed(tmp_path: Path) -> None:
     assert not files.is_sealed(json.loads(text.replace("12", "13")))
 
 
+def test_a_sealed_file_is_read_without_its_seal_and_one_from_before_seals_as_it_is(tmp_path: Path) -> None:
+    values = {"step": 12, "names": {"a": [0.1, None]}}
+    files.write_sealed(tmp_path / "a.json", values)
+    assert files.read_sealed(tmp_path / "a.json") == values
+    write_json(tmp_path / "b.json", values)
+    assert files.read_sealed(tmp_path / "b.json") == values
+
+
+def test_every_changed_bit_of_a_sealed_file_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    path, values = tmp_path / "a.json", {"step": 12, "share": 0.1}
+    files.write_sealed(path, values)
+    content = path.read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 7
+        path.write_bytes(changed)
+        try:
+            read = files.read_sealed(path)
+        except files.DAMAGED:
+            continue
+        assert values.items() <= read.items(), (place, read)
+
+
 def test_a_kill_between_the_two_renames_is_undone(tmp_path: Path) -> None:
     target = tmp_path / "model"
     with whole_folder(target) as temporary:

@@ -25,7 +25,7 @@ from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
 from bermo.errors import BermoError
 from bermo.figures.data import Findings, Section, write_findings
-from bermo.files import DAMAGED, check_place, write_json
+from bermo.files import DAMAGED, check_place, read_sealed, write_sealed
 from bermo.machine import peak_memory_bytes
 from bermo.progress import Display
 from bermo.runs.folder import is_empty, locked
@@ -46,7 +46,7 @@ def analyse(request: Request, out: Path, display: Display) -> Findings:
         _check_subject(subject)
         warn_diverged(subject.source, display.tell)
     with locked(out):
-        write_json(out / MARK, _identity(request))
+        write_sealed(out / MARK, _identity(request))
         facts, reasons = _measure_all(subjects, request, out, display)
         findings = _findings(request, subjects, facts, reasons, time.monotonic() - started)
         write_findings(out / "figures.json", findings)
@@ -150,7 +150,7 @@ def _measure(name: str, part: Measurement, subject: Subject, out: Path, display:
         facts = part.measure(subject, advance)
     finally:
         display.close()
-    write_json(path, {"key": key, "facts": asdict(facts)})
+    write_sealed(path, {"key": key, "facts": asdict(facts)})
     return facts
 
 
@@ -178,7 +178,7 @@ def _check_free(out: Path, request: Request) -> None:
     if not out.exists() or is_empty(out):
         return
     try:
-        old = dict(json.loads((out / MARK).read_text(encoding="utf-8")))
+        old = read_sealed(out / MARK)
     except (OSError, *DAMAGED):
         raise BermoError(
             f"{out} is not empty and holds no analysis; nothing there is overwritten."
@@ -195,7 +195,7 @@ def _check_free(out: Path, request: Request) -> None:
 
 def _read_part(path: Path, key: str, kind: type) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_sealed(path)
         return restore(kind, content["facts"]) if content["key"] == key else None
     except (OSError, *DAMAGED):
         # Not there, or not whole: it is measured again.

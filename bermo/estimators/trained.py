@@ -1,6 +1,5 @@
 """A training on rows in memory, and a trained model that is asked texts in memory."""
 
-import json
 import shutil
 import tempfile
 import warnings
@@ -23,7 +22,7 @@ from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.estimators.inputs import LABEL, Columns, labelled, unlabelled
 from bermo.estimators.options import Options
-from bermo.files import whole_folder, write_json
+from bermo.files import read_sealed, whole_folder, write_sealed
 from bermo.methods.finetune import finetune
 from bermo.progress import Quiet
 from bermo.report.terminal import TerminalDisplay
@@ -158,7 +157,8 @@ class AskedModel:
         with whole_folder(folder) as temporary:
             shutil.copytree(self.opened.folder, temporary, dirs_exist_ok=True)
             known = {name: _plain(value) for name, value in options.items()}
-            write_json(temporary / FILE, {"options": known, "classes": [_plain(value) for value in classes]})
+            saved = {"options": known, "classes": [_plain(value) for value in classes]}
+            write_sealed(temporary / FILE, saved)
 
 
 def check_fitted(asked: AskedModel | None, name: str) -> AskedModel:
@@ -174,7 +174,7 @@ def read_saved(folder: str | Path) -> Saved:
     if not path.is_file():
         return Saved({}, [])
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_sealed(path)
         return Saved(dict(values["options"]), list(values["classes"]))
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(

@@ -6,14 +6,13 @@ A measure returns figures; `report/` draws them, tabulates them and puts them on
     Findings = title + facts (name -> text) + sections, each a heading, a few sentences and its figures
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from bermo.errors import BermoError
-from bermo.files import DAMAGED, write_json
+from bermo.files import DAMAGED, read_sealed, write_sealed
 from bermo.typed import check_fields
 
 Number: TypeAlias = float | None
@@ -204,13 +203,13 @@ def write_findings(path: Path, findings: Findings) -> None:
         }
         for section in findings.sections
     ]
-    write_json(path, asdict(findings) | {"sections": sections})
+    write_sealed(path, asdict(findings) | {"sections": sections})
 
 
 def read_findings(path: Path) -> Findings:
     """Read what `write_findings` wrote."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_sealed(path)
         sections = tuple(
             Section(
                 title=section["title"],

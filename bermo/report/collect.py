@@ -4,7 +4,6 @@ A folder may be a run, hold a `figures.json`, or hold such folders (the arms of 
 the file itself.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ from bermo.figures.data import Findings, Number, read_findings
 from bermo.files import DAMAGED
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
+from bermo.runs.rows import METRICS_FILE, read_rows
 from bermo.runs.statistics import summarise
-from bermo.typed import fits
 
 FIGURES = "figures.json"
 # Known names that an error about an unknown one lists.
@@ -133,27 +132,10 @@ def _read_run(folder: Path, name: str) -> RunRecord:
             SeedRecord(
                 seed=number,
                 result=read_seed(folder / f"seed-{number}"),
-                rows=_read_rows(folder / f"seed-{number}" / "metrics.jsonl"),
+                rows=tuple(read_rows(folder / f"seed-{number}" / METRICS_FILE)),
             )
             for number in numbers
         )
     except DAMAGED as error:
         raise BermoError(f"{folder} cannot be read as a run: {error}.") from error
     return RunRecord(name=name, spec=spec, seeds=seeds)
-
-
-def _read_rows(path: Path) -> tuple[Mapping[str, Number], ...]:
-    """Read metrics.jsonl; a last line that is torn belongs to a run under way and does not count yet."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-        except DAMAGED:
-            if number < len(lines):
-                raise
-            continue
-        if not fits(row, dict[str, float]) or not fits(row["step"], int):
-            raise ValueError(f"line {number} of {path.name} is no row of numbers")
-        rows.append(row)
-    return tuple(rows)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.errors import BermoError
-from bermo.files import check_place, is_temporary, reading, write_json
+from bermo.files import check_place, is_temporary, read_sealed, reading, write_sealed
 from bermo.pretrain_spec import PretrainSpec
 from bermo.runs.holder import OWN_FILES, held
 from bermo.runs.places import (
@@ -167,7 +167,7 @@ def claim(out: Path, spec: Spec, digest: str) -> bool:
             )
         return False
     values = fixed_part(spec)
-    write_json(out / SPEC_FILE, {"spec": values, "data": digest, "places": find_places(values, out)})
+    write_sealed(out / SPEC_FILE, {"spec": values, "data": digest, "places": find_places(values, out)})
     return True
 
 
@@ -189,7 +189,7 @@ def locked_for(out: Path, name: str, options: Mapping[str, Any]) -> Iterator[Non
     _check_options(path, wanted)
     with locked(out):
         _check_options(path, wanted)
-        write_json(path, wanted)
+        write_sealed(path, wanted)
         yield
 
 
@@ -197,7 +197,7 @@ def _check_options(path: Path, wanted: Mapping[str, Any]) -> None:
     out = path.parent
     if path.exists():
         with reading(path, "Give another folder with --out."):
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_sealed(path)
         if found != wanted:
             raise BermoError(f"{out} was started with other options. Give another folder with --out.")
     else:
@@ -233,7 +233,7 @@ def read_spec_file(out: Path) -> SpecFile:
     """Read spec.json of a run's folder."""
     path = out / SPEC_FILE
     with reading(path, "Restore this spec of the run, or use another folder."):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_sealed(path)
         _check_groups(values["spec"])
         known = SpecFile(
             spec=_with_earlier(dict(values["spec"])), digest=values["data"], places=values.get("places", {})

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
-from bermo.files import DAMAGED, reading
+from bermo.files import DAMAGED, read_sealed, reading
 from bermo.runs.folder import MODEL, RESULT_FILE, SPEC_FILE
 
 Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
@@ -109,7 +109,7 @@ def divergence(path: str | Path) -> str | None:
     beside = (folder.parent / RESULT_FILE,) if folder.name == MODEL else ()
     for file in (*beside, *(folder / name for name in (RESULT_FILE, EXPORT_FILE, SHRINK_FILE))):
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = read_sealed(file)
             # The model of a run is its best seed's: one that did not diverge, if there is any.
             reasons = [seed["diverged"] for seed in values.get("seeds", [values])]
         except (OSError, *DAMAGED):

@@ -1,12 +1,11 @@
 """What a training gave: the result of one seed and of all seeds together, as files."""
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bermo.files import reading, write_json
+from bermo.files import read_sealed, reading, write_sealed
 from bermo.typed import check_fields
 
 
@@ -99,7 +98,7 @@ def read_seed(folder: Path) -> SeedResult | None:
     if not path.exists():
         return None
     with reading(path, "Delete it, and the command of the run trains this seed again."):
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values = read_sealed(path)
         verdicts = {name: values.get(name) for name in ("diverged", "undertrained")}
         result = SeedResult(**(_numbers(values) | verdicts))
         check_fields(result)
@@ -119,4 +118,4 @@ def _numbers(value: Any) -> Any:
 
 def write_result(path: Path, result: SeedResult | RunResult) -> None:
     """Write a result as JSON."""
-    write_json(path, asdict(result))
+    write_sealed(path, asdict(result))

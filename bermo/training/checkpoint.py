@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bermo.files import DAMAGED, checksum, is_sealed, seal, whole_folder, write_json
+from bermo.files import DAMAGED, checksum, is_sealed, whole_folder, write_sealed
 
 FORMAT = 4
 NUM_KEPT = 2
@@ -44,7 +44,7 @@ def save(
         save_file(_optimizer_tensors(model, optimizer), temporary / "optimizer.safetensors")
         sums = {file.name: checksum(file) for file in sorted(temporary.iterdir())}
         manifest = {"format": FORMAT, "identity": identity, "state": state, "files": sums}
-        write_json(temporary / "manifest.json", seal(manifest))
+        write_sealed(temporary / "manifest.json", manifest)
     for old in sorted(folder.glob("step-*"))[:-NUM_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return target

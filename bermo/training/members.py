@@ -3,14 +3,13 @@
 A training has one model, or several of one shape that are stacked as one; each has its own folder.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-from bermo.files import DAMAGED, write_text
+from bermo.files import write_text
+from bermo.runs.rows import METRICS_FILE, append_row, read_lines
 from bermo.training.job import Fit, Job
 
 
@@ -39,7 +38,7 @@ class Member:
 
     def __init__(self, job: Job, is_writing: bool) -> None:
         self.job, self.is_writing = job, is_writing
-        self.metrics = job.folder / "metrics.jsonl"
+        self.metrics = job.folder / METRICS_FILE
         self.now = Standing()
 
     @property
@@ -73,8 +72,7 @@ class Member:
         """Append a row to the metrics; a value that is infinite or not a number becomes null."""
         if self.is_writing:
             finite = {k: v if math.isfinite(v) else None for k, v in row.items()}
-            with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(json.dumps({"step": step} | finite) + "\n")
+            append_row(self.metrics, {"step": step} | finite)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
@@ -87,7 +85,8 @@ class Member:
             self.now = Standing(**{names[name]: value for name, value in state.items()})
         if self.is_writing:
             # Before the first checkpoint everything is written again, the score of the start too.
-            _drop_rows_after(self.metrics, step if state is not None else -1)
+            lines = [] if state is None else read_lines(self.metrics)
+            write_text(self.metrics, "".join(f"{line}\n" for line, row in lines if row["step"] <= step))
 
     def fit(self, steps: int, seconds: float, num_rows: int) -> Fit:
         """Return how the training of this model ended."""
@@ -105,16 +104,3 @@ class Member:
             seconds=seconds,
             num_rows=num_rows,
         )
-
-
-def _drop_rows_after(path: Path, step: int) -> None:
-    """Drop the rows after `step`, which the run will write again, and what is no row, such as a torn one."""
-    kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
-        try:
-            is_kept = json.loads(line)["step"] <= step
-        except DAMAGED:
-            continue
-        if is_kept:
-            kept.append(line + "\n")
-    write_text(path, "".join(kept))

@@ -1,5 +1,6 @@
 """Figures as data: they come back from their file as they were written, and every one has a table."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from bermo.figures.data import (
     read_findings,
     write_findings,
 )
+from bermo.files import read_sealed
 
 AXES = {"title": "t", "x_label": "layer", "y_label": "score"}
 FIGURES: list[Figure] = [
@@ -36,6 +38,10 @@ def test_figures_come_back_as_they_were_written(tmp_path: Path) -> None:
     findings = Findings(title="f", facts={"model": "box"}, sections=(section,))
     write_findings(tmp_path / "figures.json", findings)
     assert read_findings(tmp_path / "figures.json") == findings
+    text = (tmp_path / "figures.json").read_text()
+    (tmp_path / "figures.json").write_text(text.replace("1.0", "9.0", 1))
+    with pytest.raises(BermoError, match="not the one that was written"):
+        read_findings(tmp_path / "figures.json")
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
@@ -98,7 +104,7 @@ def test_another_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
 def test_a_value_of_another_type_is_refused_in_a_sentence(old: str, new: str, tmp_path: Path) -> None:
     section = Section(title="s", text="", figures=FIGURES)
     write_findings(tmp_path / "figures.json", Findings(title="f", facts={"b": "c"}, sections=(section,)))
-    text = " ".join((tmp_path / "figures.json").read_text(encoding="utf-8").split())
+    text = " ".join(json.dumps(read_sealed(tmp_path / "figures.json"), indent=2).split())
     assert old in text
     (tmp_path / "figures.json").write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(BermoError, match=r"no file of figures|points that it does not have"):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bermo.data.batches import in_order
+from bermo.files import without_seal, write_sealed
 from bermo.methods.assemble import assemble
 from bermo.methods.evaluate import predict
 from bermo.methods.finetune import finetune
@@ -102,7 +103,7 @@ def test_the_same_open_command_again_goes_on_with_what_was_chosen(tmp_path: Path
     values = json.loads((tmp_path / "spec.json").read_text())
     other = {"first": "mean", "mean": "first"}[values["spec"]["model"]["pooling"]]
     values["spec"]["model"]["pooling"] = other
-    (tmp_path / "spec.json").write_text(json.dumps(values))
+    write_sealed(tmp_path / "spec.json", without_seal(values))
     again = finetune(replace(TINY, seeds=(1, 2)), tmp_path)
     assert again.seeds[0] == first.seeds[0]
     saved = json.loads((tmp_path / "seed-2" / "model" / "config.json").read_text())

@@ -11,6 +11,7 @@ import pytest
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.figures.data import Bars, Figure, Heat, Lines, Table, write_findings
+from bermo.files import read_sealed
 from bermo.report.collect import collect
 from bermo.report.overview import runs_findings
 from bermo.report.page import GENERATOR, to_page, write_page
@@ -137,7 +138,7 @@ def test_a_run_of_another_kind_is_told_by_its_figures_alone(tmp_path: Path) -> N
 
 def test_figures_that_do_not_fit_are_told_with_their_file(tmp_path: Path) -> None:
     write_findings(tmp_path / "figures.json", findings())
-    content = (tmp_path / "figures.json").read_text()
+    content = json.dumps(read_sealed(tmp_path / "figures.json"))
     (tmp_path / "figures.json").write_text(content.replace('"plain",', '"plain", "one more",'))
     with pytest.raises(BermoError, match=r'figures.json: The figure "Bars" has 3 values'):
         collect([tmp_path])

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from bermo.errors import BermoError
-from bermo.runs.folder import EARLIER_VALUES, check_free, claim, fixed_part, identity, locked, with_choices
+from bermo.runs.folder import (
+    EARLIER_VALUES,
+    check_free,
+    claim,
+    fixed_part,
+    identity,
+    locked,
+    read_spec_file,
+    with_choices,
+)
 from bermo.runs.results import read_seed, write_result
 from bermo.runs.statistics import student_t, summarise
 from bermo.spec import RunSpec, replace_in
@@ -60,7 +69,7 @@ def test_a_result_survives_the_disk(tmp_path: Path) -> None:
 def test_a_result_from_before_padding_was_measured_is_still_read(tmp_path: Path) -> None:
     write_result(tmp_path / "result.json", seed_result(3, 91.25))
     values = json.loads((tmp_path / "result.json").read_text())
-    del values["padding_share"]
+    del values["padding_share"], values["crc32"]
     (tmp_path / "result.json").write_text(json.dumps(values))
     found = read_seed(tmp_path)
     assert found is not None
@@ -189,3 +198,11 @@ def test_a_spec_file_with_other_values_is_one_sentence(changes: dict[str, Any], 
     (tmp_path / "spec.json").write_text(json.dumps(values | changes), encoding="utf-8")
     with pytest.raises(BermoError, match=r"spec\.json is damaged"):
         check_free(tmp_path, RunSpec())
+
+
+def test_a_changed_value_of_a_spec_is_noticed(tmp_path: Path) -> None:
+    claim(tmp_path, RunSpec(), "digest")
+    path = tmp_path / "spec.json"
+    path.write_text(path.read_text().replace('"stride": 128', '"stride": 129'))
+    with pytest.raises(BermoError, match=r"spec\.json is damaged .* not the one that was written"):
+        read_spec_file(tmp_path)

@@ -50,3 +50,11 @@ def test_a_damaged_result_is_one_sentence(content: str, tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(content)
     with pytest.raises(BermoError, match=r"result\.json is damaged .* trains this seed again"):
         read_seed(tmp_path)
+
+
+def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_result(path, seed_result(1, 50.0))
+    path.write_text(path.read_text().replace("50.0", "58.0"))
+    with pytest.raises(BermoError, match=r"result\.json is damaged .* not the one that was written"):
+        read_seed(tmp_path)

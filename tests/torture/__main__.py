@@ -1,4 +1,5 @@
-"""python -m tests.torture [--minutes M] [--workers N] [--seed S] [--only KIND …] [--out FILE.json]
+"""python -m tests.torture [--minutes M] [--workers N] [--seed S] [--only KIND …] [--faults SORT …]
+                          [--out FILE.json]
 
 Kills, failing disks and damaged files for every kind of command; exits with 1 if anything was lost, differed,
 hung or ended in a traceback. FILE.json is written every few seconds; where it exists, its counts are gone on
@@ -17,7 +18,7 @@ from pathlib import Path
 from bermo.files import write_json
 from bermo.machine import processor
 from tests.torture.kinds import BY_NAME, KINDS
-from tests.torture.session import Plan, memory_folder, torture
+from tests.torture.session import SHARES, Plan, memory_folder, torture
 from tests.torture.table import Results
 
 
@@ -29,6 +30,7 @@ def main() -> int:
         seed=options.seed,
         seconds=60 * options.minutes,
         only_trial=options.trial,
+        sorts=options.faults or tuple(SHARES),
         workers=1 if options.trial is not None else options.workers,
     )
     before = _read(options.out, plan.seed)
@@ -66,6 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="trials at a time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=sorted(BY_NAME), metavar="KIND")
+    parser.add_argument("--faults", nargs="+", choices=tuple(SHARES), metavar="SORT", help=", ".join(SHARES))
     parser.add_argument("--trial", type=int, help="make one trial again")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
     parser.add_argument("--keep", action="store_true", help="leave the folders of the last trials")

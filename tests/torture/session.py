@@ -4,12 +4,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from tests.torture.client import Server, compile_shim
 from tests.torture.damage import DAMAGES
@@ -30,8 +31,9 @@ from tests.torture.world import make_world
 
 MOST_FAULTS = 4
 """Faults that one run is hit by before it may end."""
-SHARE_OF_KILLS, SHARE_OF_DISKS = 0.8, 0.1
-"""Of the trials; the rest damages files."""
+Sorts = Literal["kills", "disks", "damage"]
+SHARES: Mapping[Sorts, float] = {"kills": 0.8, "disks": 0.1, "damage": 0.1}
+"""How often each sort of fault is tried."""
 SLOW_WEIGHT = 0.05
 """How often a slow kind is tried, for one trial of any other."""
 KILL_AT_WRITE = KILLS[0]
@@ -48,6 +50,7 @@ class Plan:
     seconds: float
     most_trials: int | None = None
     only_trial: int | None = None
+    sorts: Sequence[Sorts] = tuple(SHARES)
     workers: int = 1
 
 
@@ -151,10 +154,11 @@ def _try(session: Session, place: Place, number: int) -> tuple[Kind, Outcome]:
     kinds = session.plan.kinds
     kind = random.choices(kinds, [SLOW_WEIGHT if kind.is_slow else 1.0 for kind in kinds])[0]
     normal = run_normally(place, kind)
-    chosen, has_shim = random.random(), session.shim is not None
-    if chosen < SHARE_OF_KILLS or (chosen < SHARE_OF_KILLS + SHARE_OF_DISKS and not has_shim):
+    sorts, has_shim = session.plan.sorts, session.shim is not None
+    chosen = random.choices(sorts, [SHARES[sort] for sort in sorts])[0]
+    if chosen == "kills" or (chosen == "disks" and not has_shim):
         return kind, _interrupt(place, kind, normal, [s for s in KILLS if s.is_timed or has_shim], random)
-    if chosen < SHARE_OF_KILLS + SHARE_OF_DISKS:
+    if chosen == "disks":
         return kind, _interrupt(place, kind, normal, DISKS, random)
     how = random.choice(list(DAMAGES))
     if kind.readers and (not has_shim or random.random() < 0.7):

@@ -34,7 +34,7 @@ from bermo.data.pretrain.vocabulary import (
 from bermo.data.text import read_text
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
-from bermo.files import cache_root, write_text
+from bermo.files import DAMAGED, cache_root, read_sealed, write_sealed
 from bermo.machine import usable_cores
 from bermo.pretrain_spec import TextSpec
 
@@ -149,8 +149,9 @@ def _tokenizer(
 ) -> PreTrainedTokenizerBase:
     if spec.tokenizer is not None:
         return load_tokenizer(spec.tokenizer)
-    path = folder / "vocabulary.txt"
-    if not path.exists():
+    path = folder / "vocabulary.json"
+    pieces = _read_pieces(path)
+    if pieces is None:
         tell("Counting words …")
         counts = _count_all(documents())
         tell(
@@ -158,9 +159,17 @@ def _tokenizer(
             f" {spec.vocabulary:,} pieces …"
         )
         words = read_text(Path(spec.words)).split() if spec.words else ()
-        write_text(path, "\n".join(make_vocabulary(counts, spec.vocabulary, words)) + "\n")
-    pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        pieces = list(make_vocabulary(counts, spec.vocabulary, words))
+        write_sealed(path, {"pieces": pieces})
     return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)
+
+
+def _read_pieces(path: Path) -> list[str] | None:
+    """Return the vocabulary that was made before, or None where there is none or it is damaged."""
+    try:
+        return list(read_sealed(path)["pieces"])
+    except (OSError, *DAMAGED):
+        return None
 
 
 def _chunks(documents: Iterable[Fragment], size: int) -> Iterator[list[Fragment]]:

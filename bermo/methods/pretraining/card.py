@@ -1,6 +1,5 @@
 """A pretraining described: the model card beside the weights, and curves as figures."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from bermo.encoders.card import Evaluated, with_header
 from bermo.fields import leaves
 from bermo.figures.data import Figure, Findings, Heat, Lines, Section
 from bermo.pretrain_spec import PretrainSpec
+from bermo.runs.rows import Row, read_rows
 
 
 def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
@@ -73,7 +73,7 @@ def command(spec: PretrainSpec) -> str:
 
 def findings(spec: PretrainSpec, result: Mapping[str, Any], metrics: Path) -> Findings:
     """Return loss and held-out scores over the steps and, where there is one, the inner mix."""
-    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    rows = read_rows(metrics)
     figures: list[Figure] = [_curve(rows, "loss", "Training loss", "nats")]
     for name in result["values"]:
         figures.append(_curve(rows, f"valid/{name}", f"Held-out {name}", name))
@@ -95,7 +95,7 @@ def findings(spec: PretrainSpec, result: Mapping[str, Any], metrics: Path) -> Fi
     return Findings(title="Pretraining", facts=facts, sections=(section,))
 
 
-def _curve(rows: list[dict[str, Any]], key: str, title: str, unit: str) -> Lines:
+def _curve(rows: list[Row], key: str, title: str, unit: str) -> Lines:
     measured = [row for row in rows if key in row]
     return Lines(
         title=title,

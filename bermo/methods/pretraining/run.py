@@ -6,7 +6,6 @@ runs/mine/ = spec.json, plan.json (the steps), metrics.jsonl, result.json, figur
 checkpoints/ while it is under way. The same command goes on where it stopped.
 """
 
-import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.figures.data import write_findings
-from bermo.files import reading, whole_folder, write_json, write_text
+from bermo.files import read_sealed, reading, whole_folder, write_sealed, write_text
 from bermo.methods.measure import device_name, peak_memory, reset_peak_memory, versions
 from bermo.methods.pretraining.card import findings, model_card
 from bermo.methods.pretraining.guess import GuessLoss, score_guesses
@@ -142,7 +141,7 @@ def _run(
     done = out / "result.json"
     if done.exists():
         with reading(done, "Delete it, and the same command trains the encoder again."):
-            result = PretrainResult(**json.loads(done.read_text(encoding="utf-8")))
+            result = PretrainResult(**read_sealed(done))
         if accelerator.is_main_process:
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return result
@@ -160,7 +159,7 @@ def _run(
         if (out / "model").is_dir():
             write_text(out / "model" / "README.md", model_card(spec, asdict(result)))
         # Last of all: a folder with a result is done.
-        write_json(done, asdict(result))
+        write_sealed(done, asdict(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
     accelerator.wait_for_everyone()
     return result
@@ -253,10 +252,10 @@ def _plan(
         a_step = a_step if a_step > 0 else seconds[1] / TRIAL_STEPS[1]
         steps = max(1, int(60 * spec.pace.minutes / a_step))
         if accelerator.is_main_process:
-            write_json(path, {"steps": steps, "seconds_a_step": a_step})
+            write_sealed(path, {"steps": steps, "seconds_a_step": a_step})
         accelerator.wait_for_everyone()
     with reading(path, "Delete it, and the same command tries again how many steps fit."):
-        return int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+        return int(read_sealed(path)["steps"])
 
 
 def _trial(

@@ -10,7 +10,6 @@ of its longest word: a probe that does as well there only memorises words.
 """
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from bermo.data.probing import ProbeData
 from bermo.data.rows import TextRows, digest
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
-from bermo.files import check_place, reading, write_json
+from bermo.files import check_place, read_sealed, reading, write_sealed
 from bermo.methods.probing.bag import bag_accuracy, words_of
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import (
@@ -147,7 +146,7 @@ def claim_folder(out: Path, settings: dict[str, Any]) -> None:
     is_free = not out.exists() or (out.is_dir() and not any(out.glob("[!.]*")))
     if path.exists():
         with reading(path, "Give another folder with --out."):
-            old = dict(json.loads(path.read_text(encoding="utf-8")))
+            old = read_sealed(path)
         changed = [name for name in content if old.get(name) != content[name]]
         if changed:
             raise BermoError(
@@ -160,7 +159,7 @@ def claim_folder(out: Path, settings: dict[str, Any]) -> None:
             f"{out} is not empty and holds no probing; nothing there is overwritten. Give another"
             " folder with --out."
         )
-    write_json(path, content)
+    write_sealed(path, content)
 
 
 def data_digest(data: ProbeData) -> str:
@@ -174,7 +173,7 @@ def read_probed(path: Path, expected: str | None = None) -> Probed | None:
     if not path.exists():
         return None
     with reading(path, "Delete it, and the same command measures it again."):
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values = read_sealed(path)
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
         probed = Probed(**(values | lists))
@@ -185,7 +184,7 @@ def read_probed(path: Path, expected: str | None = None) -> Probed | None:
 
 def write_probed(path: Path, probed: Probed) -> None:
     """Write the results of a task."""
-    write_json(path, asdict(probed))
+    write_sealed(path, asdict(probed))
 
 
 def _check_text(encoder: Encoder, rows: TextRows, spec: ProbeSpec) -> None:

@@ -9,7 +9,6 @@ hurts all alike; the ratios are against one of them, the baseline, in the same m
 much are measured again (noise.py).
 """
 
-import json
 import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import torch
 
 from bermo.errors import BermoError
 from bermo.fields import check
-from bermo.files import reading, write_json
+from bermo.files import read_sealed, reading, write_sealed
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
@@ -88,13 +87,13 @@ def write_bench(path: Path, result: Bench) -> None:
         row["speedup_spread"] = result.spread(item, result.throughput_shape)
         row["latency_spread"] = result.spread(item, result.latency_shape)
     values["spec"]["data"] = None if result.spec.data is None else result.spec.data.name
-    write_json(path, values)
+    write_sealed(path, values)
 
 
 def read_bench(path: Path) -> Bench:
     """Read a bench that was written; the name of its data file stands for the file."""
     with reading(path, "Delete it, and the same command measures again."):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_sealed(path)
         spec = values["spec"] | {name: tuple(values["spec"][name]) for name in ("batches", "lengths")}
         spec["data"] = None if spec["data"] is None else Path(spec["data"])
         rows = tuple(map(_read_row, values["rows"]))

@@ -20,7 +20,7 @@ from bermo.data.rows import TextRows
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check
-from bermo.files import reading, whole_folder, write_json, write_text
+from bermo.files import read_sealed, reading, whole_folder, write_json, write_sealed, write_text
 from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
@@ -170,9 +170,9 @@ def _arms(spec: CompressSpec, dense: Bench, work: Path, display: Display) -> lis
                 f" {beside_layers(spec.goal, dense, model):.1f} MB, more than the whole model may"
                 f" ({spec.goal.text()}). --vocabulary FILE keeps only the words of your texts."
             )
-        write_json(path, asdict(replace(plan, share=max(plan.share, SMALLEST_SHARE))))
+        write_sealed(path, asdict(replace(plan, share=max(plan.share, SMALLEST_SHARE))))
     with reading(path, "Delete it, and the same command plans again."):
-        plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+        plan = Plan(**read_sealed(path))
     if plan.share >= 1:
         display.tell("The dense model in its best form meets the goal: nothing has to go.")
         return []

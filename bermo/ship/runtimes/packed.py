@@ -98,8 +98,10 @@ def _gaps(kept: npt.NDArray[np.intp]) -> Bytes:
 
 
 def _positions(packed: Packed, size: int) -> npt.NDArray[np.intp]:
-    stream = _inflated(packed.positions)
-    if packed.positions_form == "bits":
+    is_bits = packed.positions_form == "bits"
+    # A gap byte moves on by one at least.
+    stream = _inflated(packed.positions, most=-(-size // 8) if is_bits else size)
+    if is_bits:
         return np.flatnonzero(np.unpackbits(stream, count=size))
     moved = np.cumsum(stream.astype(np.int64) + (stream < LARGEST_GAP))
     positions: npt.NDArray[np.intp] = moved[stream < LARGEST_GAP] - 1
@@ -114,7 +116,7 @@ def _coded(values: npt.NDArray[np.generic]) -> Bytes:
 
 
 def _decoded(stream: Bytes, dtype: np.dtype[np.generic], count: int) -> npt.NDArray[np.generic]:
-    ranks = _inflated(stream).reshape(dtype.itemsize, count)
+    ranks = _inflated(stream, most=dtype.itemsize * count).reshape(dtype.itemsize, count)
     return np.ascontiguousarray(ranks.T).reshape(-1).view(dtype)
 
 
@@ -130,5 +132,11 @@ def _deflated(values: Bytes) -> Bytes:
     return np.frombuffer(min(streams, key=len), dtype=np.uint8)
 
 
-def _inflated(stream: Bytes) -> Bytes:
-    return np.frombuffer(zlib.decompress(stream.tobytes()), dtype=np.uint8)
+def _inflated(stream: Bytes, most: int) -> Bytes:
+    """Return the bytes of a whole stream, which are no more than the matrix has room for."""
+    coder = zlib.decompressobj()
+    # One more than allowed, since 0 would mean without end.
+    raw = coder.decompress(stream.tobytes(), most + 1)
+    if len(raw) > most or not coder.eof:
+        raise ValueError(f"a stream of at most {most} bytes is longer, or cut")
+    return np.frombuffer(raw, dtype=np.uint8)

@@ -6,6 +6,7 @@ each matrix was packed. What is loaded is an ordinary model in float32, equal to
 """
 
 import json
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,13 @@ from bermo.encoders.trust import check_finite
 from bermo.errors import BermoError
 from bermo.files import DAMAGED
 from bermo.pruning.fold import count
-from bermo.runs.trained import open_trained
+from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.forms import Values
 from bermo.ship.runtimes.packed import Packed, pack, unpack
 
-FORMAT = "1"
+LARGEST_RATIO, ALWAYS_FITS = 200, 64 << 20
+"""A container may unpack to so many times its own bytes (at a density of 1 % the matrices alone become 130
+times larger), or to so many bytes."""
 LARGEST_DENSITY = 0.95
 """A model that keeps more than this was never pruned, and a container would save nothing."""
 
@@ -92,7 +95,8 @@ def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSi
         if id(tensor) in layers:
             encoder_dense += 4 * tensor.numel()
             encoder += sum(array.nbytes for array in parts.values())
-    save_file(arrays, path, {"format": FORMAT, "packed": json.dumps(packed_as)})
+    # One entry: safetensors writes several in an order that differs from process to process.
+    save_file(arrays, path, {"packed": json.dumps(packed_as)})
     return SparseSize(
         encoder=encoder,
         encoder_dense=encoder_dense,
@@ -109,7 +113,9 @@ def load_sparse(folder: str | Path) -> PreTrainedModel:
     if not path.is_file():
         raise BermoError(f"{folder} holds no sparse container (there is no {path.name}).")
     state = read_sparse(path)
-    model = open_trained(folder).create_model()
+    opened = open_trained(folder)
+    _check_shapes(opened, path, state)
+    model = opened.create_model()
     with loading("weights", path):
         missing, unexpected = model.load_state_dict(state, strict=False)
     model.tie_weights()
@@ -127,11 +133,37 @@ def read_sparse(path: Path) -> dict[str, torch.Tensor]:
     """Return the weights of a container by name, in float32."""
     try:
         with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
+            packed_as = json.loads((file.metadata() or {})["packed"])
+            _check_claims(packed_as, path)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return _unpacked(arrays, json.loads(header["packed"]))
+        return _unpacked(arrays, packed_as)
     except (SafetensorError, zlib.error, ZeroDivisionError, *DAMAGED) as error:
         raise BermoError(f"{path} is no whole sparse container: {error}. Export the model again.") from error
+
+
+def _check_claims(packed_as: dict[str, Any], path: Path) -> None:
+    """Refuse shapes that are none, or that ask for far more memory than a file of this size can fill."""
+    claimed = 0
+    for name, how in packed_as.items():
+        if not how["shape"] or not all(isinstance(n, int) and n > 0 for n in how["shape"]):
+            raise ValueError(f"{name} is of the shape {how['shape']}")
+        claimed += 4 * math.prod(how["shape"])
+    if claimed > max(ALWAYS_FITS, LARGEST_RATIO * path.stat().st_size):
+        raise ValueError(f"{path.stat().st_size:,} bytes claim to hold {claimed:,} of weights")
+
+
+def _check_shapes(opened: TrainedFolder, path: Path, state: dict[str, torch.Tensor]) -> None:
+    """Refuse a config that asks for other or more weights than the container has, before they are made."""
+    with torch.device("meta"), loading("weights", path):
+        parameters = dict(opened.create_model().named_parameters())
+    sizes = {name: value.numel() for name, value in parameters.items()}
+    wrong = [name for name in sizes if name in state and state[name].numel() != sizes[name]]
+    # Weights that two modules share may be missing in the container, so it has no less than half of them.
+    if wrong or sum(sizes.values()) > 2 * sum(tensor.numel() for tensor in state.values()):
+        what = f"{wrong[0]} is of another size" if wrong else f"it asks for {sum(sizes.values()):,} weights"
+        raise BermoError(
+            f"{path} does not fit {opened.folder / 'config.json'}: {what}. Export the model again."
+        )
 
 
 def _unpacked(arrays: dict[str, np.ndarray], packed_as: dict[str, Any]) -> dict[str, torch.Tensor]:

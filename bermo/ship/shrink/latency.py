@@ -22,7 +22,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from bermo.encoders.backbone import create_encoder, make_inputs
 from bermo.encoders.families import num_layers
 from bermo.encoders.structure import LayerShape, Structure, resize_, structure_of
-from bermo.files import cache_root, reading, write_json
+from bermo.files import cache_root, read_sealed, reading, write_sealed
 from bermo.machine import processor
 from bermo.progress import Display, Quiet
 from bermo.ship.shrink.search import CostTable
@@ -53,7 +53,7 @@ def latency_table(
     if path.exists():
         return _read(path)
     table = measure_table(config, workload, display or Quiet())
-    write_json(path, {"machine": _machine(workload.device), "table": asdict(table)})
+    write_sealed(path, {"machine": _machine(workload.device), "table": asdict(table)})
     return table
 
 
@@ -166,6 +166,6 @@ def _key(config: PretrainedConfig, workload: Workload) -> str:
 
 def _read(path: Path) -> CostTable:
     with reading(path, "Delete it, and it is measured again."):
-        values = json.loads(path.read_text(encoding="utf-8"))["table"]
+        values = read_sealed(path)["table"]
         pairs = {name: tuple((int(n), float(c)) for n, c in values[name]) for name in ("heads", "neurons")}
         return CostTable(unit=values["unit"], fixed=float(values["fixed"]), **pairs)

@@ -190,6 +190,15 @@ def test_minutes_become_steps_once(text: str, cache: Path, tmp_path: Path) -> No
     assert not (tmp_path / "run" / ".trial").exists()
 
 
+@pytest.mark.parametrize("damage", ["", '{"pieces": ["[PAD]"], "crc32": 1}', "{"])
+def test_a_damaged_vocabulary_in_the_cache_is_made_again(text: str, tmp_path: Path, damage: str) -> None:
+    spec = make_spec(text, tmp_path)
+    before = load_corpus(spec.text, 64, print).tokenizer.get_vocab()
+    (file,) = tmp_path.rglob("vocabulary.json")
+    file.write_text(damage)
+    assert load_corpus(spec.text, 64, print).tokenizer.get_vocab() == before
+
+
 def test_held_out_documents_are_trained_on_by_nobody(text: str, cache: Path) -> None:
     spec = make_spec(text, cache)
     corpus = load_corpus(spec.text, 64, print)

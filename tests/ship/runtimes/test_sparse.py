@@ -1,9 +1,19 @@
 """The sparse container: exact on load for every family, small, and refused where it makes no sense."""
 
+import json
+import re
+import shutil
+import tracemalloc
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import bermo
 from bermo.errors import BermoError
@@ -59,3 +69,66 @@ def test_a_broken_container_is_an_error(tmp_path: Path) -> None:
         load_sparse(tmp_path / "out")
     with pytest.raises(BermoError, match="holds no sparse container"):
         load_sparse(tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a container and without checksums."""
+    model = make_model()
+    prune_randomly_(model, 0.1)
+    folder = save(model, tmp_path_factory.mktemp("packed") / "model")
+    write_sparse(model, folder / "sparse.safetensors", "fp32")
+    return folder
+
+
+def _changed(packed: Path, folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """Copy a container with other arrays, and other claims about them in its header."""
+    shutil.copytree(packed, folder)
+    with safe_open(packed / "sparse.safetensors", framework="numpy") as file:
+        header, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    # Several entries would be written in an order that differs from process to process.
+    assert list(header) == ["packed"]
+    claims = json.loads(header["packed"])
+    change(claims, arrays)
+    save_file(arrays, folder / "sparse.safetensors", {"packed": json.dumps(claims)})
+    return folder
+
+
+@pytest.mark.parametrize("shape", [[1 << 20, 1 << 13], [0, 4], [-4, -4], [], ["8", 8], [1 << 80, 1]])
+def test_a_shape_that_no_file_of_its_size_can_fill_takes_no_memory(
+    shape: list[Any], packed: Path, tmp_path: Path
+) -> None:
+    folder = _changed(
+        packed, tmp_path / "m", lambda claims, _: next(iter(claims.values())).update(shape=shape)
+    )
+    with pytest.raises(BermoError, match=r"no whole sparse container: .*(claim to hold|of the shape)"):
+        load_sparse(folder)
+
+
+@pytest.mark.parametrize("part", ["places", "codes"])
+def test_a_stream_that_is_longer_than_its_matrix_is_not_inflated(
+    part: str, packed: Path, tmp_path: Path
+) -> None:
+    bomb = np.frombuffer(zlib.compress(bytes(1 << 26), 9), dtype=np.uint8)
+    folder = _changed(
+        packed, tmp_path / "m", lambda claims, arrays: arrays.update({f"{next(iter(claims))}.{part}": bomb})
+    )
+    tracemalloc.start()
+    with pytest.raises(BermoError, match="is longer, or cut"):
+        load_sparse(folder)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25
+    tracemalloc.stop()
+
+
+def test_a_config_that_asks_for_more_weights_than_there_are_takes_no_memory(
+    packed: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(packed, tmp_path / "m")
+    config = tmp_path / "m" / "config.json"
+    text = config.read_text()
+    for key, value in (("vocab_size", 10**10), ("num_hidden_layers", 400)):
+        changed = re.sub(rf'"{key}": \d+', f'"{key}": {value}', text)
+        assert changed != text
+        config.write_text(changed)
+        with pytest.raises(BermoError, match=r"does not fit .*config\.json"):
+            load_sparse(tmp_path / "m")

@@ -1,0 +1,58 @@
+"""metrics.jsonl: what a training measured, a row of numbers a line, each with its own seal.
+
+Rows are appended while the training runs, so a kill can leave a last line that is torn: it does not count.
+Any other line that is no row, or not the row that was written, is an error that names it.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bermo.files import reading, seal, unseal
+from bermo.typed import fits
+
+METRICS_FILE = "metrics.jsonl"
+REMEDY = "Restore it, or delete that line: the row is then missing in the curves."
+Row = Mapping[str, Any]
+
+
+def append_row(path: Path, row: Mapping[str, float | None]) -> None:
+    """Write a row at the end of the file."""
+    with path.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(json.dumps(seal(row)) + "\n")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a file; none where there is no file."""
+    return [row for _, row in read_lines(path)]
+
+
+def read_lines(path: Path) -> list[tuple[str, Row]]:
+    """Return the lines of a file, each with its row."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    torn = lines.pop()
+    with reading(path, REMEDY):
+        # A last line without its end was never written whole, unless the end alone was changed.
+        if torn and _is_row(torn[:-1]):
+            raise ValueError(f"line {len(lines) + 1}: its end is another")
+        return [(line, _read(number, line)) for number, line in enumerate(lines, start=1)]
+
+
+def _is_row(text: str) -> bool:
+    try:
+        return bool(unseal(text))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _read(number: int, line: str) -> Row:
+    try:
+        row = unseal(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from None
+    if not fits(row, dict[str, float]) or not fits(row.get("step"), int):
+        raise ValueError(f"line {number} is no row of numbers")
+    return row
