@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "build" / "site-source"
-LOOSE = ("CHANGELOG.md", "LOG.md", "CONTRIBUTING.md", "AGENTS.md", "CITATION.cff")
+LOOSE = ("SECURITY.md", "CHANGELOG.md", "LOG.md", "CONTRIBUTING.md", "AGENTS.md", "CITATION.cff")
 FOLDERS = ("docs", "results")
 START = "index.md"
 

@@ -12,7 +12,7 @@ FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```", flags=re.S | re.M)
 
 def documents() -> list[Path]:
     """Every Markdown file of the repository that a reader may open."""
-    loose = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md", "LOG.md")
+    loose = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md", "CHANGELOG.md", "LOG.md")
     folders = ("docs", "results")
     return [ROOT / name for name in loose] + sorted(p for f in folders for p in (ROOT / f).rglob("*.md"))
 

@@ -1,5 +1,7 @@
 """The page and its sources: what real runs become, what is refused, what is never overwritten."""
 
+import base64
+import hashlib
 import json
 import math
 import re
@@ -160,6 +162,20 @@ def test_the_page_escapes_what_it_is_given_and_names_every_figure() -> None:
     assert not re.search(r'(src|href)="(?!#|data:,)', content)
     # The page's own policy would refuse it.
     assert " style=" not in content
+
+
+def test_the_page_allows_its_own_script_and_style_and_nothing_else() -> None:
+    content = to_page([findings()], NASTY)
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', content)
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    for tag, rule in (("style", "style-src"), ("script", "script-src")):
+        (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", content, flags=re.S)
+        hashed = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{hashed}';" in policy
+        assert content.count(f"<{tag}") == 1
+    assert content.index("http-equiv") < content.index("<title>")
+    assert not re.search(r"<[^>]* on\w+=", content)
 
 
 def test_a_page_of_two_runs_and_a_look_is_small(runs: Path, tmp_path: Path) -> None:
