@@ -7,6 +7,7 @@ seeds that survived.
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,8 +23,8 @@ FIVE = PAPER_SEEDS[:5]
 GUESSING = {"sst2": 50.92, "rte": 52.71, "mrpc": 73.18}
 """The score of the most common answer on each dev set: accuracy, and for MRPC (the MSR test
 file, 1,725 pairs) the mean of accuracy 66.49 and F1 79.87."""
-NEAR = 1.0
-"""Points above the score of guessing up to which a run has collapsed, whatever it says itself."""
+ONE_ANSWER = "every prediction is"
+"""How a run says that its last evaluation gave one answer to everything: then it is dead, and only then."""
 METHODS = ("magnitude", "score", "size", "soft", "l0")
 EXPECTED: Mapping[str, Mapping[str, Any]] = {
     "model": {"pooling": None, "freeze_embeddings": True, "untrained": False},
@@ -44,6 +45,8 @@ class Seed:
     best: float
     """The best evaluation at the final density, which is what the run itself reports."""
     is_diverged: bool
+    matthews: float
+    """Matthews' correlation of the best evaluation: 0 for guessing, whatever the classes' shares."""
     density: float
     kept: int | None
     weights: tuple[float, ...]
@@ -96,6 +99,10 @@ class Arm:
         """Return mean and interval over the survivors, or None where there is none."""
         scores = self.survivors(wanted)
         return paired(list(scores.values())) if scores else None
+
+    def matthews(self, wanted: Sequence[int] | None = None) -> float:
+        """Return the mean of Matthews' correlation over all seeds, dead ones too."""
+        return statistics.fmean(one.matthews for one in self.at(wanted))
 
     def density(self, wanted: Sequence[int] | None = None) -> float:
         """Return the mean share of the encoder's weights that was kept."""
@@ -207,7 +214,7 @@ def _arm(name: str, run: Mapping[str, Any]) -> Arm:
         layers=len(student) if student else spec["model"]["first_layers"],
         give_up=spec["train"].get("give_up"),
         differs=_differences(spec),
-        seeds=tuple(_seed(task, one) for one in run["seeds"] if "score" in one),
+        seeds=tuple(_seed(one) for one in run["seeds"] if "score" in one),
         unfinished=tuple(one["name"] for one in run["seeds"] if "score" not in one),
     )
 
@@ -235,14 +242,14 @@ def _differences(spec: Mapping[str, Any]) -> str:
     return ", ".join(differences)
 
 
-def _seed(task: str, one: Mapping[str, Any]) -> Seed:
+def _seed(one: Mapping[str, Any]) -> Seed:
     score = math.nan if one["last_score"] is None else float(one["last_score"])
-    is_guessing = task in GUESSING and score <= GUESSING[task] + NEAR
     return Seed(
         seed=one["seed"],
         score=score,
         best=score if one["score"] is None else float(one["score"]),
-        is_diverged=one["diverged"] is not None or is_guessing,
+        is_diverged=math.isnan(score) or (one["diverged"] or "").startswith(ONE_ANSWER),
+        matthews=one["values"].get("matthews", math.nan),
         density=one["encoder_density"],
         kept=one.get("encoder_kept") or None,
         weights=tuple(one["mix_weights"]),

@@ -53,7 +53,7 @@ PAPER = {
 SEEDS = ", ".join(map(str, FIVE))
 METHOD_HEADS = (
     "",
-    *(f"{arm}: {what}" for arm in ("plain", "mix") for what in ("score", "kept", "†")),
+    *(f"{arm}: {what}" for arm in ("plain", "mix") for what in ("score", "Matthews", "kept", "†")),
     "mix − plain",
 )
 
@@ -93,8 +93,8 @@ def page(arms: Sequence[Arm], source: str, figures: Sequence[str]) -> str:
         " A score is that of a seed's last evaluation on the dev set, at its final\n"
         "density. Means and 95 % intervals (Student's t) are over the seeds that did not diverge;"
         " † marks one that did:\n"
-        "one answer for everything, or at most a point over the most common answer."
-        " Differences are paired by seed.\n"
+        "one answer for everything. Matthews' correlation (× 100, 0 for guessing) is that of the best\n"
+        "evaluation, over all seeds. Differences are paired by seed.\n"
     )
     for title, (section, names) in sections.items():
         shown = "".join(f"\n![{name}]({name})\n" for name in names if name in figures)

@@ -49,11 +49,12 @@ def mean_and_interval(spread: Paired | None) -> list[str]:
 
 def cells(arm: Arm | None) -> list[str]:
     if arm is None:
-        return ["–", "–", "–"]
+        return ["–"] * 4
     seeds, mean = arm.at(FIVE), mean_and_interval(arm.spread(FIVE))
     score = mean[0] if mean[1] == "–" else f"{mean[0]} ({mean[1]})"
     diverged = sum(seed.is_diverged for seed in seeds)
-    return [score, f"{100 * arm.density(FIVE):.1f} %", f"{diverged} of {len(seeds)}"]
+    dead = f"{diverged} of {len(seeds)}"
+    return [score, f"{arm.matthews(FIVE):.1f}", f"{100 * arm.density(FIVE):.1f} %", dead]
 
 
 def weights_of(arm: Arm, total: int | None) -> list[str]:

@@ -10,6 +10,8 @@ from bermo.methods.probing.paired import Paired, paired
 
 RESULTS = Path(__file__).parents[2] / "results"
 PRUNING = "gpu.json"
+ONE_ANSWER = "every prediction is"
+"""How a run says that its last evaluation gave one answer to everything."""
 
 
 @cache
@@ -52,9 +54,10 @@ def gap(known: Paired) -> str:
 
 
 def last_scores(arm: str, *, seeds: int | None = None) -> dict[int, float]:
-    """Return the last score of each seed of a pruning arm that did not diverge, the first `seeds` of them."""
+    """Return the last score of each seed of a pruning arm that is not dead, the first `seeds` of them."""
     rows = read(PRUNING)[arm]["seeds"][:seeds]
-    return {row["seed"]: row["last_score"] for row in rows if row["diverged"] is None}
+    dead = [row["seed"] for row in rows if (row["diverged"] or "").startswith(ONE_ANSWER)]
+    return {row["seed"]: row["last_score"] for row in rows if row["seed"] not in dead}
 
 
 def num_seeds(arm: str) -> int:
