@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from bermo.files import seal
 from bermo.spec import DataSpec, RunSpec
 from bermo.values import to_dict
 from tests.results import seed_result
@@ -19,6 +20,8 @@ from tests.tiny import make_config, make_tokenizer, save_backbone
 DEEP = "[" * 100_000
 ROWS = [f"{text},{label}" for label in ("good", "bad") for text in (f"a {label} film", f"the {label} cats")]
 TABLE = "text,label\n" + "\n".join(ROWS * 4) + "\n"
+QUESTION = {"id": "1", "question": "who?", "answers": [{"text": 3, "answer_start": 0}]}
+SQUAD = {"version": "1.1", "data": [{"paragraphs": [{"context": "a cat", "qas": [QUESTION]}]}]}
 
 
 def build(root: Path) -> None:
@@ -58,6 +61,8 @@ def _tables(root: Path) -> None:
         "torn.jsonl": '{"text": "a", "label": "b"}\n{"text": ',
         "list.jsonl": "[1, 2]\n",
         "nothing.jsonl": "{}\n{}\n",
+        "late.jsonl": '{}\n{"text": "a good film", "label": "good"}\n{"text": "bad cats", "label": "bad"}\n',
+        "answers.json": json.dumps(SQUAD),
         "foreign.csv": "text,label\nсловарь этого языка,good\nничего не знает,bad\n" * 4,
         "torn.parquet": "PAR1 and nothing else",
         "torn.xlsx": "no workbook",
@@ -193,6 +198,10 @@ ENCODERS: dict[str, Change] = {
 }
 
 
+def _sealed(text: str) -> str:
+    return json.dumps(seal(json.loads(text)))
+
+
 def _runs(root: Path) -> None:
     """Folders of runs; the model of each, where it has one, is sound."""
     spec = {"spec": to_dict(RunSpec(data=DataSpec(train="my.csv", valid="dev.csv"))), "data": "digest"}
@@ -215,6 +224,9 @@ def _runs(root: Path) -> None:
         "list-metrics": {"seed-1/metrics.jsonl": "[1]\n[2]\n"},
         "deep-metrics": {"seed-1/metrics.jsonl": DEEP + "\n{}\n"},
         "odd-seed": {"seed-first/result.json": result},
+        "changed-spec": {"spec.json": _sealed(json.dumps(spec)).replace('"my.csv"', '"mine.csv"')},
+        "changed-result": {"seed-1/result.json": _sealed(result).replace("50.0", "58.0")},
+        "changed-metrics": {"seed-1/metrics.jsonl": _sealed('{"step": 1}').replace("1", "2", 1) + "\n"},
     }
     for name, files in runs.items():
         for file, content in {**whole, **files}.items():
@@ -226,7 +238,12 @@ def _runs(root: Path) -> None:
     shutil.copytree(root / "model", root / "run" / "model")
     (root / "unfinished").mkdir()
     (root / "unfinished" / "spec.json").write_text(json.dumps(spec))
-    figures = {"torn-figures": "{", "deep-figures": DEEP, "odd-figures": '{"sections": 3}'}
+    figures = {
+        "torn-figures": "{",
+        "deep-figures": DEEP,
+        "odd-figures": '{"sections": 3}',
+        "changed-figures": _sealed('{"title": "a", "facts": {}, "sections": []}').replace('"a"', '"b"'),
+    }
     for name, content in figures.items():
         (root / name).mkdir()
         (root / name / "figures.json").write_text(content)

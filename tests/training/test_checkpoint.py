@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bermo.errors import BermoError
 from bermo.files import seal, write_json
 from bermo.training import checkpoint
 from bermo.training.job import Stopped
@@ -71,6 +72,19 @@ def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_
         for path in (tmp_path / "whole" / "metrics.jsonl", metrics)
     ]
     assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("damage", ['{"step": 7', "{]", "[" * 100_000, "\0"], ids=str.__len__)
+def test_a_damaged_row_before_the_last_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(9),)))
+    metrics = tmp_path / "metrics.jsonl"
+    first, rest = metrics.read_text().split("\n", 1)
+    metrics.write_text(f"{damage}{first[len(damage) :]}\n{rest}")
+    with pytest.raises(BermoError, match=r"metrics\.jsonl is damaged .*delete that line"):
+        run(toy_job(tmp_path, SETTINGS))
+    metrics.write_text(rest)
+    run(toy_job(tmp_path, SETTINGS))
 
 
 @pytest.mark.parametrize("damage", ["torn", "flipped", "foreign", "no manifest", "changed state", "no step"])
