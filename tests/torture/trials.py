@@ -18,8 +18,8 @@ from tests.torture.server import Command, Ended
 
 End = Literal["survived", "lost", "different", "hung", "tracebacks"]
 SHORTEST_LIMIT, TIMES_NORMAL = 30.0, 20
-DONE = "is not overwritten"
-"""What a command says that has been done before."""
+DONE = "overwritten"
+"""What a command says of a place that is taken; whether by its own whole output, the comparison tells."""
 UNEXPECTED = ("Traceback (most recent call last)", "in a way that bermo did not expect", "Fatal Python error")
 SIGNALLED = 128
 CARD = "README.md"
