@@ -98,7 +98,8 @@ part export bermo export small --to onnx-int8 --data dev.csv
 part serve serve
 part report bermo report runs/* --out report.html
 
-printf '\n%s\n' "${parts[@]}"
+printf '\nSeconds of each part:\n'
+printf '%s\n' "${parts[@]}"
 echo "all        $(printf '%5d' $SECONDS) s in $folder"
 if [ "$SECONDS" -gt "$most" ]; then
     echo "The first hour took over $most seconds." >&2

@@ -25,6 +25,7 @@ class Table:
     lines: list[int]
     skipped: int = 0
     notes: tuple[str, ...] = ()
+    is_in_memory: bool = False
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -46,8 +47,8 @@ class Table:
 
     def place(self, index: int) -> str:
         """Return where a row stands in the file: "line 3", or "row 3" where a file has no lines."""
-        unit = "row" if kind_of(self.path) in COUNTED_BY_ROW else "line"
-        return f"{unit} {self.lines[index]}"
+        is_counted = self.is_in_memory or kind_of(self.path) in COUNTED_BY_ROW
+        return f"{'row' if is_counted else 'line'} {self.lines[index]}"
 
     def pick(self, indices: Sequence[int]) -> "Table":
         """Return the table with the rows of these numbers alone."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.data.tasks import Kind
+from bermo.estimators.inputs import check_folder
 from bermo.estimators.options import read_options
 from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows
 
@@ -103,9 +104,10 @@ class Classifier:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Open what `save` wrote, or any classifier in the folder of a run, of a model or of an export."""
-        saved = read_saved(folder)
+        path = check_folder(folder)
+        saved = read_saved(path)
         made = cls(**saved.options)
-        made._open(Path(folder), saved.classes)
+        made._open(path, saved.classes)
         return made
 
     def _open(self, folder: Path, classes: Sequence[Any], is_temporary: bool = False) -> None:

@@ -37,7 +37,7 @@ class Columns:
         """Return the columns as a file of them would be read."""
         num_rows = len(next(iter(self.values.values()), ()))
         cells = {name: [_cell(value) for value in column] for name, column in self.values.items()}
-        return Table(Path(self.name), cells, list(range(num_rows)))
+        return Table(Path(self.name), cells, list(range(num_rows)), is_in_memory=True)
 
     def column(self, name: str) -> list[Any]:
         """Return the column of this name, whatever its capitals."""
@@ -84,7 +84,7 @@ def labelled(texts: Any, labels: Any, name: str) -> Columns:
     found = unlabelled(texts, name)
     if labels is None:
         if not _has_columns(texts):
-            raise BermoError(f"The {name} have no labels. Give them too: fit(texts, labels).")
+            raise BermoError(f"The {name} have no labels. Give them as the second argument.")
         return found
     check_several(labels, "labels")
     values = _values(labels, "labels")
@@ -101,8 +101,11 @@ def labelled(texts: Any, labels: Any, name: str) -> Columns:
     return Columns(name=name, values=found.values | {LABEL: values})
 
 
-def unlabelled(texts: Any, name: str, names: Sequence[str] = ()) -> Columns:
-    """Return texts; `names` are those of the columns where they were given without names."""
+def unlabelled(texts: Any, name: str, names: Sequence[str] = (), takes_words: bool = False) -> Columns:
+    """Return texts; `names` are those of the columns where they were given without names.
+
+    A text may be a list of its words where the model tags them (`takes_words`).
+    """
     check_several(texts)
     if _has_columns(texts):
         return Columns(name=name, values=_columns(texts))
@@ -112,7 +115,8 @@ def unlabelled(texts: Any, name: str, names: Sequence[str] = ()) -> Columns:
     is_pair = isinstance(rows[0], tuple | list)
     names = names or (PAIR if is_pair else TEXT)
     if len(names) == 1:
-        return Columns(name=name, values={names[0]: [_text(row, at) for at, row in enumerate(rows)]})
+        texts = [_text(row, at, takes_words) for at, row in enumerate(rows)]
+        return Columns(name=name, values={names[0]: texts})
     for at, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != len(names):
             raise BermoError(
@@ -125,13 +129,22 @@ def unlabelled(texts: Any, name: str, names: Sequence[str] = ()) -> Columns:
     )
 
 
+def check_folder(folder: Any) -> Path:
+    """Return the path of a folder; what is no path, or an empty one, is refused."""
+    if not isinstance(folder, str | Path) or not str(folder).strip():
+        raise BermoError(f"The folder is {folder!r}, but a path was expected, such as 'runs/mine'.")
+    return Path(folder)
+
+
 def _has_columns(data: Any) -> bool:
     return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
 
 
 def _columns(data: Any) -> dict[str, list[Any]]:
-    names = list(data) if isinstance(data, Mapping) else None
-    names = names or list(data.column_names if hasattr(data, "column_names") else data.columns)
+    if isinstance(data, Mapping):
+        names = list(data)
+    else:
+        names = list(data.column_names if hasattr(data, "column_names") else data.columns)
     columns = {str(name): _values(data[name], str(name)) for name in names}
     if len({len(column) for column in columns.values()}) != 1:
         sizes = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
@@ -144,17 +157,24 @@ def _columns(data: Any) -> dict[str, list[Any]]:
 
 def _class_names(column: list[Any], feature: Any) -> list[Any]:
     """Return the names of a dataset's class numbers; other columns as they are."""
-    names = getattr(feature, "names", None)
-    if names is None:
-        return column
-    return [names[value] if isinstance(value, int) and value >= 0 else value for value in column]
+    inner = getattr(feature, "feature", None)  # of a column of lists
+    names = getattr(feature, "names", None) or getattr(inner, "names", None)
+    return column if names is None else [_class_name(value, names) for value in column]
+
+
+def _class_name(value: Any, names: Sequence[str]) -> Any:
+    if isinstance(value, list):
+        return [_class_name(item, names) for item in value]
+    return names[value] if isinstance(value, int) and value >= 0 else value
 
 
 def _values(data: Any, name: str, most_axes: int = 1) -> list[Any]:
     """Return a list, array, series or any other iterable as a list of plain values."""
     check_several(data, name)
     if getattr(data, "ndim", 1) > most_axes:
-        raise BermoError(f"{name} has the shape {tuple(data.shape)}, but one value a row was expected.")
+        raise BermoError(
+            f"{name} has the shape {tuple(data.shape)}, but one value or one list a row was expected."
+        )
     convert = getattr(data, "tolist", None) or getattr(data, "to_list", None)
     try:
         values = list(data if convert is None else convert())
@@ -170,11 +190,11 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _text(value: Any, at: int) -> Any:
+def _text(value: Any, at: int, takes_words: bool = False) -> Any:
     """Return a text, or the words of one; anything else but a missing value is an error."""
     if isinstance(value, str) or _is_missing(value):
         return value
-    if isinstance(value, tuple | list) and all(isinstance(word, str) for word in value):
+    if takes_words and isinstance(value, tuple | list) and all(isinstance(word, str) for word in value):
         return list(value)
     raise BermoError(f"texts[{at}] is {value!r}, of type {type(value).__name__}, but a text was expected.")
 

@@ -1,16 +1,18 @@
 """A trained model's answers to texts in memory, as small frozen objects."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bermo.data.inputs import line_names
 from bermo.data.tasks import Kind
-from bermo.estimators.inputs import unlabelled
+from bermo.estimators.inputs import check_folder, unlabelled
+from bermo.fields import check
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import Predictor, predict_stream
 from bermo.ship.runtimes.spec import PredictSpec
 from bermo.spec import Device
+from bermo.values import from_texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,16 +84,18 @@ def predict(folder: str | Path, texts: Any, *, batch_size: int = 64, device: Dev
     that reads several texts a row takes tuples: a pair, or a question and its context. An empty text has an
     empty answer. `bermo.Classifier.load(folder)` keeps the model open for many calls.
     """
-    opened = open_trained(folder)
+    asked = check(from_texts(PredictSpec, {"batch_size": str(batch_size), "device": device}))
+    opened = open_trained(check_folder(folder))
     trained = opened.trained
-    table = unlabelled(texts, "texts", line_names(trained.task, trained.text)).table()
-    predictor = Predictor(opened, device, batch_size)
+    names, is_tagger = line_names(trained.task, trained.text), trained.task.kind == "tagging"
+    table = unlabelled(texts, "texts", names, takes_words=is_tagger).table()
+    predictor = Predictor(opened, asked.device, asked.batch_size)
     kind, has_classes = ANSWERS[trained.task.kind], trained.task.kind not in ("regression", "span")
     answers: list[Answer] = []
     predict_stream(
         predictor,
         [table],
-        PredictSpec(probabilities=has_classes),
+        replace(asked, probabilities=has_classes),
         lambda answer: answers.append(kind(**answer)),
     )
     return answers

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bermo.estimators.inputs import check_folder
 from bermo.estimators.options import read_options
 from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows
 
@@ -65,8 +66,9 @@ class Regressor:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Open what `save` wrote, or any such model in the folder of a run, of a model or of an export."""
-        made = cls(**read_saved(folder).options)
-        made._open(Path(folder))
+        path = check_folder(folder)
+        made = cls(**read_saved(path).options)
+        made._open(path)
         return made
 
     def _open(self, folder: Path, is_temporary: bool = False) -> None:

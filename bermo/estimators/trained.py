@@ -1,10 +1,12 @@
 """A training on rows in memory, and a trained model that is asked texts in memory."""
 
+import re
 import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from bermo.data.load import task_of_tables
 from bermo.data.rows import TextRows
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
-from bermo.estimators.inputs import LABEL, Columns, labelled, unlabelled
+from bermo.estimators.inputs import LABEL, Columns, check_folder, labelled, unlabelled
 from bermo.estimators.options import Options
 from bermo.files import read_sealed, whole_folder, write_sealed
 from bermo.methods.finetune import finetune
@@ -57,9 +59,10 @@ class Saved:
 def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained:
     """Train on rows in memory, in the folder `out` or in a temporary one."""
     train, out = labelled(texts, labels, "training rows"), options.given["out"]
-    spec = _with_kind(options.spec, train)
     other = None if valid is None else _valid(valid).table()
-    data = task_of_tables(spec.data, train.table(), other)
+    with _as_arguments():
+        spec = _with_kind(options.spec, train)
+        data = task_of_tables(spec.data, train.table(), other)
     own = train.labels(str(data.label)) if data.labels else {}
     folder = Path(out or tempfile.mkdtemp(prefix="bermo-"))
     try:
@@ -75,6 +78,16 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
             warnings.warn(f"Seed {seed.seed} {seed.verdict}.", stacklevel=3)
     classes = [own.get(name, name) for name in data.labels]
     return Trained(folder=folder, is_temporary=out is None, result=result, classes=classes)
+
+
+@contextmanager
+def _as_arguments() -> Iterator[None]:
+    """Name options in errors as Python does: --max-length is max_length."""
+    try:
+        yield
+    except BermoError as error:
+        said = re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), str(error))
+        raise BermoError(said) from None
 
 
 def _with_kind(spec: RunSpec, train: Columns) -> RunSpec:
@@ -151,7 +164,7 @@ class AskedModel:
 
     def save(self, folder: str | Path, options: Mapping[str, Any], classes: list[Any]) -> None:
         """Copy the model into a new folder, with the options of its estimator and the classes."""
-        folder = Path(folder)
+        folder = check_folder(folder)
         if folder.exists() and (folder.is_file() or any(folder.iterdir())):
             raise BermoError(f"{folder} exists and is not overwritten. Give another folder.")
         with whole_folder(folder) as temporary:
@@ -168,9 +181,9 @@ def check_fitted(asked: AskedModel | None, name: str) -> AskedModel:
     return asked
 
 
-def read_saved(folder: str | Path) -> Saved:
+def read_saved(folder: Path) -> Saved:
     """Return the options and classes that `save` wrote, or none for a folder that it did not write."""
-    path = Path(folder) / FILE
+    path = folder / FILE
     if not path.is_file():
         return Saved({}, [])
     try:

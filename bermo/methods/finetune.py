@@ -60,6 +60,8 @@ def finetune(
 
     `data` are rows in memory (`bermo.data.load.task_of_tables`) in place of the files that the spec names.
     """
+    if not isinstance(spec, RunSpec):
+        raise BermoError(f"The spec is {spec!r}, but a bermo.RunSpec was expected.")
     display, out, spec = display or Quiet(), Path(out), check(normal(spec))
     check_methods(spec)
     check_free(out, spec)

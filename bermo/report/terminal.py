@@ -167,6 +167,8 @@ def print_result(result: RunResult, out: str) -> None:
     """Print a finished run: its seeds, the mean over them, the mix of the best one, and where it lies."""
     console = PlainConsole(file=sys.stdout)
     console.print(seeds_table(result))
+    if any(not math.isnan(seed.frozen_score) for seed in result.seeds):
+        console.print("Scores in %. frozen: before the first step, with a head fitted to the encoder.")
     if len(result.seeds) > 1:
         console.print()
         console.print(results_table({"all seeds": result}))

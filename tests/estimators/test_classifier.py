@@ -161,5 +161,11 @@ def test_what_cannot_be_answered_is_a_sentence(fitted: bermo.Classifier) -> None
         fitted.predict(["a dog", " "])
     with pytest.raises(BermoError, match="a list of texts was expected"):
         fitted.predict("a dog")
+    with pytest.raises(BermoError, match="The folder is None"):
+        fitted.save(None)  # type: ignore[arg-type]
+    with pytest.raises(BermoError, match="a larger split, or a file with valid"):
+        bermo.Classifier(**SMALL).fit(TEXTS[:3], LABELS[:3])
+    with pytest.raises(BermoError, match="training rows, row 1: the label"):
+        bermo.Classifier(**SMALL).fit(TEXTS[:2], ["first", None])
     with pytest.raises(BermoError, match='label "third"'):
         bermo.Classifier(**SMALL).fit(TEXTS, LABELS, (TEXTS[:2], ["first", "third"]))

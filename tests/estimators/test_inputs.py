@@ -108,14 +108,21 @@ def test_what_is_missing_is_an_empty_cell() -> None:
     [
         ("a fine film", LABELS, "texts is one text, 'a fine film', but a list of texts was expected"),
         (TEXTS, "good", "labels is one text"),
-        (TEXTS, None, r"The rows have no labels. Give them too: fit\(texts, labels\)"),
+        (TEXTS, None, "The rows have no labels. Give them as the second argument"),
         (TEXTS, ["good"], "There are 2 texts but 1 label. Give one label for each text, or a list of them"),
         (["a", 5], LABELS, r"texts\[1\] is 5, of type int, but a text was expected"),
         ([("a", "b"), ("c",)], LABELS, r"texts\[1\] is .*but 2 texts were expected in every row"),
-        (TEXTS, np.zeros((2, 3)), r"labels has the shape \(2, 3\), but one value a row was expected"),
+        (
+            TEXTS,
+            np.zeros((2, 3)),
+            r"labels has the shape \(2, 3\), but one value or one list a row was expected",
+        ),
         (TEXTS, [["good", ["new"]], ["bad"]], r"labels\[0\] is \['good', \['new'\]\], but a label or a list"),
         (TEXTS, ["good", {"bad": 1}], r"labels\[1\] is {'bad': 1}, but a label or a list of labels was"),
+        (["a", ("b", "c")], LABELS, r"texts\[1\] is \('b', 'c'\), of type tuple, but a text was expected"),
         (5, LABELS, "texts is int, but a list was expected"),
+        (None, LABELS, "texts is NoneType, but a list was expected"),
+        ({}, None, "Columns of equal length were expected, but got rows: none"),
         ([], [], "There are no rows"),
         (
             {"text": TEXTS, "label": ["good"]},

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+import bermo
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.estimators.predict import ANSWERS, predict
@@ -45,3 +46,25 @@ def test_an_empty_text_has_an_empty_answer_and_one_text_is_refused(home: Path) -
     assert predict(folder, ["a cat", " "], device="cpu")[1].label is None
     with pytest.raises(BermoError, match="a list of texts was expected"):
         predict(folder, "a cat")
+
+
+@pytest.mark.parametrize(
+    ("folder", "texts", "options", "sentence"),
+    [
+        (None, ["a"], {}, "The folder is None, but a path was expected"),
+        (["a"], "runs/mine", {}, r"The folder is \['a'\], but a path was expected"),
+        ("", ["a"], {}, "The folder is '', but a path was expected"),
+        ("nobody", ["a"], {}, "There is no folder nobody"),
+        ("mine", ["a"], {"batch_size": 0}, "batch-size must be at least 1, but got 0"),
+        ("mine", ["a"], {"batch_size": "many"}, "--batch-size must be a whole number"),
+        ("mine", ["a"], {"device": "tpu"}, '--device cannot be "tpu"'),
+    ],
+)
+def test_what_cannot_be_asked_is_a_sentence(
+    folder: Any, texts: Any, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(BermoError, match=sentence):
+        bermo.predict(folder, texts, **options)
+    if not options:
+        with pytest.raises(BermoError, match=sentence):
+            bermo.Classifier.load(folder)
