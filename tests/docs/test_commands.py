@@ -79,7 +79,7 @@ def one_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("bench_here", "quick_traces")
+@pytest.mark.usefixtures("bench_here", "quick_traces", "shallow_box")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_command_of_a_document_runs_in_the_folder_of_all_documents(
     path: Path,
