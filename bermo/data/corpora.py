@@ -17,6 +17,7 @@ from bermo.data.table import Table
 from bermo.data.text import read_text
 from bermo.errors import BermoError
 from bermo.files import DAMAGED
+from bermo.printing import number_of
 
 EXAMPLES = 3
 """Rows that a complaint names."""
@@ -92,7 +93,8 @@ def _check_filled(table: Table, name: str, what: str, fault: str) -> None:
     if not empty:
         return
     others = ", ".join(table.place(index) for index in empty[1:EXAMPLES])
-    more = f" So is that of {len(empty) - 1:,} other rows ({others}{', …' if len(empty) > EXAMPLES else ''})."
+    others += ", …" if len(empty) > EXAMPLES else ""
+    more = f" So is that of {number_of(len(empty) - 1, 'other row')} ({others})."
     raise BermoError(
         f'{table.path}, {table.place(empty[0])}: {what} (column "{name}") is {fault} or remove the row.'
         + (more if others else "")

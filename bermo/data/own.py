@@ -10,7 +10,7 @@ from bermo.data.divide import SHARE, divide
 from bermo.data.doubts import Source, find_doubts
 from bermo.data.label_lists import read_labels, split_labels
 from bermo.data.read import read_table
-from bermo.data.rows import TextRows, label_names, pick
+from bermo.data.rows import TextRows, head, label_names, pick
 from bermo.data.table import Table
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
@@ -62,7 +62,7 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
     ]
     notes += other.table.notes if other is not None else ()
     notes += _about_labels(source) if kind == "multi-label" else ()
-    notes += find_doubts(source, other, columns.label)
+    notes += find_doubts(source if other is None else _limited(source, spec.limit), other, columns.label)
     if other is not None:
         train_rows, valid_rows = source.rows, other.rows
     else:
@@ -113,6 +113,15 @@ def _source(table: Table, columns: Columns, kind: Kind, spec: DataSpec) -> Sourc
     source = Source(table, text_rows(table, columns.text, columns.label))
     source = _with_one_label(source) if spec.task == "own" else source
     return source if kind != "regression" else replace(source, rows=numbers(source.rows, table.path))
+
+
+def _limited(source: Source, limit: int | None) -> Source:
+    """Return the rows that are trained on: the first so many."""
+    if limit is None or limit >= len(source.rows):
+        return source
+    rows = head(source.rows, limit)
+    assert isinstance(rows, TextRows)
+    return Source(source.table.pick(range(limit)), rows)
 
 
 def _about_labels(source: Source) -> list[str]:

@@ -51,10 +51,18 @@ def test_many_rows_without_a_text_and_any_without_a_label_are_refused(write: Wri
         BermoError, match=r"line 2: the text .* is empty.*29 other rows \(line 4, line 6, …\)"
     ):
         _load(write("my.csv", rows))
-    with pytest.raises(BermoError, match=r'line 4: the label \(column "label"\) is missing.*1 other rows'):
+    with pytest.raises(
+        BermoError, match=r'line 4: the label \(column "label"\) is missing.*1 other row \(line 5\)'
+    ):
         _load(write("my.csv", "text,label\na,x\nb,y\nc,\nd, \n"))
     with pytest.raises(BermoError, match=r"line 2: the label 'x\\x1b\[1m' holds a control character"):
         _load(write("my.csv", "text,label\na,x\x1b[1m\nb,y\n"))
+
+
+def test_only_rows_that_are_trained_on_can_be_in_the_validation_file_too(write: Write) -> None:
+    train, valid = write("my.csv", MANY), write("dev.csv", "text,label\ntext number 5,a\nnew,b\n")
+    assert any("1 of 2 texts is also in my.csv" in note for note in _load(train, valid).notes)
+    assert not any("also in" in note for note in _load(train, valid, limit=4).notes)
 
 
 def test_what_is_doubtful_is_noted(write: Write) -> None:
