@@ -33,14 +33,14 @@ def main() -> int:
         sorts=options.faults or tuple(SHARES),
         workers=1 if options.trial is not None else options.workers,
     )
-    before = _read(options.out, plan.seed)
+    results = _read(options.out, plan.seed)
     home = Path(tempfile.mkdtemp(prefix="torture-", dir=memory_folder()))
     try:
-        results = torture(plan, home, before, lambda so_far: _tell(so_far, plan, options.out))
+        torture(plan, home, results, lambda so_far: _tell(so_far, plan, options.out))
     finally:
         if not options.keep:
             shutil.rmtree(home, ignore_errors=True)
-    print(results.text())
+        print(results.text())
     return 0 if results.is_clean else 1
 
 

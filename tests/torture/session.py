@@ -18,6 +18,7 @@ from tests.torture.faults import DISKS, KILLS, Sort, draw
 from tests.torture.kinds import Kind
 from tests.torture.table import Results
 from tests.torture.trials import (
+    Broken,
     Known,
     Normal,
     Outcome,
@@ -80,7 +81,7 @@ def torture(
 
     `tell` is called with what was counted every few seconds, and at the end.
     """
-    results = results or Results()
+    results = Results() if results is None else results
     session = Session(plan, compile_shim(home), results, _numbers(plan, results.last))
     if session.shim is None:
         print("No preloaded library here: faults come at random times only.", file=sys.stderr)
@@ -153,18 +154,25 @@ def _try(session: Session, place: Place, number: int) -> tuple[Kind, Outcome]:
     random = Random(f"{session.plan.seed}-{number}")
     kinds = session.plan.kinds
     kind = random.choices(kinds, [SLOW_WEIGHT if kind.is_slow else 1.0 for kind in kinds])[0]
+    try:
+        return kind, _torture(session, place, kind, random)
+    except Broken as broken:
+        return kind, Outcome(end="lost", what="nothing was done", why=str(broken))
+
+
+def _torture(session: Session, place: Place, kind: Kind, random: Random) -> Outcome:
     normal = run_normally(place, kind)
     sorts, has_shim = session.plan.sorts, session.shim is not None
     chosen = random.choices(sorts, [SHARES[sort] for sort in sorts])[0]
     if chosen == "kills" or (chosen == "disks" and not has_shim):
-        return kind, _interrupt(place, kind, normal, [s for s in KILLS if s.is_timed or has_shim], random)
+        return _interrupt(place, kind, normal, [s for s in KILLS if s.is_timed or has_shim], random)
     if chosen == "disks":
-        return kind, _interrupt(place, kind, normal, DISKS, random)
+        return _interrupt(place, kind, normal, DISKS, random)
     how = random.choice(list(DAMAGES))
     if kind.readers and (not has_shim or random.random() < 0.7):
-        return kind, damage_finished(place, kind, normal, random.choice(kind.readers), how, random)
+        return damage_finished(place, kind, normal, random.choice(kind.readers), how, random)
     fault = draw(KILL_AT_WRITE, normal.calls, normal.seconds, random)
-    return kind, damage_stopped(place, kind, normal, fault, how, random)
+    return damage_stopped(place, kind, normal, fault, how, random)
 
 
 def _interrupt(place: Place, kind: Kind, normal: Normal, sorts: Sequence[Sort], random: Random) -> Outcome:

@@ -36,6 +36,10 @@ class Outcome:
     why: str = ""
 
 
+class Broken(Exception):
+    """A command failed that nothing was done to."""
+
+
 class Failed(Exception):
     """Ends a trial: nothing later can make it good."""
 
@@ -123,7 +127,7 @@ def _run_normally(place: Place, kind: Kind) -> Normal:
     folder = place.new_folder()
     ended = place.run(kind.words, folder, normal=SHORTEST_LIMIT)
     if ended.code not in (0, 3) or ended.is_hung:
-        raise RuntimeError(f"{kind.name} ended with {ended.code}:\n{place.said()}")
+        raise Broken(f"{kind.name} ended with {ended.code}:\n{place.said()}")
     kept = place.home / f"normal-{kind.name.replace(' ', '-')}"
     shutil.rmtree(kept, ignore_errors=True)
     folder.rename(kept)
@@ -174,10 +178,10 @@ def damage_stopped(
     outcome = Outcome(end="survived")
     try:
         judge(ended, place.said())
-        if ended.code != normal.code and DONE not in place.said():
-            _must_name(path, folder, place.said())
-        else:
+        if ended.code == normal.code:
             _compare(normal.tree, read_tree(folder, kind.measured), folder, path)
+        elif DONE not in place.said():
+            _must_name(path, folder, place.said())
     except Failed as failed:
         outcome = failed.outcome
     return replace(outcome, hits=(how,), what=f"{fault.described(stopped.hit)}; {what}")
@@ -214,7 +218,7 @@ def _answer(place: Place, kind: Kind, normal: Normal, reader: Words) -> Answer:
         folder = place.new_folder(normal.folder)
         ended = place.run(reader, folder, normal=SHORTEST_LIMIT)
         if ended.code != 0:
-            raise RuntimeError(f"{kind.name}, {' '.join(reader)}: {ended.code}\n{place.said()}")
+            raise Broken(f"{kind.name}, {' '.join(reader)}: {ended.code}\n{place.said()}")
         return Answer(printed=place.printed(), tree=read_tree(folder, kind.measured))
 
     return place.known.answers.get((kind.name, reader), ask)
