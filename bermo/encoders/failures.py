@@ -40,6 +40,8 @@ def _reason(error: BaseException) -> str:
             "its weights are in no safetensors but in a pickle, which may run any code when it is opened:"
             " bermo never does. Choose a model with model.safetensors."
         )
+    if "ignore_mismatched_sizes" in text:
+        return "a tensor is of another size than config.json says. Copy the whole folder anew."
     first = text.partition("\n")[0].rstrip(".") or type(error).__name__
     return (
         f"{first}. Check the name, and that the folder is whole or, for a model on the hub, that there is a"

@@ -142,9 +142,38 @@ def _export(file: str, content: bytes, record: str = '{"precision": "fp32"}') ->
     return change
 
 
+def _header(change: Callable[[dict[str, Any]], None], size: int | None = None) -> Change:
+    """Write other claims about the first tensor, or another size of the header itself."""
+
+    def write(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        content = path.read_bytes()
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        change(next(item for name, item in header.items() if name != "__metadata__"))
+        text = json.dumps(header).encode()
+        path.write_bytes((size or len(text)).to_bytes(8, "little") + text + content[end:])
+
+    return write
+
+
+def _backbone(**values: Any) -> Change:
+    def change(folder: Path) -> None:
+        known = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        known["backbone"] |= values
+        (folder / "config.json").write_text(json.dumps(known), encoding="utf-8")
+
+    return change
+
+
 HEADLESS = b"\x10\0\0\0\0\0\0\0" + b"{}" + b" " * 14
 MODELS: dict[str, Change] = {
     "no-config": _remove("config.json"),
+    "huge-vocabulary": _backbone(vocab_size=10**10),
+    "huge-layers": _backbone(intermediate_size=10**9),
+    "huge-header": _header(lambda item: None, size=1 << 62),
+    "huge-shape": _header(lambda item: item.update(shape=[1 << 40, 1 << 20])),
+    "huge-offsets": _header(lambda item: item.update(data_offsets=[0, 1 << 50])),
     "torn-config": _write("config.json", '{"model_type": '),
     "deep-config": _write("config.json", DEEP),
     "list-config": _write("config.json", "[]"),
