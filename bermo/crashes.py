@@ -7,6 +7,7 @@ import errno
 import os
 import platform
 import re
+import secrets
 import sys
 import tempfile
 import time
@@ -102,7 +103,8 @@ def _write_traceback(error: BaseException) -> Path | None:
             "",
         ]
     )
-    name = f"traceback-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    # A random part, since containers that share a cache have the same numbers of processes.
+    name = f"traceback-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{secrets.token_hex(2)}.txt"
     for folder in (cache_root(None) / "tracebacks", Path(tempfile.gettempdir())):
         try:
             write_text(folder / name, text)

@@ -45,9 +45,25 @@ def save(
         sums = {file.name: checksum(file) for file in sorted(temporary.iterdir())}
         manifest = {"format": FORMAT, "identity": identity, "state": state, "files": sums}
         write_sealed(temporary / "manifest.json", manifest)
-    for old in sorted(folder.glob("step-*"))[:-NUM_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    _keep_newest(folder, "step-*")
     return target
+
+
+def _keep_newest(folder: Path, names: str) -> None:
+    for old in sorted(folder.glob(names))[:-NUM_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def num_bytes(model: nn.Module) -> int:
+    """Return about how large a checkpoint is: all weights, and two moments of those that are trained."""
+    return sum(p.nbytes * (3 if p.requires_grad else 1) for p in model.parameters())
+
+
+def disk_note(folder: Path, model: nn.Module) -> str:
+    """Say how much of the disk checkpoints take; a new one is written before the oldest goes."""
+    size = num_bytes(model) / 1e6
+    most = (NUM_KEPT + 1) * size
+    return f"Checkpoints of {size:,.1f} MB in {folder}: {NUM_KEPT} are kept, {most:,.1f} MB at most."
 
 
 def find_last(folder: Path, identity: str, tell: Callable[[str], None]) -> Checkpoint | None:
@@ -66,6 +82,7 @@ def set_aside(folder: Path, last: Checkpoint | None) -> None:
         if last is None or path.name > last.path.name:
             shutil.rmtree(skipped := path.with_name(f"skipped-{path.name}"), ignore_errors=True)
             path.rename(skipped)
+    _keep_newest(folder, "skipped-*")
 
 
 def load_(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:

@@ -75,7 +75,7 @@ class _Loop:
         self.inner = accelerator.unwrap_model(self.model)
         self.step = self.num_rows = 0
         self.seconds = 0.0
-        self.saving_seconds = _num_bytes(job) / SAVING_RATE
+        self.saving_seconds = checkpoint.num_bytes(job.model) / SAVING_RATE
         # Threads may be in two epochs at once.
         self.epoch_order = lru_cache(2)(job.batches.epoch)
         self.passes = Passes(job, settings.accumulation, accelerator)
@@ -95,6 +95,7 @@ class _Loop:
         self._resume()
         if self.step == 0 and self.job.scores_start:
             self._evaluate()
+        self.job.display.tell(checkpoint.disk_note(self.job.folder / "checkpoints", self.inner))
         self.job.display.start("training", self.total, self.step)
         started = saved = time.monotonic()
         before = self.seconds
@@ -148,9 +149,10 @@ class _Loop:
         factor = rate_factor(self.step, self.total, self.settings.warmup)
         for group in self.optimizer.param_groups:
             set_rate_(group, group["peak_lr"] * factor)
-        total, stop, due = self._agree(batches.count, stop, due)
+        total, stop, due = self._agree(batches.num_labels, stop, due)
         weighted = [
-            WeightedBatch(one.batch, one.count / total, one.count > 0, one.rows) for one in batches.passes
+            WeightedBatch(one.batch, one.num_labels / total, one.num_labels > 0, one.rows)
+            for one in batches.passes
         ]
         train_step(weighted, self._prepare)
         self.step += 1
@@ -295,12 +297,6 @@ class _Loop:
     def _scaler_state(self) -> dict[str, Any]:
         scaler = self.accelerator.scaler
         return scaler.state_dict() if scaler is not None else {}
-
-
-def _num_bytes(job: Job) -> int:
-    """Return the size of a checkpoint: all weights, and two moments of those that are trained."""
-    sizes = [p.nbytes * (3 if p.requires_grad else 1) for p in job.model.parameters()]
-    return sum(sizes)
 
 
 def _freeze_unused_(job: Job) -> None:

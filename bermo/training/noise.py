@@ -106,7 +106,7 @@ class RowNoise(TorchFunctionMode):
     def _own(self, x: Tensor, fill_: Callable[[Tensor], Tensor]) -> Tensor:
         """Fill a tensor as large as that of all rows, in the order of memory of `x`; return the own rows."""
         axis, places = self._row_axis(x), self.rows.places
-        order = sorted(range(x.ndim), key=lambda dim: -x.stride(dim))
+        order = sorted(range(x.ndim), key=lambda dim: -x.stride()[dim])
         if axis is None:
             return fill_(torch.empty_permuted(x.shape, order, dtype=x.dtype))
         size = x.shape[axis] // len(places)

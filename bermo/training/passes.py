@@ -15,7 +15,7 @@ class Pass(NamedTuple):
     """A process's batch of an accumulation pass, its number of labels, and which rows of the pass it has."""
 
     batch: Batch
-    count: int
+    num_labels: int
     rows: OwnRows | None
     """None where noise is not drawn by row."""
 
@@ -28,8 +28,8 @@ class StepPasses:
     num_rows: int
 
     @property
-    def count(self) -> int:
-        return sum(one.count for one in self.passes)
+    def num_labels(self) -> int:
+        return sum(one.num_labels for one in self.passes)
 
 
 class Passes:

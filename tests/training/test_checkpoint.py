@@ -11,6 +11,7 @@ import torch
 
 from bermo.errors import BermoError
 from bermo.files import seal, write_json
+from bermo.progress import Quiet
 from bermo.training import checkpoint
 from bermo.training.job import Stopped
 from bermo.training.members import Member
@@ -171,3 +172,33 @@ def test_a_members_numbers_keep_their_names_on_disk_and_come_back(tmp_path: Path
     again = Member(toy_job(tmp_path, SETTINGS), is_writing=False)
     again.resume(0, state)
     assert again.now == member.now
+
+
+def test_checkpoints_take_no_more_of_the_disk_than_was_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    most: list[int] = []
+
+    class Watch(Quiet):
+        def tell(self, sentence: str) -> None:
+            said.append(sentence)
+
+        def step(self, done: int, loss: float | None) -> None:
+            most.append(len([*(tmp_path / "checkpoints").glob("*")]))
+
+    settings = replace(SETTINGS, checkpoint_minutes=0.0)
+    job = toy_job(tmp_path, settings, display=Watch())
+    for step in range(4):
+        damaged = tmp_path / "checkpoints" / f"step-{step:08d}"
+        damaged.mkdir(parents=True)
+    run(job, settings)
+    assert said[4] == f"Checkpoints of 0.0 MB in {tmp_path / 'checkpoints'}: 2 are kept, 0.0 MB at most."
+    assert max(most) == 4, "two of this run, and the two newest that were skipped"
+    assert checkpoint.num_bytes(job.model) == 3 * 4 * weights(job).numel()
+
+
+def test_metrics_of_a_long_run_are_as_few_as_those_of_a_short_one(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, epochs=60, evaluations=None)
+    run(toy_job(tmp_path, settings), settings)
+    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(rows[-1])["step"] == 60 * 7
+    assert len(rows) < 130
