@@ -28,8 +28,11 @@ class GraphedStep:
 
     def __call__(self, batches: Sequence[WeightedBatch], prepare: Callable[[], None]) -> None:
         """Do one step: copy the batch into the graph's inputs and replay it."""
-        (batch, share, has_labels), *others = batches
-        is_usual = len(next(iter(batch.values()))) == self.num_rows and share == 1.0 and has_labels
+        first, *others = batches
+        batch = first.batch
+        is_usual = (
+            len(next(iter(batch.values()))) == self.num_rows and first.share == 1.0 and first.has_labels
+        )
         if others or not is_usual or not self.can_capture:
             self.step(batches, prepare)
             return
