@@ -282,3 +282,12 @@ def test_kernels_that_compute_nonsense_are_found_out(
     assert not graphed._is_right(batches)
     assert "cannot run (no kernel image)" in messages[0]
     assert not step.is_fused, "plain steps go on without the broken kernel"
+
+
+def test_a_batch_that_cannot_be_captured_goes_to_the_plain_step() -> None:
+    graphed, seen = GraphedStep.__new__(GraphedStep), list[object]()
+    graphed.num_rows, graphed.can_capture = 2, False
+    graphed.step = lambda batches, prepare: seen.append(batches)  # type: ignore[assignment]
+    batches = [WeightedBatch({"x": torch.zeros(2, 1)}, 1.0, True)]
+    graphed(batches, lambda: None)
+    assert seen == [batches]
