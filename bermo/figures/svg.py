@@ -56,6 +56,8 @@ def cut(words: str, width: float, size: float = FONT_SIZE) -> str:
     """Shorten words that are wider than `width`, with an ellipsis."""
     if width_of(words, size) <= width:
         return words
+    # No more letters than this can fit; each is measured again and again below.
+    words = words[: int(width / (size * LETTER_WIDTH)) + 1]
     while words and width_of(words + "…", size) > width:
         words = words[:-1]
     return words.rstrip() + "…"

@@ -12,7 +12,7 @@ from bermo.errors import BermoError
 from bermo.figures.colours import DARK, DARK_PAPER, LIGHT, LIGHT_PAPER, colours_of, dashes_of
 from bermo.figures.data import Bars, Figure, Heat, Lines, Points
 from bermo.figures.draw import to_svg, to_svg_file, write_panels, write_svg
-from bermo.figures.svg import width_of
+from bermo.figures.svg import cut, width_of
 from bermo.figures.table import to_html_table
 from tests.report.some import BARS, FIGURES, HEAT, LINES, NASTY, POINTS, TABLE
 
@@ -337,3 +337,11 @@ def contrast(one: str, other: str) -> float:
 
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("letter", ["x", "語", "\u0301"])
+def test_a_label_of_any_length_is_cut_in_a_moment(letter: str) -> None:
+    short = cut(letter * 1000, 100.0)
+    assert cut(letter * 1_000_000, 100.0) == short
+    assert short.endswith("…")
+    assert width_of(short) <= 100.0 < width_of(letter + short)
