@@ -34,15 +34,14 @@ def page() -> str:
 def row(package: Package, is_for_users: bool) -> str:
     """Return the line of a package."""
     who = "users" if is_for_users else "developers"
-    address = f"https://pypi.org/project/{package.name}/"
-    return f"| [{package.name}]({address}) | {package.version} | {package.licence} | {who} |\n"
+    return f"| {package.name} | {package.version} | {package.licence} | {who} |\n"
 
 
 def lines() -> dict[str, str]:
     """Return the lines of the page as it is, by the package's name."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    found = [line + "\n" for line in text.splitlines() if line.startswith("| [")]
-    return {line[3:].partition("]")[0]: line for line in found}
+    found = [line + "\n" for line in text.splitlines() if line.startswith("| ")]
+    return {line[2:].partition(" ")[0]: line for line in found}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ torch is not in it: which of its files is right depends on the GPU, and those fo
 index of its own. Its version is pinned by constraints.txt.
 """
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -16,7 +17,6 @@ from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
-INDEX = "https://pypi.org/simple/{name}/"
 NOT_LOCKED = ("torch",)
 MARKERS = {"triton": 'platform_system == "Linux"'}
 """Packages that not every system has files of."""
@@ -41,7 +41,9 @@ def normal(name: str) -> str:
 
 def sums_on_pypi(name: str, version: str) -> list[str]:
     """Return the sums of all files of a version."""
-    with urlopen(INDEX.format(name=name), timeout=60) as page:
+    # pip knows the address; it is no public name of pip's, so it is asked for only here.
+    index = importlib.import_module("pip._internal.models.index").PyPI.simple_url
+    with urlopen(f"{index}/{name}/", timeout=60) as page:
         files = FILE.findall(page.read().decode())
     return sorted({sum_ for sum_, file in files if _is_of(file, name, version)})
 

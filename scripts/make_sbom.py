@@ -58,7 +58,7 @@ def _component(package: Package, kind: str, sums: list[str]) -> dict[str, Any]:
     files = [
         {
             "type": "distribution",
-            "url": f"https://pypi.org/project/{package.name}/{package.version}/#files",
+            "url": purl(package),
             "hashes": [{"alg": "SHA-256", "content": item} for item in sums],
         }
     ]
