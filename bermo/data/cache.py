@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -115,6 +116,10 @@ class Cached:
     facts: Mapping[str, Any]
 
 
+NO_ARRAY = (SyntaxError, TokenError)
+"""What numpy raises of a header that is no Python value."""
+
+
 def read_cache(folder: Path) -> Cached | None:
     """Return what a folder holds, or None where it is missing or torn."""
     try:
@@ -125,7 +130,7 @@ def read_cache(folder: Path) -> Cached | None:
             name: _open(folder / f"{name}.npy", shape, facts["sums"][name])
             for name, shape in facts["arrays"].items()
         }
-    except (OSError, EOFError, *files.DAMAGED):
+    except (OSError, EOFError, *NO_ARRAY, *files.DAMAGED):
         return None
     return Cached(arrays, facts)
 

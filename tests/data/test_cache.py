@@ -136,3 +136,17 @@ def test_the_root_is_the_given_folder_then_the_environments(
     assert cache_root(None) == Path("/somewhere")
     monkeypatch.delenv("BERMO_CACHE")
     assert cache_root(None) == Path.home() / ".cache" / "bermo"
+
+
+# numpy warns of some types that a changed byte makes.
+@pytest.mark.filterwarnings("ignore")
+def test_every_changed_byte_of_an_array_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    open_cache(tmp_path / "c", _build)
+    path = tmp_path / "c" / "ids.npy"
+    content = path.read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << 3
+        path.write_bytes(changed)
+        found = read_cache(tmp_path / "c")
+        assert found is None or found.arrays["ids"].tolist() == EXPECTED, place
