@@ -45,7 +45,6 @@ from bermo.verbs import VERBS
 from bermo.verbs.options import read_options, take_words
 from bermo.verbs.recipe import change_fields
 
-TEXT = "A fine film. [/bar] <b>"
 MARKUP = ("<script>alert", "<svg onload")
 """Markup of texts that a page must hold only escaped."""
 
@@ -144,14 +143,13 @@ def _check_page(page: str) -> None:
 
 
 def _model(folder: Path) -> None:
-    """Open a trained model's folder and its tokenizer, and cut a text."""
+    """Open a trained model's folder and its tokenizer."""
     _each(lambda: divergence(folder), lambda: trained_pooling(folder), lambda: read_saved(folder))
     opened = open_trained(folder)
-    tokenizer = opened.load_tokenizer()
+    opened.load_tokenizer()
     assert opened.has_segments in (True, False)
     assert math.isfinite(opened.num_bytes)
     load_tokenizer(folder, "off")
-    del tokenizer
 
 
 def _senses(folder: Path) -> None:
