@@ -41,7 +41,8 @@ def lines() -> dict[str, str]:
     """Return the lines of the page as it is, by the package's name."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     found = [line + "\n" for line in text.splitlines() if line.startswith("| ")]
-    return {line[2:].partition(" ")[0]: line for line in found}
+    # After the head of the table and the line below it.
+    return {line[2:].partition(" ")[0]: line for line in found[2:]}
 
 
 if __name__ == "__main__":

@@ -156,6 +156,12 @@ def test_deberta_without_learned_positions_reads_texts_of_any_length() -> None:
 
 
 @EVERY_FAMILY
+def test_a_table_of_positions_is_read_whole_where_the_entry_says(name: str) -> None:
+    source = inspect.getsource(inspect.getmodule(type(make_encoder(name))))  # type: ignore[arg-type]
+    assert ("rel_embeddings.weight" in source) == FAMILIES[name].attention.reads_whole_table
+
+
+@EVERY_FAMILY
 def test_attention_goes_through_the_registry_where_the_entry_says(name: str) -> None:
     encoder, family = make_encoder(name), FAMILIES[name]
     core = first_layer(encoder, family).get_submodule(family.anatomy.core)
