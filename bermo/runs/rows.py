@@ -1,15 +1,16 @@
 """metrics.jsonl: what a training measured, a row of numbers a line, each with its own seal.
 
 Rows are appended while the training runs, so a kill can leave a last line that is torn: it does not count.
-Any other line that is no row, or not the row that was written, is an error that names it.
+Any other line that is no row, or not the row that was written, is an error that names it. Checkpoints hold
+the rows too: a training that goes on writes the file again.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bermo.files import reading, seal, unseal
+from bermo.files import reading, seal, unseal, write_text
 from bermo.typed import fits
 
 METRICS_FILE = "metrics.jsonl"
@@ -20,16 +21,20 @@ Row = Mapping[str, Any]
 def append_row(path: Path, row: Mapping[str, float | None]) -> None:
     """Write a row at the end of the file."""
     with path.open("a", encoding="utf-8", newline="\n") as file:
-        file.write(json.dumps(seal(row)) + "\n")
+        file.write(_line(row))
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, float | None]]) -> None:
+    """Write a file of these rows alone."""
+    write_text(path, "".join(map(_line, rows)))
+
+
+def _line(row: Mapping[str, float | None]) -> str:
+    return json.dumps(seal(row)) + "\n"
 
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a file; none where there is no file."""
-    return [row for _, row in read_lines(path)]
-
-
-def read_lines(path: Path) -> list[tuple[str, Row]]:
-    """Return the lines of a file, each with its row."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -38,7 +43,7 @@ def read_lines(path: Path) -> list[tuple[str, Row]]:
         # A last line without its end was never written whole, unless the end alone was changed.
         if torn and _is_row(torn[:-1]):
             raise ValueError(f"line {len(lines) + 1}: its end is another")
-        return [(line, _read(number, line)) for number, line in enumerate(lines, start=1)]
+        return [_read(number, line) for number, line in enumerate(lines, start=1)]
 
 
 def _is_row(text: str) -> bool:

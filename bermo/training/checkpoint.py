@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from bermo.files import DAMAGED, checksum, is_sealed, whole_folder, write_sealed
 
-FORMAT = 4
+FORMAT = 5
 NUM_KEPT = 2
 
 

@@ -282,7 +282,7 @@ class _Loop:
                 self.accelerator.scaler.load_state_dict(state["scaler"])
             self.job.display.tell(f"Going on from step {self.step} of {self.total}.")
         for member, standing in zip(self.members, standings, strict=True):
-            member.resume(self.step, standing)
+            member.resume(standing)
         # All processes have looked by now.
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:

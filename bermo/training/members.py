@@ -5,11 +5,10 @@ A training has one model, or several of one shape that are stacked as one; each 
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bermo.files import write_text
-from bermo.runs.rows import METRICS_FILE, append_row, read_lines
+from bermo.runs.rows import METRICS_FILE, append_row, write_rows
 from bermo.training.job import Fit, Job
 
 
@@ -27,10 +26,8 @@ class Standing:
     dead_evaluations: int = 0
     """The latest evaluations in a row that found one answer to everything."""
     last_loss: float | None = None
-
-
-# What checkpoints of this format call two of the fields.
-NAMES_ON_DISK = {"stale_evaluations": "stale_looks", "dead_evaluations": "dead_looks"}
+    rows: list[dict[str, float | None]] = field(default_factory=list)
+    """The rows of metrics.jsonl, which a resumed training writes again, whatever befell the file."""
 
 
 class Member:
@@ -72,21 +69,19 @@ class Member:
         """Append a row to the metrics; a value that is infinite or not a number becomes null."""
         if self.is_writing:
             finite = {k: v if math.isfinite(v) else None for k, v in row.items()}
-            append_row(self.metrics, {"step": step} | finite)
+            self.now.rows.append({"step": step} | finite)
+            append_row(self.metrics, self.now.rows[-1])
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        return {NAMES_ON_DISK.get(name, name): value for name, value in asdict(self.now).items()}
+        return asdict(self.now)
 
-    def resume(self, step: int, state: Mapping[str, Any] | None) -> None:
-        """Go on from a checkpoint's numbers, or from the start, and drop the metrics written after it."""
+    def resume(self, state: Mapping[str, Any] | None) -> None:
+        """Go on from a checkpoint's numbers, or from the start; the metrics are then those of that time."""
         if state is not None:
-            names = {NAMES_ON_DISK.get(one.name, one.name): one.name for one in fields(Standing)}
-            self.now = Standing(**{names[name]: value for name, value in state.items()})
+            self.now = Standing(**state)
         if self.is_writing:
-            # Before the first checkpoint everything is written again, the score of the start too.
-            lines = [] if state is None else read_lines(self.metrics)
-            write_text(self.metrics, "".join(f"{line}\n" for line, row in lines if row["step"] <= step))
+            write_rows(self.metrics, self.now.rows)
 
     def fit(self, steps: int, seconds: float, num_rows: int) -> Fit:
         """Return how the training of this model ended."""
