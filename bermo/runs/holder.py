@@ -92,7 +92,7 @@ def _take(path: Path, holder: Holder) -> None:
         path.unlink(missing_ok=True)
     try:
         # Made only where there is none, which network disks promise too.
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
             json.dump(asdict(holder), file)
     except FileExistsError:
         _refuse(path, _read(path))

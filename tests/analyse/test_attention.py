@@ -101,7 +101,7 @@ def test_correlation_is_one_on_short_texts_and_falls(encoder: Encoder) -> None:
     means = [sum(row) / len(row) for row in measured.correlations]
     assert means[0] == pytest.approx(1, abs=1e-5)
     assert means[0] > means[1] > means[2]
-    assert "falls from 1.000" in effective_section({"tiny": measured}).text
+    assert "goes from 1.000" in effective_section({"tiny": measured}).text
     nothing = measure_effective(encoder, ["the"], 32)
     assert "too short" in effective_section({"tiny": nothing}).text
 

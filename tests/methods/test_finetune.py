@@ -3,17 +3,14 @@
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from bermo.cli import main
@@ -153,59 +150,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_killed_and_interrupted_runs_end_in_the_bits_of_an_uninterrupted_one(
-    tmp_path: Path, small_encoder: Path
-) -> None:
-    options = [*COMMAND.split(), "--model", str(small_encoder)]
-
-    def start(*more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "bermo", *options, "--out", str(tmp_path / "parts"), *more],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    parts = start("--checkpoint-minutes", "0.0001")
-    assert _wait_for_step(tmp_path / "parts", 10), parts.communicate()[1]
-    parts.kill()
-    parts.communicate()
-    parts = start("--checkpoint-minutes", "0.0001")
-    assert _wait_for_step(tmp_path / "parts", 30)
-    parts.send_signal(signal.SIGTERM)
-    _, errors = parts.communicate(timeout=600)
-    assert parts.returncode == 128 + signal.SIGTERM
-    assert "The same command goes on from there" in errors
-    parts = start()
-    _, errors = parts.communicate(timeout=600)
-    assert "Going on from step" in errors
-    assert parts.returncode == 0
-    assert main([*options, "--out", str(tmp_path / "whole")]) == 0
-    saved = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
-    assert saved[0].keys() == saved[1].keys()
-    assert all(torch.equal(saved[0][key], saved[1][key]) for key in saved[0])
-
-
 def _metrics(folder: Path) -> list[dict[str, float]]:
     text = (folder / "seed-1" / "metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _wait_for_step(folder: Path, step: int) -> bool:
-    for _ in range(6000):
-        names = sorted(p.name for p in (folder / "seed-1" / "checkpoints").glob("step-*"))
-        if names and int(names[-1].split("-")[1]) >= step:
-            return True
-        time.sleep(0.1)
-    return False
-
-
-# Random weights give nearly parallel vectors, whose cosines lose digits when summed in another order.
-@pytest.mark.parametrize(("contrast", "tolerance"), [("0", 1e-4), ("1", 1e-3)])
 def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
-    tmp_path: Path, small_encoder: Path, contrast: str, tolerance: float
+    tmp_path: Path, small_encoder: Path
 ) -> None:
     options = [
         "train",
@@ -226,7 +177,7 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
         "--max-length",
         "64",
         "--contrast",
-        contrast,
+        "1",
     ]
     launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
@@ -239,7 +190,8 @@ def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     assert main([*options, "--out", str(tmp_path / "one")]) == 0
     one, two = (_metrics(tmp_path / name) for name in ("one", "two"))
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (one, two)]
-    assert losses[1] == pytest.approx(losses[0], rel=tolerance)
+    # Random weights give nearly parallel vectors, whose cosines lose digits when summed in another order.
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
     scores = [[row["valid/accuracy"] for row in rows if "valid/accuracy" in row] for rows in (one, two)]
     assert scores[0] == pytest.approx(scores[1], abs=100 / 48 + 0.01)
 

@@ -68,7 +68,7 @@ def test_a_bench_compares_processes_and_writes_what_it_found(
         ("bench model --device tpu", '--device cannot be "tpu"'),
         ("bench model --precision fp8", '--precision cannot be "fp8"'),
         ("bench model --rounds 0", "rounds must be at least 1, but got 0"),
-        ("bench model --threads 0", "threads must be at least 1, but got 0"),
+        ("bench model --threads 0", "threads must be at least 1 and at most 1,024, but got 0"),
         ("bench model --data nothing.tsv", "There is no file"),
         ("compress model", "No goals were given"),
         ("compress model --latency fast", "--latency 5ms"),
