@@ -17,7 +17,7 @@ from bermo.files import write_text
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.tables import little, pruning, scores, ship, speed, tree  # noqa: E402
+from scripts.tables import little, pruning, scores, ship, speed, torture, tree  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
@@ -38,6 +38,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "loop": speed.loop,
     "little-data": little.scores,
     "little-data-reached": little.reached,
+    "torture-kills": torture.kills,
+    "torture": torture.faults,
     "core": scores.core,
     "probing": scores.probing,
     "claims": scores.claims,

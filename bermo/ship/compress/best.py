@@ -93,9 +93,10 @@ def pick_form(aim: Aim, result: Bench) -> Measured:
 
 
 def _sentence(aim: Aim, result: Bench, picked: Measured) -> str:
+    size = result.size_gain(picked)
     gains = (
         f"{result.speedup(picked):.2f} times the throughput, calls {result.latency_gain(picked):.2f} times as"
-        f" short, {result.size_gain(picked):.1f} times smaller than {BASELINE}"
+        f" short, {f'{size:.1f} times smaller than' if size >= 1.05 else 'as large as'} {BASELINE}"
     )
     is_slower = aim != "size" and max(result.speedup(picked), result.latency_gain(picked)) <= 1
     more = " No form is faster than torch in fp32 on this machine." if is_slower else ""
