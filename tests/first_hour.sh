@@ -92,7 +92,7 @@ part train bermo train --train my.csv --valid dev.csv --out runs/mine "${small[@
 part evaluate bermo evaluate runs/mine test.csv
 part predict bermo predict runs/mine texts.txt
 part prune bermo train --train my.csv --valid dev.csv --out runs/units \
-    --prune heads-and-neurons --density 0.5 --rank size --teacher runs/mine "${small[@]}"
+    --prune heads-and-neurons --density 0.5 --teacher runs/mine "${small[@]}"
 part shrink bermo shrink runs/units --out small
 part export bermo export small --to onnx-int8 --data dev.csv
 part serve serve
