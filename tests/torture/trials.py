@@ -111,7 +111,7 @@ class Place:
     def printed(self) -> str:
         """What the last command printed, but for its speed."""
         text = (self.home / "log.out").read_text(encoding="utf-8", errors="replace")
-        return re.sub(r"[\d,.]+ rows a second", "rows a second", text)
+        return re.sub(r"[\d,.]+ rows a second|tokens/s +[\d,.]+ +\d+ s in all", "speed", text)
 
     def said(self) -> str:
         """What the last command said on stderr."""
