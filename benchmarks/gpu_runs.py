@@ -17,14 +17,13 @@ from bermo.errors import BermoError
 from bermo.methods.probing.paired import Paired, paired
 from bermo.recipes import gpu
 from bermo.recipes.core import PAPER_SEEDS
+from bermo.runs.results import ONE_ANSWER
 from bermo.spec import replace_in
 
 FIVE = PAPER_SEEDS[:5]
 GUESSING = {"sst2": 50.92, "rte": 52.71, "mrpc": 73.18}
 """The score of the most common answer on each dev set: accuracy, and for MRPC (the MSR test
 file, 1,725 pairs) the mean of accuracy 66.49 and F1 79.87."""
-ONE_ANSWER = "every prediction is"
-"""How a run says that its last evaluation gave one answer to everything: then it is dead, and only then."""
 METHODS = ("magnitude", "score", "size", "soft", "l0")
 EXPECTED: Mapping[str, Mapping[str, Any]] = {
     "model": {"pooling": None, "freeze_embeddings": True, "untrained": False},
@@ -248,6 +247,7 @@ def _seed(one: Mapping[str, Any]) -> Seed:
         seed=one["seed"],
         score=score,
         best=score if one["score"] is None else float(one["score"]),
+        # Whatever else a run says of itself: the same rule for every method.
         is_diverged=math.isnan(score) or (one["diverged"] or "").startswith(ONE_ANSWER),
         matthews=one["values"].get("matthews", math.nan),
         density=one["encoder_density"],

@@ -15,6 +15,7 @@ from bermo.data.scoring import TaskScores
 from bermo.methods.checks import UNITS
 from bermo.methods.defaults import LEAST_STEPS, PROBED_KINDS, Facts, usual_rate
 from bermo.methods.prepare import Prepared
+from bermo.runs.results import ONE_ANSWER
 from bermo.spec import RunSpec, chosen
 from bermo.training.job import Fit
 
@@ -55,7 +56,7 @@ def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
     """Say which answer a model gives to everything, where more than one is right; else None."""
     kind = prepared.data.task.kind
     if kind == "regression":
-        return None if scores.values["pearson"] else "every prediction is the same number"
+        return None if scores.values["pearson"] else f"{ONE_ANSWER} the same number"
     if kind == "span" or len(scores.predicted) != 1:
         return None
     targets = np.asarray(prepared.valid.targets)
@@ -63,7 +64,7 @@ def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
         is_wrong = len(np.unique(targets, axis=0)) > 1
     else:
         is_wrong = len(np.unique(targets[targets >= 0])) > 1
-    return f'every prediction is "{next(iter(scores.predicted))}"' if is_wrong else None
+    return f'{ONE_ANSWER} "{next(iter(scores.predicted))}"' if is_wrong else None
 
 
 def advice(spec: RunSpec, facts: Facts, verdict: Literal["diverged", "undertrained"]) -> str:

@@ -80,6 +80,10 @@ class SeedResult:
         return len(self.mix_weights) > 1 and not any(map(math.isnan, self.mix_weights))
 
 
+ONE_ANSWER = "every prediction is"
+"""How `diverged` begins where the last evaluation gave one answer to everything."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """The seeds together: mean, deviation and 95 % interval of the score over those that did not diverge."""

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
-from bermo.nn.fast.overrides import is_checkpointing
+from bermo.nn.fast.overrides import AttentionCall, FunctionOverrides, is_checkpointing
 from bermo.nn.mix import LayerMix
 
 
@@ -35,7 +34,7 @@ def can_draw_by_row(model: nn.Module, device: torch.device) -> bool:
     return device.type == "cpu" and not is_checkpointing(model)
 
 
-class RowNoise(TorchFunctionMode):
+class RowNoise(FunctionOverrides):
     """In this context dropout, that of attention too, and noise over (B, K, V) are those of the own rows."""
 
     def __init__(self, rows: OwnRows, model: nn.Module) -> None:
@@ -49,11 +48,9 @@ class RowNoise(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is functional.dropout:
             return self._dropout(*args, **kwargs)
-        if func is functional.scaled_dot_product_attention:
-            return self._attention(*args, **kwargs)
         if func is torch.rand_like and args[0].ndim == 3:
             return self._own(args[0], torch.Tensor.uniform_)
-        return func(*args, **kwargs)
+        return super().__torch_function__(func, types, args, kwargs)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -79,29 +76,18 @@ class RowNoise(TorchFunctionMode):
         noise = self._own(x, lambda whole: whole.bernoulli_(1 - p)).div_(1 - p)
         return x.mul_(noise) if inplace else x * noise
 
-    def _attention(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        if not 0 < dropout_p < 1 or enable_gqa:
-            return functional.scaled_dot_product_attention(
-                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-        scores_BHTT = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-        if is_causal:
-            attn_mask = torch.ones_like(scores_BHTT, dtype=torch.bool).tril_()
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores_BHTT = scores_BHTT.masked_fill(~attn_mask, -math.inf)
-        elif attn_mask is not None:
-            scores_BHTT = scores_BHTT + attn_mask
-        return self._dropout(scores_BHTT.softmax(dim=-1), dropout_p) @ value
+    def attention(self, call: AttentionCall) -> Tensor | None:
+        """The attention with the own rows' dropout, or None where nothing is dropped."""
+        if call.p == 0:
+            return None
+        scores_BHTT, mask = call.q @ call.k.mT * call.scale, call.mask
+        if call.is_causal:
+            mask = torch.ones_like(scores_BHTT, dtype=torch.bool).tril_()
+        if mask is not None and mask.dtype == torch.bool:
+            scores_BHTT = scores_BHTT.masked_fill(~mask, -math.inf)
+        elif mask is not None:
+            scores_BHTT = scores_BHTT + mask
+        return self._dropout(scores_BHTT.softmax(dim=-1), call.p) @ call.v
 
     def _own(self, x: Tensor, fill_: Callable[[Tensor], Tensor]) -> Tensor:
         """Fill a tensor as large as that of all rows, in the order of memory of `x`; return the own rows."""

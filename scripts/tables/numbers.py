@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bermo.methods.probing.paired import Paired, paired
+from bermo.runs.results import ONE_ANSWER
 
 RESULTS = Path(__file__).parents[2] / "results"
 PRUNING = "gpu.json"
-ONE_ANSWER = "every prediction is"
-"""How a run says that its last evaluation gave one answer to everything."""
 
 
 @cache

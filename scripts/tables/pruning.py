@@ -51,12 +51,18 @@ def _row(name: str) -> list[str]:
     return [name, _epochs(arm, epochs), f"{len(alive)} of {num_seeds(arm)}", shown]
 
 
+def outcome(name: str) -> str:
+    """Say in a sentence's words how many seeds survived, in how many epochs, and their mean."""
+    _, epochs, survive, shown = _row(name)
+    return f"{survive} (epochs: {epochs})" if shown.startswith("–") else f"{survive} at {shown}"
+
+
 def _epochs(arm: str, epochs: int) -> str:
     """Say how many epochs were asked for, and where --give-up ended all seeds before."""
     known = read(PRUNING)[arm]
     steps_an_epoch = math.ceil(TRAINING_ROWS / known["spec"]["train"]["batch_size"])
     done = max(row["steps"] for row in known["seeds"]) // steps_an_epoch
-    return str(epochs) if done >= epochs else f"{epochs}, dead and ended after {done}"
+    return str(epochs) if done >= epochs else f"{epochs}, ended after {done}"
 
 
 HEAD = ["SST-2, last evaluation", "epochs", "seeds that survive", "mean (95 % interval)"]

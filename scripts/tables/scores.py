@@ -3,7 +3,7 @@
 from typing import Any
 
 from scripts.tables import pruning
-from scripts.tables.numbers import difference, gap, last_scores, read, spread, table, with_interval
+from scripts.tables.numbers import difference, gap, read, spread, table, with_interval
 
 SEMANTIC = ("tense", "subject-number", "object-number", "coordination-inversion")
 CASES = {
@@ -76,7 +76,6 @@ def claims() -> str:
     dense = pruning.dense_gaps()
     by_score = "movement by score (the paper's), mix"
     by_size = {arm: pruning.mean_of(f"movement by size · σ(score), {arm}") for arm in ("plain", "mix")}
-    alive = list(last_scores("long/mix").values())
     taught = pruning.mean_of("the same, mix, with a teacher")
     mix = read("mix-cuda.json")["ways"]["text, mix streaming"]
     rows = [
@@ -101,7 +100,7 @@ def claims() -> str:
         [
             "Movement pruning to 10 % kills BERT and not BERMo (Table 3)",
             "2 of 10 seeds live, 10 of 10 (86.9)",
-            f"0 of 10 (dead, ended after 6 of 25 epochs), and 10 of 10 at {with_interval(alive)}",
+            f"{pruning.outcome(pruning.SURVIVAL[0])}, and {pruning.outcome(pruning.SURVIVAL[1])}",
             "**holds**",
         ],
         [
