@@ -43,6 +43,11 @@ def to_svg_file(figure: Figure) -> str:
 
 def write_panels(path: Path, title: str, rows: Sequence[Sequence[Figure]], note: str = "") -> None:
     """Draw figures in rows into one file; where all of a row are curves, they share their upright axis."""
+    write_text(path, to_panels_file(title, rows, note))
+
+
+def to_panels_file(title: str, rows: Sequence[Sequence[Figure]], note: str = "") -> str:
+    """Draw figures in rows as the text of one SVG file."""
     parts, y, width = [], 0.0, 0.0
     for row in rows:
         x, height = 0.0, 0.0
@@ -53,7 +58,7 @@ def write_panels(path: Path, title: str, rows: Sequence[Sequence[Figure]], note:
         width, y = max(width, x - 2 * MARGIN), y + height + MARGIN
     whole = _titled(Drawing(width=width, height=y, body="".join(parts)), title, note)
     description = " ".join(f"{figure.title}: {describe(figure)}" for row in rows for figure in row)
-    write_text(path, _file(whole, title, description))
+    return _file(whole, title, description)
 
 
 def draw(figure: Figure) -> Drawing:

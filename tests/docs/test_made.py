@@ -16,6 +16,7 @@ NOT_MEASURED = {
     "docs/explanation/pruning.md": "formulas",
 }
 WHOLE = {
+    "results/grid.md": "scripts/make_grid.py",
     "results/gpu.md": "benchmarks/gpu_tables.py",
     "results/probing.md": "benchmarks/probe_tables.py",
     "docs/licences.md": "scripts/make_licences.py",

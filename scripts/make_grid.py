@@ -1,0 +1,70 @@
+"""The grid of encoders, tasks and pruning methods as a page with its heat map, from one JSON file.
+
+    python scripts/make_grid.py [results/grid.json] [--out FOLDER]
+
+Writes grid.md and grid.svg. What a row of the file holds: scripts/tables/grid.py.
+"""
+
+import argparse
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bermo.figures.draw import to_panels_file  # noqa: E402
+from bermo.files import write_text  # noqa: E402
+from scripts.tables.grid import Grid, arms_of, counted, defaults, grid, heats  # noqa: E402
+
+SOURCE = ROOT / "results" / "grid.json"
+HEAD = (
+    "A number is the mean of the last evaluation on the dev set over the seeds that live, ± half of its"
+    " 95 % interval (Student's t), with the number of seeds in brackets. † counts dead seeds: one answer to"
+    " everything. The best is the highest mean of a pruned arm whose seeds all live and that had no"
+    " teacher; being the highest of several, it is a little too high. Differences are between means, not"
+    " paired by seed, with Welch's interval. What is kept is the share of the weights that pruning can"
+    " remove, the least and the most of an arm's trainings."
+)
+TITLE = "Points behind the best pruned model of a task"
+NOTE = "0 is the best. – is an arm with a dead seed, or one that was not run. Colours end at −5."
+
+
+def page(known: Grid) -> str:
+    """Return the whole page: the default everywhere, the heat map, and a table for each encoder."""
+    parts = [
+        "# Every encoder, task and pruning method",
+        _wrapped(HEAD) + "\n\nMade from [grid.json](grid.json) by `python scripts/make_grid.py`.",
+        "## The default beside the best",
+        _wrapped(counted(known)),
+        defaults(known),
+        f"![{TITLE}](grid.svg)",
+    ]
+    for encoder in known.encoders:
+        parts += [f"## {encoder}", "The best pruned arm of each task is bold.", arms_of(known, encoder)]
+    return "\n\n".join(parts) + "\n"
+
+
+def figure(known: Grid) -> str:
+    """Return the heat maps of all encoders, one below the other, as one SVG file."""
+    return to_panels_file(TITLE, [[one] for one in heats(known)], NOTE)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, width=119, break_long_words=False, break_on_hyphens=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("source", type=Path, nargs="?", default=SOURCE)
+    parser.add_argument("--out", type=Path, default=SOURCE.parent)
+    options = parser.parse_args()
+    known = grid(json.loads(options.source.read_text(encoding="utf-8")))
+    write_text(options.out / "grid.md", page(known))
+    write_text(options.out / "grid.svg", figure(known))
+    print(counted(known))
+
+
+if __name__ == "__main__":
+    main()

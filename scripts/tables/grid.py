@@ -1,0 +1,335 @@
+"""The grid of pruned models: encoder × task × method, means with intervals, dead seeds, distance to the best.
+
+A row of results/grid.json is one training: {"encoder", "task", "method", "mix", "seed", "score", "last",
+"dead", "density", "dense"}. A cell is all seeds of an arm on a task with an encoder:
+
+    mean ± t · sd / √n of the last evaluation over the seeds that live (Student)
+    best = the highest mean of a pruned, untaught arm without a dead seed
+    distance = mean − mean of the best (Welch)
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from bermo.errors import BermoError
+from bermo.figures.data import Heat
+from bermo.runs.statistics import Spread, spread, student_t
+from bermo.spec import MixSpec, PruneSpec
+from bermo.typed import check_fields
+from scripts.tables.numbers import signed, table
+
+WORDS = {
+    "dense": "dense",
+    "default": "movement, the default",
+    "size": "movement by size · σ(score)",
+    "score": "movement by score (the paper's)",
+    "soft": "soft movement",
+    "soft-movement": "soft movement",
+    "magnitude": "magnitude",
+    "l0": "L0",
+}
+SHORT = {"size": "by size", "score": "by score", "default": "movement"}
+TASKS = {
+    "sst2": "SST-2",
+    "mrpc": "MRPC",
+    "cola": "CoLA",
+    "rte": "RTE",
+    "qnli": "QNLI",
+    "qqp": "QQP",
+    "mr": "MR",
+}
+NEAR = 0.5
+"""Points behind the best that are still called near."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One row of the file."""
+
+    encoder: str
+    task: str
+    method: str
+    mix: bool
+    seed: int
+    score: float
+    last: float
+    dead: bool
+    density: float
+    dense: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """How a model was pruned."""
+
+    method: str
+    mix: bool
+    dense: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{WORDS.get(self.method, self.method)}, {'mix' if self.mix else 'plain'}"
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether a teacher helped, by the method's name: such an arm is shown, but is no rival of others."""
+        return "taught" in self.method
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """All seeds of an arm on a task with an encoder."""
+
+    arm: Arm
+    rows: tuple[Training, ...]
+
+    @property
+    def alive(self) -> tuple[float, ...]:
+        return tuple(row.last for row in self.rows if not row.dead)
+
+    @property
+    def num_dead(self) -> int:
+        return sum(row.dead for row in self.rows)
+
+    @property
+    def spread(self) -> Spread:
+        return spread(self.alive)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A task with an encoder: its dense models, its pruned arms, the best of them, and the default."""
+
+    encoder: str
+    task: str
+    dense: tuple[Cell, ...]
+    pruned: tuple[Cell, ...]
+    best: Cell | None
+    default: Cell | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Every place of the file, in its order, and the default arm."""
+
+    places: tuple[Place, ...]
+    default: Arm
+
+    @property
+    def encoders(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(place.encoder for place in self.places))
+
+    def of(self, encoder: str) -> tuple[Place, ...]:
+        return tuple(place for place in self.places if place.encoder == encoder)
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Dense arms, then the default, then the others in the file's order."""
+        known = dict.fromkeys(cell.arm for place in self.places for cell in (*place.dense, *place.pruned))
+        return tuple(sorted(known, key=lambda arm: (not arm.dense, arm != self.default)))
+
+
+def grid(content: Iterable[Mapping[str, object]]) -> Grid:
+    """Put the rows of the file together, or say which row is none."""
+    rows = [_training(number, values) for number, values in enumerate(content, 1)]
+    if not rows:
+        raise BermoError("The grid has no row. Put one in for each training, as scripts/tables/grid.py says.")
+    default = default_arm(rows)
+    cells: dict[tuple[str, str], dict[Arm, list[Training]]] = {}
+    for row in rows:
+        arm = Arm(method=row.method, mix=row.mix, dense=row.dense)
+        seeds = cells.setdefault((row.encoder, row.task), {}).setdefault(arm, [])
+        if any(other.seed == row.seed for other in seeds):
+            raise BermoError(
+                f"Seed {row.seed} stands twice in {row.encoder}, {row.task}, {arm.name}. Keep one."
+            )
+        seeds.append(row)
+    return Grid(places=tuple(_place(*names, arms, default) for names, arms in cells.items()), default=default)
+
+
+def _training(number: int, values: Mapping[str, object]) -> Training:
+    names = [field.name for field in fields(Training)]
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise BermoError(f"Row {number} of the grid lacks {', '.join(missing)}. It needs {', '.join(names)}.")
+    row = Training(**{name: values[name] for name in names})  # type: ignore[arg-type]
+    try:
+        check_fields(row)
+    except TypeError as error:
+        raise BermoError(f"Row {number} of the grid: {error}. See scripts/tables/grid.py.") from None
+    return row
+
+
+def default_arm(rows: Sequence[Training]) -> Arm:
+    """Return what a user gets by --prune movement: rows named so, or else the defaults of the specs."""
+    named = [row for row in rows if row.method == "default"]
+    if named:
+        return Arm(method="default", mix=named[0].mix)
+    return Arm(method=PruneSpec().rank, mix=MixSpec().kind != "none")
+
+
+def _place(encoder: str, task: str, arms: dict[Arm, list[Training]], default: Arm) -> Place:
+    cells = [Cell(arm=arm, rows=tuple(rows)) for arm, rows in arms.items()]
+    pruned = tuple(cell for cell in cells if not cell.arm.dense)
+    whole = [cell for cell in pruned if not cell.num_dead and not cell.arm.is_taught]
+    return Place(
+        encoder=encoder,
+        task=task,
+        dense=tuple(cell for cell in cells if cell.arm.dense),
+        pruned=pruned,
+        best=max(whole, key=lambda cell: cell.spread.mean, default=None),
+        default=next((cell for cell in pruned if cell.arm == default), None),
+    )
+
+
+def distance(cell: Cell, best: Cell) -> tuple[float, float | None]:
+    """Return mean − mean of the best and half of its 95 % interval (Welch; no pairs by seed)."""
+    gap = cell.spread.mean - best.spread.mean
+    if cell is best or min(len(cell.alive), len(best.alive)) < 2:
+        return gap, None
+    one, other = (statistics.variance(each.alive) / len(each.alive) for each in (cell, best))
+    if one + other == 0:
+        return gap, 0.0
+    freedom = (one + other) ** 2 / (one**2 / (len(cell.alive) - 1) + other**2 / (len(best.alive) - 1))
+    return gap, student_t(max(1, math.floor(freedom))) * math.sqrt(one + other)
+
+
+def verdict(place: Place) -> str:
+    """Say in a few words how the default does at a place."""
+    cell, best = place.default, place.best
+    if cell is None:
+        return "not run"
+    if cell.num_dead:
+        return f"**dies**: {cell.num_dead} of {len(cell.rows)} seeds"
+    assert best is not None
+    gap, half = distance(cell, best)
+    if gap >= -NEAR:
+        return "the best" if cell is best else f"within {NEAR}"
+    is_sure = half is None or gap + half < -NEAR
+    return f"**behind** by {-gap:.2f}" + ("" if is_sure else f"; within {NEAR} is possible")
+
+
+def defaults(known: Grid) -> str:
+    """The default at every place, beside dense and beside the best arm."""
+    rows = []
+    for place in known.places:
+        dense = place.dense[0] if place.dense else None
+        rows.append(
+            [
+                place.encoder,
+                TASKS.get(place.task, place.task),
+                shown(dense),
+                shown(place.default),
+                _share(place.default, dense),
+                "–" if place.best is None else f"{place.best.arm.name}: {shown(place.best)}",
+                _behind(place),
+                verdict(place),
+            ]
+        )
+    head = [
+        "encoder",
+        "task",
+        "dense",
+        f"{known.default.name} (default)",
+        "of dense",
+        "best",
+        "default − best",
+    ]
+    return table([*head, "verdict"], rows)
+
+
+def counted(known: Grid) -> str:
+    """One sentence: in how many places the default lives and is near the best."""
+    run = [place for place in known.places if place.default is not None]
+    alive = [place for place in run if place.default is not None and not place.default.num_dead]
+    near = [place for place in alive if verdict(place) in ("the best", f"within {NEAR}")]
+    return (
+        f"Of {len(run)} places (encoder and task) the default lives with every seed in {len(alive)}, and is"
+        f" the best or within {NEAR} points of it in {len(near)}."
+    )
+
+
+def arms_of(known: Grid, encoder: str) -> str:
+    """Every arm on every task of an encoder; the best of a task is bold."""
+    places = known.of(encoder)
+    rows = []
+    for arm in known.arms:
+        cells = [_cell(place, arm) for place in places]
+        if any(cells):
+            name = f"{arm.name} (default)" if arm == known.default else arm.name
+            rows.append([name, *map(_marked, places, cells), _kept([cell for cell in cells if cell])])
+    return table(["", *(TASKS.get(place.task, place.task) for place in places), "kept"], rows)
+
+
+def heats(known: Grid) -> list[Heat]:
+    """Distance to the best of each task, by encoder; empty where an arm lost a seed or was not run."""
+    arms = [arm for arm in known.arms if not arm.dense]
+    return [
+        Heat(
+            title=encoder,
+            x_label="task",
+            y_label="arm",
+            columns=tuple(TASKS.get(place.task, place.task) for place in known.of(encoder)),
+            rows=tuple(_short(arm, known.default) for arm in arms),
+            values=tuple(tuple(_behind_of(place, arm) for place in known.of(encoder)) for arm in arms),
+            unit="points",
+            limits=(-5.0, 0.0),
+            digits=1,
+        )
+        for encoder in known.encoders
+    ]
+
+
+def shown(cell: Cell | None) -> str:
+    """Write a cell: mean ± half its interval, seeds, and how many died."""
+    if cell is None:
+        return "–"
+    dead = f" † {cell.num_dead} of {len(cell.rows)}" if cell.num_dead else f" ({len(cell.rows)})"
+    if not cell.alive:
+        return dead.strip()
+    interval = cell.spread.interval
+    half = "" if interval is None else f" ± {(interval[1] - interval[0]) / 2:.2f}"
+    return f"{cell.spread.mean:.2f}{half}{dead}"
+
+
+def _marked(place: Place, cell: Cell | None) -> str:
+    return f"**{shown(cell)}**" if cell is not None and cell is place.best else shown(cell)
+
+
+def _short(arm: Arm, default: Arm) -> str:
+    """Write an arm's name for the narrow space beside a heat map; a star marks the default."""
+    words = SHORT.get(arm.method, arm.method)
+    return f"{words}, {'mix' if arm.mix else 'plain'}{' ★' if arm == default else ''}"
+
+
+def _cell(place: Place, arm: Arm) -> Cell | None:
+    return next((cell for cell in (*place.dense, *place.pruned) if cell.arm == arm), None)
+
+
+def _kept(cells: Sequence[Cell]) -> str:
+    """Write the least and the most that was kept over the cells' trainings."""
+    shares = [100 * row.density for cell in cells for row in cell.rows]
+    low, high = (f"{share:.1f}" for share in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} … {high} %"
+
+
+def _share(cell: Cell | None, dense: Cell | None) -> str:
+    if cell is None or dense is None or not cell.alive or not dense.alive:
+        return "–"
+    return f"{100 * cell.spread.mean / dense.spread.mean:.1f} %"
+
+
+def _behind(place: Place) -> str:
+    if place.default is None or place.best is None or not place.default.alive:
+        return "–"
+    gap, half = distance(place.default, place.best)
+    return signed(gap) if half is None else f"{signed(gap)} ± {half:.2f}"
+
+
+def _behind_of(place: Place, arm: Arm) -> float | None:
+    cell = _cell(place, arm)
+    if cell is None or place.best is None or cell.num_dead:
+        return None
+    return round(distance(cell, place.best)[0], 3)

@@ -1,0 +1,137 @@
+"""The grid's page and heat map show the numbers of its JSON file, and nothing else."""
+
+import json
+import math
+import re
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bermo.errors import BermoError
+from scripts import make_grid
+from scripts.tables.grid import arms_of, counted, defaults, grid, heats
+from tests.docs.documents import ROOT
+from tests.docs.test_results import rows as rows_of
+
+# From a printed table of Student's t, 97.5 %.
+T_OF_2 = 4.302653
+DENSE = (92.0, 91.5, 91.0)
+SIZE, SOFT, SCORE = (88.0, 88.6, 89.2), (90.0, 90.4, 89.9), (50.9, 85.0, 86.0)
+
+
+def arm(method: str, scores: tuple[float, ...], **others: Any) -> list[dict[str, Any]]:
+    """Three seeds of an arm; a score at guessing is a dead seed."""
+    made = {"encoder": "small", "task": "sst2", "mix": True, "density": 0.1, "dense": method == "dense"}
+    return [
+        made | {"method": method, "seed": seed, "score": last + 0.2, "last": last, "dead": last < 51} | others
+        for seed, last in enumerate(scores)
+    ]
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    return [
+        *arm("dense", DENSE, density=1.0),
+        *arm("size", SIZE),
+        *arm("soft", SOFT, density=0.098),
+        *arm("score", SCORE),
+        *arm("size", (50.9, 88.0, 87.0), encoder="base"),
+        *arm("magnitude", (82.0, 83.0, 84.0), encoder="base", mix=False),
+        *arm("size", (80.0, 80.1, 80.3), task="mrpc"),
+        *arm("soft", (80.2, 80.4, 80.6), task="mrpc"),
+    ]
+
+
+def test_a_cell_is_mean_and_interval_of_the_last_evaluations_of_seeds_that_live(rows: list[Any]) -> None:
+    shown = {row[""]: row for row in rows_of(arms_of(grid(rows), "small"))}
+    half = T_OF_2 * statistics.stdev(SOFT) / math.sqrt(3)
+    assert shown["soft movement, mix"]["SST-2"] == f"**{statistics.fmean(SOFT):.2f} ± {half:.2f} (3)**"
+    assert shown["soft movement, mix"]["kept"] == "9.8 … 10.0 %"
+    assert shown["movement by score (the paper's), mix"]["SST-2"].startswith("85.50 ±")
+    assert shown["movement by score (the paper's), mix"]["SST-2"].endswith("† 1 of 3")
+
+
+def test_the_default_is_the_spec_s_unless_rows_are_named_so(rows: list[Any]) -> None:
+    assert grid(rows).default.name == "movement by size · σ(score), mix"
+    named = [*rows, *arm("default", (89.0, 89.0, 89.1), mix=False)]
+    assert grid(named).default.name == "movement, the default, plain"
+
+
+def test_the_default_is_compared_with_the_best_arm_whose_seeds_all_live(rows: list[Any]) -> None:
+    first, base, mrpc = rows_of(defaults(grid(rows)))
+    gap = statistics.fmean(SIZE) - statistics.fmean(SOFT)
+    error = statistics.variance(SIZE) / 3 + statistics.variance(SOFT) / 3
+    freedom = error**2 / ((statistics.variance(SIZE) / 3) ** 2 / 2 + (statistics.variance(SOFT) / 3) ** 2 / 2)
+    assert math.floor(freedom) == 2
+    assert first["default − best"] == f"−{-gap:.2f} ± {T_OF_2 * math.sqrt(error):.2f}"
+    assert first["of dense"] == f"{100 * statistics.fmean(SIZE) / statistics.fmean(DENSE):.1f} %"
+    assert first["verdict"] == "**behind** by 1.50; within 0.5 is possible"
+    assert base["best"].startswith("magnitude, plain: 83.00")
+    assert base["verdict"] == "**dies**: 1 of 3 seeds"
+    assert mrpc["verdict"] == "within 0.5"
+
+
+def test_the_sentence_counts_places_where_the_default_lives_and_is_near(rows: list[Any]) -> None:
+    assert "Of 3 places" in counted(grid(rows))
+    assert "in 2, and is the best or within 0.5 points of it in 1." in counted(grid(rows))
+
+
+def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(rows: list[Any]) -> None:
+    small, base = heats(grid(rows))
+    assert (small.title, small.columns, base.columns) == ("small", ("SST-2", "MRPC"), ("SST-2",))
+    assert small.rows == base.rows == ("by size, mix ★", "soft, mix", "by score, mix", "magnitude, plain")
+    assert small.values == ((-1.5, -0.267), (0.0, 0.0), (None, None), (None, None))
+    assert base.values == ((None,), (None,), (None,), (0.0,))
+
+
+def test_a_taught_arm_is_shown_but_is_not_the_best_that_others_are_compared_with(rows: list[Any]) -> None:
+    known = grid([*rows, *arm("size-taught", (94.0, 94.1, 94.2))])
+    assert "94.10" in arms_of(known, "small")
+    assert rows_of(defaults(known))[0]["best"].startswith("soft movement, mix")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"last": "high"}, "Row 1 of the grid: last is 'high'"),
+        ({"seed": 1}, "Seed 1 stands twice in small, sst2, dense, mix"),
+    ],
+)
+def test_a_wrong_row_is_named(change: dict[str, Any], sentence: str, rows: list[Any]) -> None:
+    with pytest.raises(BermoError, match=re.escape(sentence)):
+        grid([rows[0] | change, *rows[1:]])
+
+
+def test_a_row_without_a_field_is_named(rows: list[Any]) -> None:
+    del rows[2]["dead"]
+    with pytest.raises(BermoError, match="Row 3 of the grid lacks dead"):
+        grid(rows)
+
+
+def test_the_script_writes_the_page_and_the_figure(
+    rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "grid.json"
+    source.write_text(json.dumps(rows), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["make_grid.py", str(source), "--out", str(tmp_path)])
+    make_grid.main()
+    text = (tmp_path / "grid.md").read_text(encoding="utf-8")
+    assert text == make_grid.page(grid(rows))
+    assert all(f"\n## {name}\n" in text for name in ("small", "base"))
+    assert "−1.5" in (tmp_path / "grid.svg").read_text(encoding="utf-8")
+
+
+def test_a_committed_grid_is_what_its_numbers_give() -> None:
+    names = [path.name for path in sorted((ROOT / "results").glob("grid.*"))]
+    if not names:
+        return
+    assert names == ["grid.json", "grid.md", "grid.svg"], "run python scripts/make_grid.py"
+    known = grid(json.loads((ROOT / "results" / "grid.json").read_text(encoding="utf-8")))
+    made = {"grid.md": make_grid.page(known), "grid.svg": make_grid.figure(known)}
+    for name, text in made.items():
+        assert text == (ROOT / "results" / name).read_text(encoding="utf-8"), (
+            "run python scripts/make_grid.py"
+        )
