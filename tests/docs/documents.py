@@ -69,6 +69,12 @@ def tables(path: Path) -> Iterator[tuple[str, str]]:
         before = line or before
 
 
+def rows_of(table: str) -> list[dict[str, str]]:
+    """Return a Markdown table's rows by the names of its columns."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
 def slug(heading: str) -> str:
     """Return the anchor of a heading, as GitHub and the site make it."""
     words = re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading).strip().lower()

@@ -13,8 +13,7 @@ import pytest
 from bermo.errors import BermoError
 from scripts import make_grid
 from scripts.tables.grid import arms_of, counted, defaults, grid, heats
-from tests.docs.documents import ROOT
-from tests.docs.test_results import rows as rows_of
+from tests.docs.documents import ROOT, rows_of
 
 # From a printed table of Student's t, 97.5 %.
 T_OF_2 = 4.302653

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.docs.documents import ROOT
+from tests.docs.documents import ROOT, rows_of
 
 RESULTS = ROOT / "results"
-
-
-def rows(table: str) -> list[dict[str, str]]:
-    """Return a Markdown table's rows by the names of its columns."""
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
 
 
 def section(text: str, heading: str) -> str:
@@ -27,7 +21,7 @@ def section(text: str, heading: str) -> str:
 def table_of(text: str, title: str) -> list[dict[str, str]]:
     """Return the table under a heading of the third kind."""
     after = text.split(f"### {title}\n")[1]
-    return rows("\n".join(line for line in after.split("\n\n")[0].splitlines() if line.startswith("|")))
+    return rows_of("\n".join(line for line in after.split("\n\n")[0].splitlines() if line.startswith("|")))
 
 
 def test_the_page_of_pruning_is_what_its_script_makes_of_its_numbers(
