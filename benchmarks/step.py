@@ -5,6 +5,9 @@
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
     python benchmarks/step.py --without residual linear attention mix adam
         nothing fused; --each: without each part in turn
+    python benchmarks/step.py --families --out results/step-families-cuda.json
+        every family beside Hugging Face (step_families.py); --families deberta-v2 mpnet: these only;
+        --compile: torch.compile too, slow; --tiny: tiny models on the CPU, to try the script
 
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model;
 ours plain; with the mix; with the mix and each pruning method. "auto" replays whole steps as CUDA graphs with
@@ -27,7 +30,9 @@ from typing import Any
 import torch
 import transformers
 import triton
-from step_ways import METHODS, HuggingFace, Ours, make_batch
+from step_families import run_families
+from step_shapes import SHAPED
+from step_ways import METHODS, Ours, hugging_face_bert, make_batch
 from torch import Tensor
 
 from bermo.nn.masks import top_masks_at
@@ -174,8 +179,8 @@ def parity(
 def make_rows(options: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], str]]:
     """What is measured: how to make each, and whether it is dense, pruned, or pruned by scores."""
     rows: dict[str, tuple[Callable[[], Any], str]] = {
-        "Hugging Face, eager": (lambda: HuggingFace(options, False), "dense"),
-        "reference pruning, eager": (lambda: HuggingFace(options, True), "scored"),
+        "Hugging Face, eager": (lambda: hugging_face_bert(options, False), "dense"),
+        "reference pruning, eager": (lambda: hugging_face_bert(options, True), "scored"),
     }
     for fast in ("off", "exact", "auto"):
         rows[f"plain, {fast}"] = (lambda fast=fast: Ours(options, "none", None, fast), "dense")
@@ -214,13 +219,21 @@ def main() -> None:
     parser.add_argument(
         "--each", action="store_true", help="also rows without each of the fused parts in turn"
     )
+    parser.add_argument(
+        "--families", nargs="*", choices=list(SHAPED), help="these families, or all, beside Hugging Face"
+    )
+    parser.add_argument("--compile", action="store_true", help="with --families: torch.compile too")
+    parser.add_argument("--tiny", action="store_true", help="with --families: tiny models on the CPU")
+    parser.add_argument(
+        "--seconds", type=float, default=225, help="with --families: begin no row after these"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
+    is_tiny = options.families is not None and options.tiny
+    if not (is_tiny or torch.cuda.is_available()):
         parser.error("this measures kernels of a GPU, and torch sees none on this machine.")
-    rows = make_rows(options)
     report: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(),
+        "device": "cpu" if is_tiny else torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "triton": triton.__version__,
@@ -232,6 +245,18 @@ def main() -> None:
         "without": options.without,
         "rows": [],
     }
+    if options.families is None:
+        measure_bert(options, report)
+    else:
+        report["rows"] = run_families(options)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def measure_bert(options: argparse.Namespace, report: dict[str, Any]) -> None:
+    """Measure and print BERT's rows, the choice of masks and the parity of fast and plain steps."""
+    rows = make_rows(options)
     print(
         f"{'':34}{'length':>7}{'ms':>9}{'wall ms':>9}{'TFLOP/s':>9}"
         f"{'TB/s':>7}{'x floor':>9}{'ready s':>9}{'MiB':>8}"
@@ -268,9 +293,6 @@ def main() -> None:
             measured = parity(options, "fp32", options.parity, "auto", method)
             report["parity"][f"fp32 auto {method}"] = measured
             print(f"parity fp32 auto {method}:", measured, flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

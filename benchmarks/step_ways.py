@@ -1,6 +1,7 @@
 """The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import transformers
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
+from transformers import PretrainedConfig
 
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.prune import PrunedLoss, PruneHook
@@ -69,13 +71,18 @@ class Ours:
         fast: str,
         precision: str = "bf16",
         dropout: float = 0.1,
+        encoder: PretrainedConfig | None = None,
+        tell: Callable[[str], None] = print,
     ) -> None:
         AcceleratorState._reset_state(reset_partial_state=True)
         accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision)
         torch.manual_seed(0)
         settings = {"kind": mix} if mix == "none" else {"kind": mix, "dropout": dropout}
-        config = BermoConfig(config_of(options, dropout), mix=settings, num_labels=2, head_dropout=dropout)
-        model = BermoForSequenceClassification(config)
+        encoder = config_of(options, dropout) if encoder is None else encoder
+        config = BermoConfig(encoder, mix=settings, num_labels=2, head_dropout=dropout)
+        # Random weights are drawn where they will lie: on the CPU this takes longer than the steps.
+        with accelerator.device:
+            model = BermoForSequenceClassification(config).to(accelerator.device)
         fast_groups: list[Any] = [(model.mix.parameters(), 1e-2)]
         objective: Any = LabelLoss(model)
         hooks, masked = (), ()
@@ -87,7 +94,7 @@ class Ours:
             objective, hooks = PrunedLoss(objective, self.pruner.penalty), (PruneHook(self.pruner),)
             fast_groups.append((self.pruner.score_parameters(), 1e-2))
             masked = self.pruner.simple_masks()
-        groups = rate_groups(model, TrainSpec(), fast_groups)
+        groups = rate_groups(model, TrainSpec(lr=3e-5), fast_groups)
         job = Job(
             model=model,
             batches=None,
@@ -110,7 +117,7 @@ class Ours:
             shadow = Shadow(masked, plain, torch.bfloat16 if half else torch.float32)
         fused = Fused(**dict.fromkeys(options.without, False)) if fast == "auto" else NOTHING
         self.plain = Step(job, self.model, optimizer, 1.0, accelerator, shadow, fused)
-        self.step = self.plain if fast == "off" else GraphedStep(self.plain, options.batch, print)
+        self.step = self.plain if fast == "off" else GraphedStep(self.plain, options.batch, tell)
         self.hooks = hooks
         self.model.train()
 
@@ -160,26 +167,32 @@ class MaskedLinear(nn.Module):
 
 
 class HuggingFace:
-    """A plain step on Hugging Face's model, eager; with `is_pruned`, the reference's masks on it."""
+    """A plain step on Hugging Face's model, with torch's AdamW or the fused one, which Trainer takes."""
 
-    def __init__(self, options: argparse.Namespace, is_pruned: bool) -> None:
-        torch.manual_seed(0)
-        self.model = transformers.BertForSequenceClassification(config_of(options)).cuda().train()
-        if is_pruned:
-            for layer in self.model.bert.encoder.layer:
-                for name, module in list(layer.named_modules()):
-                    if isinstance(module, nn.Linear):
-                        parent = layer.get_submodule(name.rpartition(".")[0])
-                        setattr(parent, name.rpartition(".")[2], MaskedLinear(module))
-            self.model.bert.embeddings.requires_grad_(False)
-        self.trained = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.trained, lr=3e-5)
+    def __init__(self, model: nn.Module, device: torch.device, is_fused: bool = False) -> None:
+        self.model, self.device = model, device
+        self.trained = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=3e-5, fused=is_fused)
 
     def __call__(self, number: int, batch: dict[str, Tensor]) -> None:
-        moved = {name: tensor.cuda(non_blocking=True) for name, tensor in batch.items()}
-        with torch.autocast("cuda", torch.bfloat16):
+        moved = {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
+        with torch.autocast(self.device.type, torch.bfloat16):
             loss = self.model(**moved).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+
+def hugging_face_bert(options: argparse.Namespace, is_pruned: bool) -> HuggingFace:
+    """Return the step of Hugging Face's BERT; with `is_pruned`, with the reference's masks on it."""
+    torch.manual_seed(0)
+    model = transformers.BertForSequenceClassification(config_of(options)).cuda().train()
+    if is_pruned:
+        for layer in model.bert.encoder.layer:
+            for name, module in list(layer.named_modules()):
+                if isinstance(module, nn.Linear):
+                    parent = layer.get_submodule(name.rpartition(".")[0])
+                    setattr(parent, name.rpartition(".")[2], MaskedLinear(module))
+        model.bert.embeddings.requires_grad_(False)
+    return HuggingFace(model, torch.device("cuda"))

@@ -33,6 +33,7 @@ from bermo.encoders.capitals import keep_case_
 from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, has_segments, longest_input, num_layers
 from bermo.encoders.family import MaskedHeadPaths
+from bermo.encoders.half_bias import set_half_biases_
 from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.encoders.trust import ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
@@ -75,6 +76,7 @@ def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
     with loading("config", config.name_or_path or config.model_type):
         encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype(), **ONLY_DATA)
     _remove_pooler_(encoder)
+    set_half_biases_(encoder)
     if getattr(config, "inner_mix", "none") != "none":
         mix_inside_(encoder, family)
     return encoder
@@ -132,6 +134,7 @@ def _take_apart_(model: PreTrainedModel, name: str, parts: MaskedHeadPaths | Non
     # A folder's last name says where the encoder came from; its path is this machine's own business.
     encoder.config.name_or_path = Path(name).name if Path(name).is_dir() else name
     head = None if parts is None else _head_weights(model, parts)
+    set_half_biases_(encoder)
     return Loaded(encoder=encoder, pooler=_remove_pooler_(encoder), head=head)
 
 

@@ -1,0 +1,47 @@
+"""The table of families runs in a tiny form without a GPU, and a family that fails is named."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, out: Path, *families: str) -> list[dict[str, Any]]:
+    # A script finds the files beside it by this path.
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    words = ["step", "--families", *families, "--tiny", "--batch", "2", "--lengths", "8", "--steps", "1"]
+    monkeypatch.setattr(sys, "argv", [*words, "--out", str(out)])
+    import step
+
+    step.main()
+    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"]
+    return rows
+
+
+def test_each_family_has_a_row_with_every_column(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = run(monkeypatch, tmp_path / "rows.json", "xlnet")
+    assert row["ms"].keys() == {"plain", "pruned", "eager", "fused"}
+    assert all(way["8"] > 0 for way in row["ms"].values())
+    assert "not stacked: bermo.backbone (XLNetModel) has weights of its own" in capsys.readouterr().out
+
+
+def test_a_family_that_fails_is_named_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import step_families
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(step_families, "ours", fail)
+    monkeypatch.setattr(step_families, "theirs", lambda *_: ())
+    rows = run(monkeypatch, tmp_path / "rows.json", "bert", "gpt2")
+    assert [row["errors"]["plain"] for row in rows] == ["RuntimeError: no such kernel"] * 2
+    assert "plain failed: RuntimeError: no such kernel" in capsys.readouterr().out
