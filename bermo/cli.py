@@ -3,7 +3,6 @@
 import argparse
 import io
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import NoReturn
 
 from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError
-from bermo.interrupts import STOPPED, die_quietly, raise_again, repeat_lost
+from bermo.interrupts import SIGNALLED, STOPPED, die_quietly, follow_ctrl_c, raise_again, repeat_lost
 from bermo.printing import visible
 from bermo.verbs import VERBS
 from bermo.verbs.hints import option_hint, verb_hint, whose_options, word_hint
@@ -45,7 +44,8 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code: whatever goes wrong is one sentence, never a traceback.
 
-    2 is for a mistake of the user, 1 for a failure of the machine or of bermo, 128 + N for signal N.
+    2 is for a mistake of the user, 1 for a failure of the machine or of bermo, 75 for a stop after which the
+    same command goes on.
     """
     if arguments is None:
         return _run_process(sys.argv[1:])
@@ -67,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_process(arguments: list[str]) -> int:
     """Run the command as the one thing that this process does, so that its signals are ours."""
     raise_again()
+    follow_ctrl_c()
     repeat_lost()
     try:
         code = main(arguments)
@@ -79,9 +80,9 @@ def _explain(error: BaseException) -> int:
     """Print one sentence about what ended the command, and return the exit code."""
     if isinstance(error, BrokenPipeError):  # `bermo list | head`: the reader has gone, and so may we
         _discard_output()
-        return STOPPED + BROKEN_PIPE
+        return SIGNALLED + BROKEN_PIPE
     if was_interrupted(error):
-        sentence, code = INTERRUPTED, STOPPED + int(signal.SIGINT)
+        sentence, code = INTERRUPTED, STOPPED
     elif isinstance(error, BermoError):
         sentence, code = str(error), 2
     else:

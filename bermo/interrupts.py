@@ -1,4 +1,6 @@
-"""Ctrl-C while there is nothing to save yet: one line, and the exit code that shells expect.
+"""Ctrl-C while there is nothing to save yet: one line, and the exit code that says "call again".
+
+SIGTERM and SIGUSR2, by which schedulers announce that a job's time is over, are taken as Ctrl-C.
 
 While packages are imported, a KeyboardInterrupt would come out of a C extension as another error, or as a
 traceback. So in that time the command ends at once. One that comes in a finaliser is printed and forgotten by
@@ -15,7 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 
 SECONDS_LATER = 0.05
-STOPPED = 128  # a command ended by signal N exits with 128 + N, as shells expect
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: stopped, and the same command goes on
+SIGNALLED = 128  # a command ended by signal N exits with 128 + N, as shells expect
+SCHEDULERS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name))
+"""Signals that mean the same as Ctrl-C; Windows has no SIGUSR2."""
 
 
 def end_at_once() -> bool:
@@ -24,9 +29,25 @@ def end_at_once() -> bool:
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             return False
         signal.signal(signal.SIGINT, _end)
+        follow_ctrl_c()
     except ValueError:  # not the main thread: whoever runs us there handles signals
         return False
     return True
+
+
+def follow_ctrl_c() -> None:
+    """Let signals of schedulers do what Ctrl-C does, where nothing else decides on them."""
+    for number in SCHEDULERS:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _as_ctrl_c)
+
+
+def _as_ctrl_c(number: int, frame: Any) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    # A process in the background may ignore Ctrl-C, but not the scheduler.
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(number, frame)
 
 
 def raise_again() -> None:
@@ -82,4 +103,4 @@ def ignored() -> Iterator[None]:
 
 def _end(number: int, frame: Any) -> None:
     os.write(2, b"bermo: Stopped.\n")
-    os._exit(STOPPED + signal.SIGINT)
+    os._exit(STOPPED)

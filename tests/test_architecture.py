@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "bermo"
 ROOMS: list[dict[str, str]] = [
     {"cli.py": "words to a verb; --help is instant", "__main__.py": "python -m bermo"},
     {"verbs/": "one file for each verb: its options and the function that it calls"},
+    {"jobs/": "many runs: on the cores and GPUs of this machine, on Ray, on Slurm; searches over options"},
     {"estimators/": "what Python imports: fit, predict and score on lists, arrays, frames and datasets"},
     {"report/": "results to terminal tables and one self-contained page"},
     {"ship/compress/": "the whole way to a wanted speed, latency or size"},

@@ -103,9 +103,9 @@ def test_an_error_that_began_with_ctrl_c_is_a_stop(
     error = ImportError("numpy failed")
     error.__context__ = KeyboardInterrupt()
     assert was_interrupted(error)
-    assert fail(error) == 130
+    assert fail(error) == 75
     assert capsys.readouterr().err.startswith("bermo: Stopped.")
-    assert fail(KeyboardInterrupt()) == 130
+    assert fail(KeyboardInterrupt()) == 75
 
 
 def test_a_panic_of_a_library_in_rust_is_a_sentence_too(

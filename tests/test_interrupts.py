@@ -1,4 +1,4 @@
-"""Ctrl-C at any time ends the command with one line and exit code 130."""
+"""Ctrl-C at any time ends the command with one line and exit code 75."""
 
 import os
 import signal
@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from bermo.interrupts import end_at_once, ending_at_once, ignored, raise_again, repeat_lost
+from bermo.interrupts import (
+    SCHEDULERS,
+    STOPPED,
+    end_at_once,
+    ending_at_once,
+    follow_ctrl_c,
+    ignored,
+    raise_again,
+    repeat_lost,
+)
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals as Unix does")
 IMPORTS = "import time:"
@@ -34,7 +43,7 @@ def test_ctrl_c_while_packages_are_imported_is_one_line(module: str, files: Path
     before = sorted(files.rglob("*"))
     command = ["train", "--train", "my.csv", "--valid", "dev.csv", "--out", "run"]
     code, printed = interrupt_at(module, command, files)
-    assert code == 130
+    assert code == STOPPED
     assert len(printed) == 1
     assert printed[0].startswith("bermo: Stopped.")
     assert sorted(files.rglob("*")) == before
@@ -48,6 +57,19 @@ def test_importing_hands_ctrl_c_back() -> None:
             pass
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", SCHEDULERS)
+def test_signals_of_schedulers_are_ctrl_c_even_where_that_is_ignored(number: int) -> None:
+    before = signal.getsignal(number)
+    follow_ctrl_c()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        with ignored(), pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:

@@ -110,13 +110,26 @@ def _read(path: Path) -> Holder | None:
         return None
 
 
+def living_holder(folder: Path) -> Holder | None:
+    """Return the process that is at work in a folder, if there is one."""
+    path = folder / HOLDER
+    other = _read(path)
+    return other if other is not None and _is_alive(path, other) else None
+
+
 def _check_dead(path: Path, other: Holder | None) -> None:
-    if other is not None and other.machine == _machine():
-        started = _start_of(other.process)
-        if started is not None and abs(started - other.started) < 1 and other.process != os.getpid():
-            _refuse(path, other)
-    elif other is not None and _age(path) < DEAD_SECONDS:
+    if other is None:
+        return
+    is_own = other.machine == _machine() and other.process == os.getpid()
+    if not is_own and _is_alive(path, other):
         _refuse(path, other)
+
+
+def _is_alive(path: Path, other: Holder) -> bool:
+    if other.machine != _machine():
+        return _age(path) < DEAD_SECONDS
+    started = _start_of(other.process)
+    return started is not None and abs(started - other.started) < 1
 
 
 def _age(path: Path) -> float:

@@ -129,6 +129,5 @@ class Fit:
 class Stopped(Exception):
     """The run was asked to stop, saved its state and can go on."""
 
-    def __init__(self, step: int, total: int, signal_number: int) -> None:
+    def __init__(self, step: int, total: int) -> None:
         super().__init__(f"Stopped at step {step} of {total}; the state is saved.")
-        self.signal_number = signal_number

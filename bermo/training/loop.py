@@ -9,7 +9,6 @@ state and a few numbers, and a resumed run gives the same bits.
 each loss is weighted by its share of the step's labels, so that splitting never changes the mean.
 """
 
-import signal
 import time
 from functools import lru_cache
 from typing import Any
@@ -119,7 +118,7 @@ class _Loop:
                     self._save()
                     saved = time.monotonic()
                 if stop and self.step < self.total:
-                    raise Stopped(self.step, self.total, caught[0] if caught else signal.SIGTERM)
+                    raise Stopped(self.step, self.total)
             if self.step < self.total and (why := self._why_to_stop()):
                 self.job.display.tell(f"Stopped after step {self.step} of {self.total}: {why}.")
         finally:

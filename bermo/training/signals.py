@@ -1,23 +1,28 @@
-"""SIGINT and SIGTERM collected while a training runs, so that it can save its state first."""
+"""SIGINT, SIGTERM and SIGUSR2 collected while a training runs, so that it can save its state first."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bermo.interrupts import SCHEDULERS
+
 
 @contextmanager
 def catch_signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying; a second one takes the usual way."""
+    """Collect the signals instead of dying; a second Ctrl-C takes the usual way.
+
+    Schedulers send theirs more than once, and to every process of a job.
+    """
     caught: list[int] = []
 
     def note(number: int, frame: Any) -> None:
-        if caught:
+        if caught and number == signal.SIGINT:
             raise KeyboardInterrupt
         caught.append(number)
 
     old = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, *SCHEDULERS):
         try:
             old[number] = signal.signal(number, note)
         except ValueError:  # not the main thread: whoever runs us there handles signals

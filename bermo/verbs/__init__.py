@@ -14,6 +14,7 @@ from bermo.verbs import (
     doctor,
     evaluate,
     export,
+    jobs,
     predict,
     pretrain,
     probe,
@@ -40,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
     "list": catalogue.VERB,
     "show": show.VERB,
     "run": recipe.VERB,
+    "jobs": jobs.VERB,
     "report": report.VERB,
     "doctor": doctor.VERB,
 }

@@ -7,9 +7,9 @@ from bermo.interrupts import STOPPED
 
 
 def say_stopped(stopped: Exception) -> int:
-    """Say where the run stopped, and return the exit code of its signal."""
+    """Say where the run stopped, and return the exit code of a command that is to be called again."""
     print(f"bermo: {stopped} The same command goes on from there.", file=sys.stderr)
-    return STOPPED + int(stopped.signal_number)  # type: ignore[attr-defined]
+    return STOPPED
 
 
 def is_main_process() -> bool:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import Rules, option, positional
+from bermo.interrupts import SIGNALLED
 from bermo.ship.runtimes.spec import PredictSpec
-from bermo.verbs.ending import STOPPED
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
@@ -56,7 +56,7 @@ def run(options: PredictOptions) -> int:
     try:
         predict_file(options.run, options.text or file, options.spec, options.out, TerminalDisplay())
     except KeyboardInterrupt:  # nothing was begun that would be worth a word
-        return STOPPED + signal.SIGINT
+        return SIGNALLED + signal.SIGINT
     return 0
 
 

@@ -1,4 +1,4 @@
-"""bermo run: a recipe's arms, one after the other, side by side in the end."""
+"""bermo run: a recipe's arms, one after the other, side by side in the end; bermo jobs: how far each is."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from bermo.verbs.verb import Verb
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RecipeOptions:
     """Which recipe, what is changed in it, and where the results go."""
 
     recipe: str = positional("its name (bermo list)")
@@ -27,7 +27,19 @@ class RunOptions:
     out: Path | None = option(None, "folder of the results", shown="runs/RECIPE")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is run."""
+
+    what: RecipeOptions
+
+
 def run(options: RunOptions) -> int:
+    return run_experiment("run", *read_recipe(options.what))
+
+
+def read_recipe(options: RecipeOptions) -> tuple[Experiment, Path]:
+    """Return the arms of a recipe with what is changed in them, and the folder of their results."""
     from bermo.recipes import choose, tiny
 
     experiment = find_recipe(options.recipe)()
@@ -40,7 +52,7 @@ def run(options: RunOptions) -> int:
     experiment = change_fields(experiment, options.changes)
     if options.seeds:
         experiment = change_fields(experiment, [f"seeds={options.seeds}"])
-    return run_experiment("run", experiment, out)
+    return experiment, out
 
 
 def find_recipe(name: str) -> Callable[[], Experiment]:

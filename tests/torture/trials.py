@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from bermo.interrupts import SIGNALLED, STOPPED
 from tests.torture.client import Server
 from tests.torture.compare import Tree, differences, read_tree, torn
 from tests.torture.damage import damage_one
@@ -21,7 +22,6 @@ SHORTEST_LIMIT, TIMES_NORMAL = 30.0, 20
 DONE = "overwritten"
 """What a command says of a place that is taken; whether by its own whole output, the comparison tells."""
 UNEXPECTED = ("Traceback (most recent call last)", "in a way that bermo did not expect", "Fatal Python error")
-SIGNALLED = 128
 CARD = "README.md"
 
 
@@ -241,7 +241,7 @@ def judge(ended: Ended, said: str, fault: Fault = NONE) -> None:
         raise Failed("hung", said[-2000:])
     if any(text in said for text in UNEXPECTED):
         raise Failed("tracebacks", said[-2000:])
-    allowed = (0, -fault.signal, SIGNALLED + fault.signal) if fault.signal else ()
+    allowed = (0, STOPPED, -fault.signal, SIGNALLED + fault.signal) if fault.signal else ()
     if ended.code in allowed:
         return
     if ended.code < 0:

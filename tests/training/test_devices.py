@@ -39,7 +39,7 @@ try:
     raise KeyboardInterrupt
 except KeyboardInterrupt:
     # As the command does.
-    sys.exit(130)
+    sys.exit(75)
 """
 FAILED = """
 atexit.register(check, False)
@@ -57,7 +57,7 @@ make()
 
 @pytest.mark.parametrize(
     ("rest", "codes"),
-    [(OURS, (0, 0)), (STOPPED, (130, 130)), (FAILED, (1, 1)), (OF_THE_CALLER, (0, 0))],
+    [(OURS, (0, 0)), (STOPPED, (75, 75)), (FAILED, (1, 1)), (OF_THE_CALLER, (0, 0))],
     ids=["ours", "stopped", "failed", "of the caller"],
 )
 def test_a_group_is_ended_by_whoever_made_it_before_the_interpreter_ends(

@@ -76,6 +76,7 @@ OPTIONS = {
     "list": "",
     "show": "recipe",
     "run": "recipe changes* --seeds --arms --tiny=off --out",
+    "jobs": "recipe changes* --seeds --arms --tiny=off --out --json=off",
     "report": "paths+ --out=report.html",
 }
 
