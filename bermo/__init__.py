@@ -21,6 +21,7 @@ _PUBLIC = {
     "BermoForQuestionAnswering": "bermo.models.tasks",
     "BermoForMultipleChoice": "bermo.models.tasks",
     "BermoForMaskedLM": "bermo.models.tasks",
+    "BermoForSentenceEmbedding": "bermo.models.sentence",
     "LayerMix": "bermo.nn.mix",
     "OneLayer": "bermo.nn.mix",
     "ConcatLayers": "bermo.nn.mix",

@@ -10,7 +10,7 @@ from torch import Tensor
 from bermo.data.batches import collate, in_order
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
-from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, pick
+from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, pick
 from bermo.data.scoring import score
 from bermo.data.tasks import TASKS
 from bermo.errors import BermoError
@@ -75,6 +75,8 @@ def texts_of(rows: Rows) -> list[str]:
             return [f"{q} {c}" for q, c in zip(rows.questions, rows.contexts, strict=True)]
         case ChoiceRows():
             return [f"{a} {b[0]}" for a, b in zip(rows.first, rows.endings, strict=True)]
+        case ApartRows():
+            return [" ".join(texts) for texts in rows.texts]
 
 
 def load_labelled(run: str | Path, data: str, limit: int, cpu: bool) -> Labelled:

@@ -3,7 +3,7 @@
     order of epoch e = f(seed, e): shuffle, cut into pools of 50 batches, sort each pool by length, cut into
     batches, shuffle the batches
 
-Legend: B rows of the batch, C choices of a row, T tokens of the longest.
+Legend: B rows of the batch, C choices or texts of a row, T tokens of the longest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -145,7 +145,7 @@ def _targets(
             positions = targets[indices].astype(np.int64) + layout.shift[:, None]
             start, end = np.ascontiguousarray(positions.T)
             return {"start_positions": start, "end_positions": end}
-        case "regression" | "multi-label":
+        case "regression" | "multi-label" | "embedding" | "reranker":
             return {"labels": targets[indices].astype(np.float32)}
         case _:
             return {"labels": targets[indices].astype(np.int64)}

@@ -18,6 +18,7 @@ from bermo.data import metrics
 from bermo.data.answers import best_answers
 from bermo.data.features import Features
 from bermo.data.intervals import Indices, Interval, bootstrap, wilson
+from bermo.data.ranking import rank
 from bermo.data.rows import SpanRows, TaggedRows
 from bermo.data.scoring import Predictions, labels_given, score, tags_of
 from bermo.data.tasks import Kind
@@ -78,6 +79,8 @@ def evaluate(features: Features, predictions: Predictions) -> Evaluation:
             details = _tags(features, predictions)
         case "span":
             details = _spans(features, predictions)
+        case "embedding" | "reranker":
+            details = _Details(interval=rank(features, predictions).interval(scores.main))
         case _:
             details = _classes(features, predictions)
     low, high = details.interval

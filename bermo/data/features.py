@@ -17,7 +17,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
 from bermo.data.cache import Arrays, MemoryWriter, Writer, open_cache
-from bermo.data.rows import ChoiceRows, Rows, digest, pick
+from bermo.data.rows import ApartRows, ChoiceRows, Rows, digest, pick
 from bermo.data.tasks import Task
 from bermo.data.tokens import Chunk, Encoder, encode
 from bermo.data.unknown import check_unknown, count_unknown
@@ -134,12 +134,22 @@ def _features(rows: Rows, task: Task, encoder: Encoder, arrays: Arrays, facts: M
         rows=rows,
         facts=TokenFacts(**{name: facts[name] for name in TokenFacts.__dataclass_fields__}),
         **arrays,
-        num_choices=len(rows.endings[0]) if isinstance(rows, ChoiceRows) else 1,
+        num_choices=_sequences_a_row(rows),
         pad_id=_pad_id(tokenizer),
         pad_segment=tokenizer.pad_token_type_id,
         pads_left=tokenizer.padding_side == "left",
         classifier_id=tokenizer.cls_token_id,
     )
+
+
+def _sequences_a_row(rows: Rows) -> int:
+    match rows:
+        case ChoiceRows():
+            return len(rows.endings[0])
+        case ApartRows():
+            return len(rows.texts[0])
+        case _:
+            return 1
 
 
 def _make_encoder(

@@ -16,7 +16,7 @@ from bermo.data.columns import find_columns
 from bermo.data.corpora import choice_rows, find_empty, read_squad
 from bermo.data.packed import kind_of
 from bermo.data.read import read_blocks
-from bermo.data.rows import Rows, SpanRows, TaggedRows, TextRows
+from bermo.data.rows import ApartRows, Rows, SpanRows, TaggedRows, TextRows
 from bermo.data.table import Table
 from bermo.data.tasks import Task
 from bermo.data.text import read_lines, read_sample
@@ -24,7 +24,7 @@ from bermo.errors import BermoError
 
 QUESTION = ("question", "context")
 """The columns that a model of spans reads from a table."""
-WHOLE_LINES = ("classification", "multi-label", "regression", "tagging")
+WHOLE_LINES = ("classification", "multi-label", "regression", "tagging", "embedding")
 """Kinds of task that read one text a row, where a line of a .txt file is all of it."""
 WORDS = ("words", "tokens", "text")
 """Columns of a tagger's words, a list of them or a text with blanks between them."""
@@ -126,6 +126,8 @@ def input_rows(table: Table, task: Task, names: Sequence[str]) -> Rows:
             return TaggedRows([_words(cell) for cell in table.column(names[0])])
         case "choice":
             return choice_rows(table, names, None)
+        case "embedding":
+            return ApartRows(list(zip(*(table.column(name) for name in names), strict=True)))
         case _:
             first, *second = (table.column(name) for name in names)
             return TextRows(first, second[0] if second else None)

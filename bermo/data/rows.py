@@ -61,7 +61,21 @@ class ChoiceRows:
         return len(self.first)
 
 
-Rows = TextRows | TaggedRows | SpanRows | ChoiceRows
+@dataclass(frozen=True)
+class ApartRows:
+    """One text a row or several, each read by itself; a number says how alike the two of a pair are.
+
+    Without numbers the second text of a row belongs to the first, and a third does not.
+    """
+
+    texts: Sequence[tuple[str, ...]]
+    labels: Sequence[float] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+Rows = TextRows | TaggedRows | SpanRows | ChoiceRows | ApartRows
 
 
 def check_several(texts: object, name: str = "texts") -> None:

@@ -1,8 +1,8 @@
 """Predictions to official scores, and to answers a user reads.
 
 Predictions come one array for each feature, in feature order, without padding: (C,) for classes, labels and
-choices, (1,) for a number, (length, C) for tags, (2, length) for spans. All scores are in percent,
-correlations too.
+choices, (1,) for a number, (length, C) for tags, (2, length) for spans, (texts, D) for the vectors of the
+texts of a row. All scores are in percent, correlations too.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bermo.data import metrics
 from bermo.data.answers import best_answers
 from bermo.data.features import Features
+from bermo.data.ranking import main_metric, rank
 from bermo.data.rows import SpanRows, TaggedRows
 from bermo.data.tasks import Task
 from bermo.errors import BermoError
@@ -40,7 +41,8 @@ class TaskScores:
 def score(features: Features, predictions: Predictions) -> TaskScores:
     """Compare predictions with the rows' answers by the task's official metrics."""
     _check_count(features, predictions)
-    if features.targets is None:
+    is_searched = features.task.kind == "embedding" and features.num_choices > 1
+    if features.targets is None and not is_searched:
         raise BermoError("These rows have no answers to score against.")
     match features.task.kind:
         case "regression":
@@ -51,10 +53,14 @@ def score(features: Features, predictions: Predictions) -> TaskScores:
             values, predicted = _score_tags(features, predictions)
         case "span":
             values, predicted = _score_spans(features, predictions)
+        case "embedding" | "reranker":
+            values, predicted = rank(features, predictions).values, Counter[str]()
         case _:
             values, predicted = _score_classes(features, predictions)
     percent = {name: 100 * value for name, value in values.items()}
-    return TaskScores(features.task.metric, percent, predicted)
+    kind = features.task.kind
+    main = main_metric(kind, values) if kind in ("embedding", "reranker") else features.task.metric
+    return TaskScores(main, percent, predicted)
 
 
 def _check_count(features: Features, predictions: Predictions) -> None:
@@ -176,6 +182,10 @@ def decode(features: Features, predictions: Predictions, gives_all: bool = False
             return _decode_tags(features, predictions, gives_all)
         case "span":
             return [{"answer": text} for text in best_answers(features, predictions)]
+        case "embedding":
+            return [{"vector": row.tolist()} for row in predictions]
+        case "reranker":
+            return [{"score": float(sigmoid(row[:1])[0])} for row in predictions]
         case "choice":
             return [_likeliest("choice", range(len(row)), row, gives_all) for row in predictions]
         case _:
@@ -193,6 +203,10 @@ def empty_answer(task: Task, labels: Sequence[str], gives_all: bool = False) -> 
             return {"words": [], "tags": []} | ({"probability": []} if gives_all else {})
         case "span":
             return {"answer": None}
+        case "embedding":
+            return {"vector": None}
+        case "reranker":
+            return {"score": None}
         case "choice":
             return {"choice": None, "probability": None} | ({"probabilities": {}} if gives_all else {})
         case _:

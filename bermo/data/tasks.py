@@ -17,8 +17,10 @@ from bermo.data import sentences
 from bermo.data.rows import Rows, digest
 from bermo.errors import BermoError, nearest
 
-Kind = Literal["classification", "multi-label", "regression", "tagging", "span", "choice"]
-Metric = Literal["accuracy", "f1", "micro_f1", "matthews", "mean", "exact_match"]
+Kind = Literal[
+    "classification", "multi-label", "regression", "tagging", "span", "choice", "embedding", "reranker"
+]
+Metric = Literal["accuracy", "f1", "micro_f1", "matthews", "mean", "exact_match", "spearman", "ndcg_10"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +241,8 @@ OWN_METRICS: Mapping[Kind, Metric] = {
     "regression": "mean",
     "tagging": "f1",
     "span": "f1",
+    "embedding": "spearman",
+    "reranker": "ndcg_10",
 }
 """How own data is scored where it is not by accuracy."""
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
+from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
 from bermo.errors import BermoError, nearest
 
 LONGEST_QUESTION = 64
@@ -62,6 +62,8 @@ def encode(encoder: Encoder, rows: Rows) -> Chunk:
             return _encode_tagged(encoder, rows)
         case SpanRows():
             return _encode_span(encoder, rows)
+        case ApartRows():
+            return _encode_apart(encoder, rows)
 
 
 def _call(encoder: Encoder, *texts: Any, **options: Any) -> BatchEncoding:
@@ -140,6 +142,15 @@ def _encode_choice(encoder: Encoder, rows: ChoiceRows) -> Chunk:
         arrays["targets"] = _label_ids(encoder, rows.labels)
     cut = {index // choices for index in _overfull(encoder, batch, lengths)}
     return Chunk(arrays, lengths, len(cut))
+
+
+def _encode_apart(encoder: Encoder, rows: ApartRows) -> Chunk:
+    size = len(rows.texts[0])
+    batch = _call(encoder, list(chain.from_iterable(rows.texts)), truncation=True)
+    arrays, lengths = _tokens(encoder, batch)
+    if rows.labels is not None:
+        arrays["targets"] = np.array(rows.labels, dtype=np.float32)
+    return Chunk(arrays, lengths, len({index // size for index in _overfull(encoder, batch, lengths)}))
 
 
 def _overfull(encoder: Encoder, batch: BatchEncoding, lengths: Ints) -> list[int]:

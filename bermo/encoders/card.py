@@ -17,6 +17,7 @@ PIPELINES: Mapping[str, str] = {
     "BermoForQuestionAnswering": "question-answering",
     "BermoForMultipleChoice": "multiple-choice",
     "BermoForMaskedLM": "fill-mask",
+    "BermoForSentenceEmbedding": "sentence-similarity",
 }
 # The hub's names of what our metrics are called otherwise.
 HUB_METRICS: Mapping[str, str] = {
@@ -48,7 +49,7 @@ def with_header(
     is_box = base == BOX
     results = [_result(item, pipeline or "other") for item in evaluated]
     data = ModelCardData(
-        library_name="transformers",
+        library_name="sentence-transformers" if pipeline == "sentence-similarity" else "transformers",
         language="en" if is_box else None,
         license="cc-by-sa-3.0" if is_box else None,
         base_model=base if is_on_hub(base) else None,

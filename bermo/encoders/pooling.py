@@ -20,6 +20,8 @@ MODES: dict[str, Pooling] = {
     "pooling_mode_lasttoken": "last",
 }
 """The switches of the pooling modules that we have too."""
+NAMES: dict[str, Pooling] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+"""How sentence-transformers 6 names them."""
 
 
 def trained_pooling(name: str | Path) -> Pooling | None:
@@ -34,8 +36,15 @@ def trained_pooling(name: str | Path) -> Pooling | None:
     folder = (folders or ["1_Pooling"])[0]
     # A name that leads elsewhere is none of a module.
     values = _read(source, f"{folder}/config.json") if PurePath(folder).name == folder else None
-    named = [mode for mode, is_on in values.items() if is_on is True] if isinstance(values, dict) else []
-    modes = [mode for mode in named if mode.startswith("pooling_mode_")]
+    return pooling_of(values)
+
+
+def pooling_of(values: Any) -> Pooling | None:
+    """Return the pooling that the config of a Pooling module names, None where it is none of ours."""
+    named = values if isinstance(values, dict) else {}
+    modes = [mode for mode, is_on in named.items() if is_on is True and mode.startswith("pooling_mode_")]
+    if not modes and isinstance(named.get("pooling_mode"), str):
+        return NAMES.get(named["pooling_mode"])
     # Several modes at once are glued together, which is none of ours.
     return MODES.get(modes[0]) if len(modes) == 1 else None
 

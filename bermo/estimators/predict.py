@@ -9,7 +9,7 @@ from bermo.data.tasks import Kind
 from bermo.estimators.inputs import check_folder, unlabelled
 from bermo.fields import check
 from bermo.runs.trained import open_trained
-from bermo.ship.runtimes.predict import Predictor, predict_stream
+from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor, predict_stream
 from bermo.ship.runtimes.spec import PredictSpec
 from bermo.spec import Device
 from bermo.values import from_texts
@@ -66,7 +66,30 @@ class ChoiceAnswer:
     probabilities: dict[str, float]
 
 
-Answer = LabelAnswer | LabelsAnswer | NumberAnswer | TagsAnswer | SpanAnswer | ChoiceAnswer
+@dataclass(frozen=True, kw_only=True)
+class VectorAnswer:
+    """The vector of a text."""
+
+    vector: list[float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreAnswer:
+    """How well the second text of a pair answers the first, 0 to 1."""
+
+    score: float | None
+
+
+Answer = (
+    LabelAnswer
+    | LabelsAnswer
+    | NumberAnswer
+    | TagsAnswer
+    | SpanAnswer
+    | ChoiceAnswer
+    | VectorAnswer
+    | ScoreAnswer
+)
 ANSWERS: dict[Kind, type[Answer]] = {
     "classification": LabelAnswer,
     "multi-label": LabelsAnswer,
@@ -74,6 +97,8 @@ ANSWERS: dict[Kind, type[Answer]] = {
     "tagging": TagsAnswer,
     "span": SpanAnswer,
     "choice": ChoiceAnswer,
+    "embedding": VectorAnswer,
+    "reranker": ScoreAnswer,
 }
 
 
@@ -90,7 +115,7 @@ def predict(folder: str | Path, texts: Any, *, batch_size: int = 64, device: Dev
     names, is_tagger = line_names(trained.task, trained.text), trained.task.kind == "tagging"
     table = unlabelled(texts, "texts", names, takes_words=is_tagger).table()
     predictor = Predictor(opened, asked.device, asked.batch_size)
-    kind, has_classes = ANSWERS[trained.task.kind], trained.task.kind not in ("regression", "span")
+    kind, has_classes = ANSWERS[trained.task.kind], trained.task.kind not in WITHOUT_CLASSES
     answers: list[Answer] = []
     predict_stream(
         predictor,

@@ -168,6 +168,17 @@ class BermoPreTrainedModel(PreTrainedModel):
         if is_main_process:
             share_tensors_(Path(save_directory), Path(save_directory) / "config.json")
 
+    def how_to_load(self) -> list[str]:
+        """Return the lines of Python that load the saved folder."""
+        name = type(self).__name__
+        is_bare = name == "BermoModel"
+        auto = name.replace("Bermo", "Auto") if is_bare else name.replace("BermoFor", "AutoModelFor")
+        return [
+            "import bermo  # registers the model with the Auto classes",
+            f"from transformers import {auto}",
+            f'model = {auto}.from_pretrained("this folder or repository")',
+        ]
+
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, LayerMix | GateMix | InnerMix):
@@ -271,7 +282,6 @@ def model_card(
 ) -> str:
     """Write what a reader of the saved folder needs: what it is made of, and how to load it."""
     config, name = cast(BermoConfig, model.config), type(model).__name__
-    auto = name.replace("Bermo", "Auto") if name == "BermoModel" else name.replace("BermoFor", "AutoModelFor")
     origin = config.backbone.name_or_path or "from random weights"
     lines = [
         f"# {name}",
@@ -280,9 +290,7 @@ def model_card(
         f' the embeddings included, are combined by the mix "{config.mix["kind"]}".',
         "",
         "```python",
-        "import bermo  # registers the model with the Auto classes",
-        f"from transformers import {auto}",
-        f'model = {auto}.from_pretrained("this folder or repository")',
+        *model.how_to_load(),
         "```",
     ]
     shares = model.mix.weights.tolist()

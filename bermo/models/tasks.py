@@ -75,11 +75,11 @@ class BermoForSequenceClassification(BermoPreTrainedModel):
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
         """Return (B, C) logits, and the loss where labels are given."""
         inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        pooled, outputs = _pool(self.bermo, inputs, output_hidden_states, output_attentions)
+        pooled, outputs = pool_texts(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(pooled)
         loss = None if labels is None else text_loss(logits, labels, self.config.problem_type)
-        result = SequenceClassifierOutput(logits=logits, **_rest(outputs, loss))
-        return _returned(self, result, return_dict)
+        result = SequenceClassifierOutput(logits=logits, **rest_of(outputs, loss))
+        return returned(self, result, return_dict)
 
     def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
         """The loss of outputs that were made without labels."""
@@ -113,11 +113,11 @@ class BermoForMultipleChoice(BermoPreTrainedModel):
         given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
         shape = cast(Tensor, inputs_embeds if input_ids is None else input_ids).shape
         inputs = tuple(None if value is None else value.flatten(0, 1) for value in given)
-        pooled, outputs = _pool(self.bermo, inputs, output_hidden_states, output_attentions)
+        pooled, outputs = pool_texts(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(pooled).view(shape[:2])
         loss = None if labels is None else text_loss(logits, labels, "single_label_classification")
-        result = MultipleChoiceModelOutput(logits=logits, **_rest(outputs, loss))
-        return _returned(self, result, return_dict)
+        result = MultipleChoiceModelOutput(logits=logits, **rest_of(outputs, loss))
+        return returned(self, result, return_dict)
 
     def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
         """The loss of outputs that were made without labels."""
@@ -152,8 +152,8 @@ class BermoForTokenClassification(BermoPreTrainedModel):
         outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels)
-        result = TokenClassifierOutput(logits=logits, **_rest(outputs, loss))
-        return _returned(self, result, return_dict)
+        result = TokenClassifierOutput(logits=logits, **rest_of(outputs, loss))
+        return returned(self, result, return_dict)
 
     def loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
         """The loss of outputs that were made without labels."""
@@ -192,9 +192,9 @@ class BermoForQuestionAnswering(BermoPreTrainedModel):
         result = QuestionAnsweringModelOutput(
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
-            **_rest(outputs, loss),
+            **rest_of(outputs, loss),
         )
-        return _returned(self, result, return_dict)
+        return returned(self, result, return_dict)
 
     def loss_of(self, outputs: Any, start_positions: Tensor, end_positions: Tensor) -> Tensor:
         """The loss of outputs that were made without labels."""
@@ -246,8 +246,8 @@ class BermoForMaskedLM(BermoPreTrainedModel):
         outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels)
-        result = MaskedLMOutput(logits=logits, **_rest(outputs, loss))
-        return _returned(self, result, return_dict)
+        result = MaskedLMOutput(logits=logits, **rest_of(outputs, loss))
+        return returned(self, result, return_dict)
 
     def _adopt_(self, loaded: Loaded) -> None:
         if loaded.head is not None and loaded.head["dense.weight"].shape == self.head.dense.weight.shape:
@@ -287,7 +287,7 @@ def _encode(
     return cast(BaseModelOutput, outputs)
 
 
-def _pool(
+def pool_texts(
     model: BermoModel,
     inputs: Inputs,
     output_hidden_states: bool | None,
@@ -321,11 +321,13 @@ def _name_of(model: nn.Module, weight: Tensor) -> str:
     return next(name for name, parameter in model.named_parameters() if parameter is weight)
 
 
-def _rest(outputs: BaseModelOutput, loss: Tensor | None) -> dict[str, Any]:
+def rest_of(outputs: BaseModelOutput, loss: Tensor | None) -> dict[str, Any]:
+    """Return what every output has beside its answers."""
     return {"loss": loss, "hidden_states": outputs.hidden_states, "attentions": outputs.attentions}
 
 
-def _returned(model: BermoPreTrainedModel, result: ModelOutput, return_dict: bool | None) -> Any:
+def returned(model: BermoPreTrainedModel, result: ModelOutput, return_dict: bool | None) -> Any:
+    """Return an output as the caller or the config wants it: typed, or as a tuple."""
     wants_dict = model.config.return_dict if return_dict is None else return_dict
     return result if wants_dict else result.to_tuple()
 

@@ -9,17 +9,21 @@ from transformers import PretrainedConfig
 
 from bermo.data.load import own_task
 from bermo.data.tasks import TASKS, Kind, Task, TaskData
+from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_settings
 from bermo.errors import BermoError
 from bermo.files import reading, write_json
 from bermo.nn.heads import MULTI_LABEL
 from bermo.spec import DataSpec
 
 TASK_FILE = "task.json"
+LONGEST_TEXT = 512
+"""Tokens of a text that a sentence encoder reads where no file says; its positions may be fewer."""
 HEADS: dict[str, Kind] = {
     "ForSequenceClassification": "classification",
     "ForTokenClassification": "tagging",
     "ForQuestionAnswering": "span",
     "ForMultipleChoice": "choice",
+    "ForSentenceEmbedding": "embedding",
 }
 """How the name of a model class ends, and the kind of task that its head is for."""
 
@@ -74,7 +78,8 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
     """Read task.json; beside a plain transformers model there is none, and the head tells the task."""
     path = folder / TASK_FILE
     if not path.exists():
-        return _task_of_head(folder, config)
+        is_sentence = is_sentence_folder(folder)
+        return embedding_task(read_settings(folder)) if is_sentence else _task_of_head(folder, config)
     with reading(path, "Copy it anew from where the model was saved."):
         values = json.loads(path.read_text(encoding="utf-8"))
         kind, labels = values["kind"], tuple(map(str, values["labels"]))
@@ -91,6 +96,17 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
             label=values.get("label"),
             label_separator=values.get("label_separator"),
         )
+
+
+def embedding_task(settings: SentenceSettings) -> TrainedTask:
+    """Return what a sentence encoder is for."""
+    return TrainedTask(
+        task=own_task("embedding"),
+        labels=(),
+        text=("text",),
+        max_length=settings.max_length or LONGEST_TEXT,
+        stride=DataSpec().stride,
+    )
 
 
 def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
@@ -110,7 +126,7 @@ def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
     defaults = DataSpec()
     return TrainedTask(
         task=own_task(kind),
-        labels=() if kind == "regression" else labels,
+        labels=() if kind in ("regression", "embedding") else labels,
         text=(),
         max_length=defaults.max_length,
         stride=defaults.stride,

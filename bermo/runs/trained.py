@@ -8,7 +8,7 @@
 which is the same wherever the folder was named.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from bermo.data.tasks import Kind
 from bermo.encoders import families
 from bermo.encoders.backbone import limit_length_, load_tokenizer
 from bermo.encoders.failures import loading
+from bermo.encoders.sentence import SentenceSettings, is_sentence_folder
 from bermo.encoders.trust import (
     ONLY_DATA,
     ONLY_TENSORS,
@@ -39,9 +40,10 @@ from bermo.encoders.trust import (
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, encoder_config
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.models.sentence import BermoForSentenceEmbedding, settings_of
 from bermo.runs.folder import read_run_spec
 from bermo.runs.model_files import EXPORT_FILE, WEIGHT_SUFFIXES, Runtime, find_model, read_export, run_of
-from bermo.runs.task_file import TrainedTask, read_task
+from bermo.runs.task_file import TASK_FILE, TrainedTask, embedding_task, read_task
 from bermo.spec import RunSpec
 from bermo.sums import check_sums
 
@@ -52,6 +54,8 @@ AUTO_CLASSES: Mapping[Kind, Any] = {
     "tagging": AutoModelForTokenClassification,
     "span": AutoModelForQuestionAnswering,
     "choice": AutoModelForMultipleChoice,
+    "embedding": BermoForSentenceEmbedding,
+    "reranker": AutoModelForSequenceClassification,
 }
 
 
@@ -72,6 +76,11 @@ class TrainedFolder:
     def has_segments(self) -> bool:
         """Whether the model reads the segment ids of sentence pairs."""
         return families.has_segments(encoder_config(self.config))
+
+    @property
+    def sentence(self) -> SentenceSettings:
+        """How a sentence encoder makes one vector of a text."""
+        return settings_of(self.folder, self.config)
 
     @property
     def num_bytes(self) -> int:
@@ -96,6 +105,10 @@ class TrainedFolder:
 
     def create_model(self) -> PreTrainedModel:
         """Build a model of the same class and shape with random weights."""
+        if self.trained.task.kind == "embedding":
+            if isinstance(self.config, BermoConfig):
+                return BermoForSentenceEmbedding(self.config)
+            return BermoForSentenceEmbedding.from_settings(self.config, settings_of(self.folder))
         model: PreTrainedModel = AUTO_CLASSES[self.trained.task.kind].from_config(self.config, **ONLY_DATA)
         return model
 
@@ -117,7 +130,7 @@ class TrainedFolder:
 
     def load_bermo_model(self) -> BermoPreTrainedModel:
         """Load a model with a layer mix, as bermo trains it; a plain transformers model is refused."""
-        if not isinstance(self.config, BermoConfig):
+        if not isinstance(self.config, BermoConfig) and self.trained.task.kind != "embedding":
             raise BermoError(
                 f"{self.folder} holds a {self.config.model_type} model, not one that bermo trained. Train it"
                 f" first: bermo train --model {self.folder} …"
@@ -129,6 +142,27 @@ class TrainedFolder:
 
 def open_trained(path: str | Path) -> TrainedFolder:
     """Open the folder of a run, a seed, a saved model or an export; of its weights only the sum is read."""
+    return _open(path, read_task)
+
+
+def open_sentence_encoder(path: str | Path) -> TrainedFolder:
+    """Open any encoder for the vectors of texts: besides a sentence encoder, a bare one, or that under the
+    head of a trained model.
+    """
+    folder = find_model(path).folder
+    if is_sentence_folder(folder) or (folder / TASK_FILE).exists():
+        opened = open_trained(path)
+        if opened.trained.task.kind == "embedding":
+            return opened
+        if opened.runtime != "torch":
+            raise BermoError(
+                f"{path} is an export of a model for {opened.trained.task.kind}, whose graph ends in answers"
+                " and gives no vectors. Give the model that it was made from."
+            )
+    return _open(path, lambda folder, _: embedding_task(settings_of(folder)))
+
+
+def _open(path: str | Path, task_of: Callable[[Path, PretrainedConfig], TrainedTask]) -> TrainedFolder:
     given, found = Path(path).expanduser(), find_model(path)
     folder = found.folder
     check_sums(folder)
@@ -139,6 +173,6 @@ def open_trained(path: str | Path) -> TrainedFolder:
         runtime=found.runtime,
         precision=str(read_export(folder).get("precision", "fp32")),
         config=config,
-        trained=read_task(folder, config),
+        trained=task_of(folder, config),
         run=run_of(given),
     )

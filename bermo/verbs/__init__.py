@@ -12,6 +12,7 @@ from bermo.verbs import (
     compress,
     demo,
     doctor,
+    encode,
     evaluate,
     export,
     jobs,
@@ -22,6 +23,7 @@ from bermo.verbs import (
     report,
     show,
     shrink,
+    similar,
     train,
 )
 from bermo.verbs.verb import Verb
@@ -31,6 +33,8 @@ VERBS: Mapping[str, Verb] = {
     "train": train.VERB,
     "evaluate": evaluate.VERB,
     "predict": predict.VERB,
+    "encode": encode.VERB,
+    "similar": similar.VERB,
     "pretrain": pretrain.VERB,
     "probe": probe.VERB,
     "analyse": analyse.VERB,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bermo.data.features import Features
+from bermo.data.ranking import unit
 from bermo.data.scoring import score
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
@@ -84,11 +85,21 @@ def relative_error(after: list[np.ndarray], before: list[np.ndarray]) -> float:
 
 def same_answers(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:
     """The share of decisions (one for each row, tag, end of a span, or label of a row that may have several)
-    that stayed the same; 1 for numbers.
+    that stayed the same; 1 for numbers. The decision of a vector is which text is its nearest.
     """
+    if kind == "embedding":
+        return float(np.mean(nearest_of(np.stack(after)) == nearest_of(np.stack(before))))
     pairs = [(_decisions(a, kind), _decisions(b, kind)) for a, b in zip(after, before, strict=True)]
     same = sum(int((a == b).sum()) for a, b in pairs)
     return same / sum(len(a) for a, _ in pairs)
+
+
+def nearest_of(vectors_ND: np.ndarray) -> np.ndarray:
+    """Return the number of the row that is most similar to each row, by cosine."""
+    units_ND = unit(vectors_ND.reshape(-1, vectors_ND.shape[-1]))
+    scores_NN = units_ND @ units_ND.T
+    np.fill_diagonal(scores_NN, -np.inf)
+    return np.asarray(scores_NN.argmax(-1))
 
 
 def _decisions(logits: np.ndarray, kind: Kind) -> np.ndarray:

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from bermo.encoders.families import family_of
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
+from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.ship.export.top import ReadAnswers, can_cut_top
 from bermo.ship.runtimes.candidate import logits_of
 
@@ -46,6 +47,8 @@ def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path
     config = encoder_of(model).config
     outputs = logits_of(model(**example))
     names = ["logits"] if len(outputs) == 1 else ["start_logits", "end_logits"]
+    if isinstance(model, BermoForSentenceEmbedding):
+        names = ["sentence_embedding"]
     with torch.no_grad(), quiet():
         try:
             answers = ReadAnswers(model) if can_cut_top(model) else Answers(model)

@@ -7,7 +7,7 @@ Rows come in blocks: each is tokenised, sorted by length, answered and written b
 that memory stays flat. A row without a text has an empty answer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,13 @@ from bermo.ship.runtimes.texts import features_of
 from bermo.ship.runtimes.written import Write
 from bermo.spec import Device
 
-WITHOUT_CLASSES = ("regression", "span")
+WITHOUT_CLASSES: Mapping[str, str] = {
+    "regression": "numbers",
+    "span": "spans of text",
+    "embedding": "vectors",
+    "reranker": "scores",
+}
+"""Kinds of task whose answers are no classes, and what they are."""
 
 
 class Predictor:
@@ -73,8 +79,9 @@ def check_predict(opened: TrainedFolder, spec: PredictSpec) -> None:
     """Refuse what this kind of model cannot answer, before it is loaded."""
     kind = opened.trained.task.kind
     if spec.probabilities and kind in WITHOUT_CLASSES:
-        what = "numbers" if kind == "regression" else "spans of text"
-        raise BermoError(f"{opened.folder} answers with {what}, not classes. Leave --probabilities out.")
+        raise BermoError(
+            f"{opened.folder} answers with {WITHOUT_CLASSES[kind]}, not classes. Leave --probabilities out."
+        )
 
 
 def predict_stream(

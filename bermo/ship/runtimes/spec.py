@@ -1,6 +1,7 @@
 """What a trained model is asked: the columns of a file, how many rows at a time, and on which device."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from bermo.fields import Rules, option
@@ -41,3 +42,31 @@ class EvaluateSpec:
 
     def rules(self) -> Rules:
         return [separator_rule(self.separator), *device_rules(self.device)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeSpec:
+    """How texts become vectors."""
+
+    prompt: str | None = option(
+        None, "name of the model's prompt that stands before each text, such as query", metavar="NAME"
+    )
+    dimension: int | None = option(
+        None, "keep only the first so many units, for models trained so (Matryoshka)", least=1
+    )
+    columns: tuple[str, ...] | None = option(None, "column of the text, if not known by its name")
+    separator: str | None = option(None, SEPARATOR_HELP)
+    batch_size: int = option(64, "rows at a time", least=1)
+    device: Device = option("auto", DEVICE_HELP)
+
+    def rules(self) -> Rules:
+        return [separator_rule(self.separator), *device_rules(self.device)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpec:
+    """How many texts are found, and how they become vectors."""
+
+    top: int = option(5, "texts to show for each query", least=1)
+    vectors: Path | None = option(None, "the corpus's vectors, as bermo encode wrote them", metavar="FILE")
+    encode: EncodeSpec = EncodeSpec()

@@ -23,7 +23,7 @@ from bermo.data.generated import generate_rows
 from bermo.data.inputs import filled_rows, input_names, input_rows, text_blocks
 from bermo.data.label_lists import read_labels
 from bermo.data.read import Table, read_table
-from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, label_names
+from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, label_names
 from bermo.data.unknown import check_ids
 from bermo.errors import BermoError, nearest
 from bermo.runs.task_file import TrainedTask
@@ -73,6 +73,8 @@ def built_in(opened: TrainedFolder) -> Features:
             rows = SpanRows([str(index) for index in range(len(texts))], others, texts)
         case "choice":
             rows = ChoiceRows(texts, [[a, b] for a, b in zip(texts, others, strict=True)])
+        case "embedding":
+            rows = ApartRows([(text,) for text in texts])
         case _:
             rows = TextRows(texts, others if len(opened.trained.text) == 2 else None)
     return features_of(opened, rows)
