@@ -7,11 +7,13 @@ representations?").
     max. explained(w)     σ₁² / Σ σ_i² of the vectors of w, uncentred: 1 if one static vector would do
                           − the same of as many random words
 
-All sums run over unit vectors û: the mean cosine of N vectors is (‖Σ û‖² − N) / (N (N − 1)), so that no pair
-is formed. Kept in memory: the uses of at most `MAX_WORDS` words and a sample of random words.
+All sums run over unit vectors û: the mean cosine of N vectors is (‖Σ û‖² − N) / (N (N − 1)), and over pairs
+from different texts (‖Σ û‖² − Σ_t ‖Σ_t û‖²) / (N² − Σ_t N_t²), so that no pair is formed.
+Kept in memory: the uses of at most `MAX_WORDS` words and a sample of random words.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,14 +53,39 @@ class Geometry:
 
 def mean_cosine(vectors: Tensor) -> float | None:
     """Return the mean cosine over all pairs of N vectors, from the sum of their directions."""
-    return mean_cosine_of_sum(normalize(vectors.double(), dim=-1).sum(0), len(vectors))
-
-
-def mean_cosine_of_sum(total: Tensor, count: int) -> float | None:
-    """Return the mean cosine over all pairs of `count` unit vectors whose sum is `total`."""
+    count = len(vectors)
     if count < 2:
         return None
+    total = normalize(vectors.double(), dim=-1).sum(0)
     return (float(total @ total) - count) / (count * (count - 1))
+
+
+class Directions:
+    """Sums of unit vectors over all texts and within each text: their mean cosine across texts."""
+
+    def __init__(self) -> None:
+        self.total: Tensor | None = None
+        self.count = self.pairs_within = 0
+        self.within = 0.0
+
+    def add(self, vectors: Tensor, text: Tensor, num_texts: int) -> None:
+        """Add the vectors of whole texts; `text` says which of them each vector is of."""
+        units = normalize(vectors.double(), dim=-1)
+        sums = torch.zeros(num_texts, units.shape[1], dtype=torch.double, device=units.device)
+        sums.index_add_(0, text.to(units.device), units)
+        total = sums.sum(0).cpu()
+        self.total = total if self.total is None else self.total + total
+        self.within += float(sums.square().sum())
+        self.count += len(vectors)
+        self.pairs_within += int(torch.bincount(text).square().sum())
+
+    @property
+    def mean_cosine(self) -> float | None:
+        """Over all pairs of vectors from different texts; None where there is one text only."""
+        pairs = self.count**2 - self.pairs_within
+        if self.total is None or not pairs:
+            return None
+        return (float(self.total @ self.total) - self.within) / pairs
 
 
 def explained_variance(vectors: Tensor) -> float:
@@ -83,10 +110,11 @@ class _Sums:
     """What is gathered over the batches: sums of directions, uses of chosen words, a random sample."""
 
     def __init__(self, num_layers: int, chosen: Mapping[Key, str]) -> None:
-        self.directions: list[Tensor | None] = [None] * num_layers
+        self.directions = [Directions() for _ in range(num_layers)]
         self.similarity = [0.0] * num_layers
         self.num_texts = self.num_words = 0
         self.uses: dict[Key, list[Tensor]] = {key: [] for key in chosen}
+        self.num_uses: Counter[Key] = Counter()
         self.seen: set[tuple[Key, int]] = set()
         self.sample: list[Tensor] = []
         self.generator = torch.Generator().manual_seed(0)
@@ -94,10 +122,9 @@ class _Sums:
     def add(self, words: Words) -> None:
         if not words.rows:
             return
+        texts, text = torch.unique(torch.tensor(words.rows), return_inverse=True)
         for layer, vectors in enumerate(words.vectors):
-            total = normalize(vectors.double(), dim=-1).sum(0).cpu()
-            before = self.directions[layer]
-            self.directions[layer] = total if before is None else before + total
+            self.directions[layer].add(vectors, text, len(texts))
             similarity, count = sentence_similarity(words, layer)
             self.similarity[layer] += similarity
         self.num_texts += count
@@ -108,20 +135,26 @@ class _Sums:
             self._keep_sample(stacked[index])
 
     def _keep_use(self, key: Key, row: int, vectors: Tensor) -> None:
+        """Keep one use a text, and of more than `MAX_USES` texts a random draw of them."""
         uses = self.uses.get(key)
-        if uses is not None and len(uses) < MAX_USES and (key, row) not in self.seen:
-            self.seen.add((key, row))
-            uses.append(vectors.clone())
+        if uses is None or (key, row) in self.seen:
+            return
+        self.seen.add((key, row))
+        self.num_uses[key] += 1
+        slot = self._slot(self.num_uses[key], MAX_USES)
+        if slot is not None:
+            uses[slot : slot + 1] = [vectors.clone()]
 
     def _keep_sample(self, vectors: Tensor) -> None:
-        """Reservoir sampling: after n words each is kept with the chance SAMPLE / n."""
         self.num_words += 1
-        if len(self.sample) < SAMPLE:
-            self.sample.append(vectors.clone())
-            return
-        slot = int(torch.randint(self.num_words, (), generator=self.generator))
-        if slot < SAMPLE:
-            self.sample[slot] = vectors.clone()
+        slot = self._slot(self.num_words, SAMPLE)
+        if slot is not None:
+            self.sample[slot : slot + 1] = [vectors.clone()]
+
+    def _slot(self, number: int, size: int) -> int | None:
+        """Reservoir sampling: the place of the n-th item, so that each is kept with the chance size / n."""
+        slot = number - 1 if number <= size else int(torch.randint(number, (), generator=self.generator))
+        return slot if slot < size else None
 
 
 def measure_geometry(
@@ -131,9 +164,7 @@ def measure_geometry(
     sums = _Sums(len(layers), chosen)
     for batch in batches:
         sums.add(pool_words(batch))
-    anisotropy = [
-        None if total is None else mean_cosine_of_sum(total, sums.num_words) for total in sums.directions
-    ]
+    anisotropy = [directions.mean_cosine for directions in sums.directions]
     uses = {
         key: torch.stack(word_vectors)
         for key, word_vectors in sums.uses.items()
@@ -187,7 +218,10 @@ def _mean(values: Sequence[float]) -> float | None:
 def geometry_section(models: Mapping[str, Geometry]) -> Section:
     """Draw the four curves over the layers, every model in each, and the words at the ends."""
     curves = {
-        "Anisotropy: mean cosine of two random words": ("anisotropy", "0: all directions are used"),
+        "Anisotropy: mean cosine of two words from different texts": (
+            "anisotropy",
+            "0: all directions are used",
+        ),
         "Self-similarity: a word in different texts": ("self_similarity", "less the anisotropy"),
         "Intra-sentence similarity: a word and its sentence": ("intra_sentence", "less the anisotropy"),
         "Maximum explained variance: how static a word is": ("explained", "less that of random words"),
@@ -257,7 +291,9 @@ def _sentences(models: Mapping[str, Geometry]) -> str:
         last = len(_plain(item)) - 1
         first, end = item.anisotropy[0], item.anisotropy[last]
         if first is None or end is None:
-            lines.append(f"{name}: fewer than two words were read, so no angle can be measured.")
+            lines.append(
+                f"{name}: fewer than two texts have words, so no angle between texts can be measured."
+            )
             continue
         text = f"{name}: anisotropy goes from {first:.3f} (embeddings) to {end:.3f} (layer {last})"
         if item.self_similarity[last] is not None:

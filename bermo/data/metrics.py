@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bermo.errors import BermoError
+
 Ints = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.floating]
 Bools = npt.NDArray[np.bool_]
@@ -70,9 +72,21 @@ def matthews(predicted: Ints, gold: Ints) -> float:
 
 def pearson(x: Floats, y: Floats) -> float:
     """Return the linear correlation."""
+    _check_numbers(x, y)
     x, y = _centred(x), _centred(y)
     below = np.sqrt((x @ x) * (y @ y))
     return float(np.clip(x @ y / below, -1.0, 1.0)) if below > 0 else 0.0
+
+
+def _check_numbers(*values: Floats) -> None:
+    """Refuse what has no rank: NaN would count as the largest number of all."""
+    for array in values:
+        bad = int(np.sum(~np.isfinite(array)))
+        if bad:
+            raise BermoError(
+                f"{bad} of {len(array)} numbers are infinite or not a number, which correlate with nothing."
+                " Leave such rows out, or look at why the model gives them."
+            )
 
 
 def _centred(values: Floats) -> Floats:
@@ -85,6 +99,7 @@ def _centred(values: Floats) -> Floats:
 
 def spearman(x: Floats, y: Floats) -> float:
     """Return the correlation of the ranks."""
+    _check_numbers(x, y)
     return pearson(_ranks(x), _ranks(y))
 
 

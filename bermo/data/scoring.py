@@ -113,6 +113,9 @@ def _score_labels(features: Features, predictions: Predictions) -> tuple[dict[st
 
 def _score_numbers(features: Features, predictions: Predictions) -> dict[str, float]:
     predicted, gold = np.stack(predictions)[:, 0], np.asarray(features.targets)
+    if not np.isfinite(predicted).all():
+        # A training that broke is judged by its loss; its answers follow nothing.
+        return {"pearson": 0.0, "spearman": 0.0, "mean": 0.0}
     pearson, spearman = metrics.pearson(predicted, gold), metrics.spearman(predicted, gold)
     return {"pearson": pearson, "spearman": spearman, "mean": (pearson + spearman) / 2}
 

@@ -44,14 +44,15 @@ def frozen_table(probed: Sequence[Probed]) -> Table:
         "largest class",
         "untrained",
         "control",
+        "memoriser",
         "selectivity",
     )
     rows = [_row(item) for item in probed]
     doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in probed if item.doubt]
     note = (
         "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained:"
-        " the same layer with random weights. control: random classes of word types, same layer."
-        " selectivity: test less control."
+        " the same layer with random weights. control: random classes of frequent words, same layer."
+        " memoriser: a bag of words on the control. selectivity: test less control."
     ) + "".join(doubts)
     return Table(title="Probes by group", columns=columns, rows=tuple(rows), note=note)
 
@@ -86,6 +87,7 @@ def _row(item: Probed) -> tuple[str | Number, ...]:
         rounded(item.largest_class),
         rounded(item.untrained[at] if item.untrained else None),
         rounded(control),
+        rounded(item.memoriser),
         rounded(None if control is None else item.accuracy[at] - control),
     )
 

@@ -6,14 +6,28 @@ import pytest
 import torch
 from torch import Tensor
 
-from bermo.analyse.geometry import explained_variance, geometry_section, mean_cosine, measure_geometry
-from bermo.analyse.words import frequent_words, layer_names, pool_words, word_keys
+from bermo.analyse.geometry import (
+    MAX_USES,
+    Directions,
+    _Sums,
+    explained_variance,
+    geometry_section,
+    mean_cosine,
+    measure_geometry,
+)
+from bermo.analyse.words import Words, frequent_words, layer_names, pool_words, word_keys
 from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS
 
 
 def slow_mean_cosine(vectors: Tensor) -> float:
     pairs = list(combinations(vectors, 2))
+    return sum(float(torch.cosine_similarity(a, b, dim=0)) for a, b in pairs) / len(pairs)
+
+
+def slow_mean_across(texts: list[Tensor]) -> float:
+    """The mean over all pairs of words from different texts."""
+    pairs = [(a, b) for one, other in combinations(texts, 2) for a in one for b in other]
     return sum(float(torch.cosine_similarity(a, b, dim=0)) for a, b in pairs) / len(pairs)
 
 
@@ -47,8 +61,7 @@ def test_the_whole_measure_equals_loops_over_texts_and_words(mixed: Encoder) -> 
     assert geometry.layers == ("0", "1", "2", "3", "mix")
     for layer in range(5):
         texts = [_words(mixed, text, layer) for text in TEXTS]
-        every = torch.cat(texts)
-        base = slow_mean_cosine(every)
+        base = slow_mean_across(texts)
         assert geometry.anisotropy[layer] == pytest.approx(base, abs=1e-5)
         inner = [torch.cosine_similarity(t, t.mean(0), dim=-1).mean() for t in texts]
         expected = float(torch.stack(inner).mean()) - base
@@ -79,7 +92,25 @@ def test_a_word_is_the_mean_of_its_pieces(encoder: Encoder) -> None:
     assert words.positions == (0, 1, 0)
 
 
+def test_words_of_the_same_text_do_not_count_as_anisotropy() -> None:
+    directions = Directions()
+    one, other = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    directions.add(torch.stack([one, one, other, other, other]), torch.tensor([0, 0, 1, 1, 1]), 2)
+    assert directions.mean_cosine == pytest.approx(0)
+
+
+def test_uses_of_a_frequent_word_are_drawn_from_all_texts() -> None:
+    sums = _Sums(1, {(7,): "cat"})
+    for row in range(400):
+        vectors = torch.full((1, 2), float(row))
+        sums.add(Words(vectors=(vectors,), rows=(row,), keys=((7,),), positions=(0,)))
+    kept = torch.stack(sums.uses[(7,)])[:, 0, 0]
+    assert len(kept) == MAX_USES
+    assert kept.max() > 200
+    assert len(set(kept.tolist())) == MAX_USES
+
+
 def test_one_word_gets_a_sentence_and_no_number(encoder: Encoder) -> None:
     geometry = measure_geometry(stream_vectors(encoder, ["cat"]), layer_names(encoder), {})
     assert geometry.anisotropy == (None,) * 4
-    assert "no angle can be measured" in geometry_section({"tiny": geometry}).text
+    assert "no angle between texts can be measured" in geometry_section({"tiny": geometry}).text

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bermo.data import metrics
+from bermo.errors import BermoError
 
 classes = st.integers(2, 4).flatmap(
     lambda k: st.lists(st.tuples(st.integers(0, k - 1), st.integers(0, k - 1)), min_size=1, max_size=30)
@@ -87,6 +88,14 @@ def test_a_constant_prediction_correlates_with_nothing() -> None:
     assert metrics.pearson(constant, gold) == 0.0
     assert metrics.spearman(constant, gold) == 0.0
     assert metrics.pearson(1e-200 * gold, gold) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_what_is_not_a_number_has_no_rank_and_no_correlation(wrong: float) -> None:
+    gold = np.arange(4.0)
+    for measure in (metrics.pearson, metrics.spearman):
+        with pytest.raises(BermoError, match="1 of 4 numbers are infinite or not a number"):
+            measure(np.array([0.0, 1.0, wrong, 3.0]), gold)
 
 
 def _entities_by_rules(tags: list[str]) -> set[tuple[str, int, int]]:

@@ -36,7 +36,9 @@ def students_on_x86() -> str:
 
 def step_on_a_gpu() -> str:
     ours, theirs = step("plain, auto"), step("Hugging Face, eager")
-    return f"{ours:.1f} ms for BERT-base at batch 32 and length 32 where Hugging Face takes {theirs:.0f}"
+    return (
+        f"{ours:.1f} ms for BERT-base at batch 32 and length 32 where Hugging Face, eager, takes {theirs:.0f}"
+    )
 
 
 def fast_student() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scripts.tables.scores import SEMANTIC
 from tests.docs.documents import ROOT, rows_of
 
 RESULTS = ROOT / "results"
@@ -86,6 +87,17 @@ def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(
         assert int(row["seeds"]) == len(seeds), row["task"]
         gain = sum(mix[seed] - plain[seed] for seed in seeds) / len(seeds)
         assert float(row["difference"]) == pytest.approx(gain, abs=0.0051), row["task"]
+
+
+def test_unknown_shares_are_means_over_the_tasks_that_count(probing: tuple[str, Any]) -> None:
+    text, numbers = probing
+    names = {"gte-small": "gte", "the box": "box"}
+    shown = [row for row in table_of(text, "The mix on the semantic tasks") if row["unknown %"] != "–"]
+    assert len(shown) == 4
+    for row in shown:
+        runs = numbers["finetuned"][f"{names[row['encoder']]}-{row['case']}"]
+        shares = [runs[f"{task}-plain"][0]["unknown_share"] for task in SEMANTIC]
+        assert float(row["unknown %"]) == pytest.approx(100 * sum(shares) / len(shares), abs=0.051)
 
 
 def test_the_table_of_the_box_is_that_of_the_numbers(probing: tuple[str, Any]) -> None:

@@ -5,8 +5,8 @@
     selectivity = accuracy − accuracy on the control task      Hewitt and Liang 2019
     the same encoder untrained; a bag of words; the largest class
 
-The control task gives every word type a class at random, once and for all, and asks of a sentence the class
-of its longest word: a probe that does as well there only memorises words.
+The control task (control.py) has random classes of words; what a bag of words scores there says how much of
+it memorising solves.
 """
 
 import hashlib
@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import torch
@@ -26,7 +25,8 @@ from bermo.data.rows import TextRows, digest
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
 from bermo.files import check_place, read_sealed, reading, write_sealed
-from bermo.methods.probing.bag import bag_accuracy, words_of
+from bermo.methods.probing.bag import bag_accuracy
+from bermo.methods.probing.control import control_labels
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import (
     HiddenProbes,
@@ -42,7 +42,7 @@ from bermo.nn.probes import (
 from bermo.progress import Display
 from bermo.vectors import Encoder, TextVectors, text_vectors
 
-FORMAT = 1
+FORMAT = 2
 MANY_CLASSES = 100
 MANY_ROWS = 25_000
 
@@ -66,6 +66,8 @@ class Probed:
     largest_class: float
     bag_of_words: float
     control: tuple[float, ...] = ()
+    memoriser: float | None = None
+    """What a bag of words, which memorises and knows nothing else, scores on the control task."""
     untrained: tuple[float, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
@@ -105,8 +107,11 @@ def probe_task(
     mix, shares = _fit_mix([x[proper] for x in stacked], labels, len(data.labels), spec, display)
     control: Sequence[float] = ()
     blank: Sequence[float] = ()
+    memoriser: float | None = None
+    texts = [list(rows.first) for rows in parts]
     if spec.controls:
-        random = _control_labels(data, spec.seed)
+        random = control_labels(data, spec.seed)
+        memoriser = 100 * bag_accuracy(texts, random, len(data.labels))
         control = _percent(_fit("the control task", stacked, random, len(data.labels), spec, display).test_L)
     if untrained is not None:
         del stacked
@@ -128,8 +133,9 @@ def probe_task(
         mix_weights=tuple(shares),
         centre=sum(depth * share for depth, share in zip(depths, shares, strict=True)),
         largest_class=100 * float(counts.max() / counts.sum()),
-        bag_of_words=100 * bag_accuracy([list(rows.first) for rows in parts], labels, len(data.labels)),
+        bag_of_words=100 * bag_accuracy(texts, labels, len(data.labels)),
         control=tuple(control),
+        memoriser=memoriser,
         untrained=tuple(blank),
         seconds=time.monotonic() - start,
         notes=data.notes,
@@ -312,23 +318,6 @@ def _untrained(
     fit = _fit("the untrained encoder", _stacked(vectors, proper), labels, classes, spec, display)
     accuracies = _percent(fit.test_L)
     return accuracies + tuple(math.nan for _ in range(len(names) - len(proper)))
-
-
-def _control_labels(data: ProbeData, seed: int) -> list[Tensor]:
-    """Give each word type a random class, as frequent as the task's; a sentence has its longest word's."""
-    rng = Random(f"control-{data.task}-{seed}")
-    pool = [data.labels.index(str(label)) for label in data.train.labels or ()]
-    classes: dict[str, int] = {}
-    controls = []
-    for rows in (data.train, data.valid, data.test):
-        ids = []
-        for text in rows.first:
-            word = max(words_of(text), key=len)
-            if word not in classes:
-                classes[word] = pool[int(rng.random() * len(pool))]
-            ids.append(classes[word])
-        controls.append(torch.tensor(ids))
-    return controls
 
 
 def _percent(values: Tensor) -> tuple[float, ...]:
