@@ -6,7 +6,7 @@ be resumed at any step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bermo.nn.fast.cpu import CpuOverrides, is_faster
+from bermo.nn.fast.overrides import NumbersOnDevice
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
 from bermo.training.fuse import NOTHING, Fused, make_fusion
@@ -108,7 +109,7 @@ class Step:
         for index, (batch, share, has_labels, rows) in enumerate(batches):
             is_last = index == len(batches) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
-                with accelerator.autocast(), sdpa_kernel(ATTENTION), self._overrides(rows):
+                with accelerator.autocast(), self._capturable(), self._overrides(rows):
                     loss = compute_loss(self._call_model, self.job.objective, batch)
                 if not has_labels:
                     # A mean over no labels is not a number.
@@ -126,6 +127,14 @@ class Step:
         """Run the model, with the copies in place of its weights where there are some."""
         copies = None if self.shadow is None else self.shadow.plain
         return call_with_copies(self.model, copies, arguments)
+
+    def _capturable(self) -> AbstractContextManager[Any]:
+        """Let torch compute as a CUDA graph can hold it."""
+        stack = ExitStack()
+        stack.enter_context(sdpa_kernel(ATTENTION))
+        if self.loss_sum.is_cuda:
+            stack.enter_context(NumbersOnDevice())
+        return stack
 
     def _overrides(self, rows: OwnRows | None) -> AbstractContextManager[None]:
         """Install the fused forwards where they passed the check, or faster functions on some CPUs; in

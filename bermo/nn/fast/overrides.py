@@ -1,8 +1,9 @@
-"""A context in which functions of ours compute torch's attention and gelu, where they can."""
+"""Contexts in which functions of ours take the place of torch's: attention, gelu, numbers as tensors."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -63,6 +64,26 @@ class FunctionOverrides(TorchFunctionMode):
     def gelu(self, x: Tensor, approximate: str = "none") -> Tensor | None:
         """x Φ(x), or None where torch has to compute it."""
         return None
+
+
+class NumbersOnDevice(TorchFunctionMode):
+    """In this context `torch.tensor(0.5, device=…)` writes the number on the device itself.
+
+    torch copies it there from the CPU, which a CUDA graph cannot hold; some encoders make their masks so.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        is_number = func is torch.tensor and args and isinstance(args[0], int | float)
+        if is_number and kwargs.get("device") is not None:
+            return torch.full((), args[0], **kwargs)
+        return func(*args, **kwargs)
 
 
 def is_checkpointing(model: nn.Module) -> bool:

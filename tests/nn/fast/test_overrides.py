@@ -1,0 +1,39 @@
+"""Numbers that become tensors on their device, without a copy from the CPU."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from bermo.nn.fast.overrides import NumbersOnDevice
+
+
+class Copies(TorchFunctionMode):
+    """Counts the calls of torch.tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.tensor
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("number", [0.0, -1.5, 3, True])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_a_number_is_written_on_its_device(number: float, dtype: torch.dtype | None) -> None:
+    wanted = torch.tensor(number, device="cpu", dtype=dtype)
+    with Copies() as copies, NumbersOnDevice():
+        made = torch.tensor(number, device="cpu", dtype=dtype)
+    assert torch.equal(made, wanted)
+    assert made.dtype == wanted.dtype
+    assert copies.count == 0
+
+
+def test_lists_and_numbers_without_a_device_are_left_to_torch() -> None:
+    with Copies() as copies, NumbersOnDevice():
+        assert torch.tensor([1, 2], device="cpu").tolist() == [1, 2]
+        assert torch.tensor(2.0).item() == 2.0
+    assert copies.count == 2
