@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
 from bermo.nn.fast.attend import attend
-from bermo.training.step import ATTENTION
+from bermo.nn.fast.overrides import ATTENTION
 
 SHAPES = [
     (320, 12, 16, 32),

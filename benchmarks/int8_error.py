@@ -30,9 +30,10 @@ from bermo.ship.export.onnx import quiet, write_onnx
 from bermo.ship.export.quantize import quantize_dynamic, use_scales
 from bermo.ship.export.rewrite import quicken
 from bermo.ship.export.write import inputs_of
-from bermo.ship.runtimes.candidate import OnnxCandidate, TorchCandidate, answer
+from bermo.ship.runtimes.candidate import OnnxCandidate, answer
 from bermo.ship.runtimes.overflow import safe_scales
 from bermo.ship.runtimes.texts import built_in
+from bermo.ship.runtimes.torch_candidate import TorchCandidate
 
 OUTPUTS = 64
 SEEDS = range(5)

@@ -11,7 +11,7 @@ from bermo.fields import check
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor, predict_stream
 from bermo.ship.runtimes.spec import PredictSpec
-from bermo.spec import Device
+from bermo.spec import Device, Precision
 from bermo.values import from_texts
 
 
@@ -102,19 +102,29 @@ ANSWERS: dict[Kind, type[Answer]] = {
 }
 
 
-def predict(folder: str | Path, texts: Any, *, batch_size: int = 64, device: Device = "auto") -> list[Answer]:
+def predict(
+    folder: str | Path,
+    texts: Any,
+    *,
+    batch_size: int = 64,
+    device: Device = "auto",
+    precision: Precision | None = None,
+) -> list[Answer]:
     """Return the answers of a trained model, in the folder of a run, of a model or of an export, to texts.
 
     Texts are a list, an array or a series, or have columns: a frame, a `datasets.Dataset`, a dict. A model
     that reads several texts a row takes tuples: a pair, or a question and its context. An empty text has an
-    empty answer. `bermo.Classifier.load(folder)` keeps the model open for many calls.
+    empty answer. `precision` is that of a torch model's arithmetic: bf16 and fp16 are for GPUs.
+    `bermo.Classifier.load(folder)` keeps the model open for many calls.
     """
-    asked = check(from_texts(PredictSpec, {"batch_size": str(batch_size), "device": device}))
+    given = {"batch_size": str(batch_size), "device": device}
+    given |= {} if precision is None else {"precision": precision}
+    asked = check(from_texts(PredictSpec, given))
     opened = open_trained(check_folder(folder))
     trained = opened.trained
     names, is_tagger = line_names(trained.task, trained.text), trained.task.kind == "tagging"
     table = unlabelled(texts, "texts", names, takes_words=is_tagger).table()
-    predictor = Predictor(opened, asked.device, asked.batch_size)
+    predictor = Predictor(opened, asked.device, asked.batch_size, asked.precision)
     kind, has_classes = ANSWERS[trained.task.kind], trained.task.kind not in WITHOUT_CLASSES
     answers: list[Answer] = []
     predict_stream(

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, cast
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import sdpa_kernel
 
 from bermo.nn.fast.cpu import CpuOverrides, is_faster
-from bermo.nn.fast.overrides import NumbersOnDevice
+from bermo.nn.fast.overrides import ATTENTION, NumbersOnDevice
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
 from bermo.training.fuse import NOTHING, Fused, make_fusion
@@ -23,9 +23,6 @@ from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job, compute_loss
 from bermo.training.noise import OwnRows, RowNoise
 from bermo.training.optimiser import Direct, make_direct, start_optimizer_
-
-# Without cuDNN's: it builds a kernel for each new shape (1.5 s on an H200), and short texts gain nothing.
-ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class WeightedBatch(NamedTuple):

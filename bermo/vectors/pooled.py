@@ -21,18 +21,21 @@ from torch import Tensor
 
 from bermo.data.cache import Writer, open_cache, read_cache
 from bermo.data.rows import check_several
+from bermo.encoders.position_bias import set_position_bias_
 from bermo.errors import BermoError, nearest
 from bermo.files import cache_root
+from bermo.nn.fast.replay import Function, Replays, fused_attention
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.progress import Display, Quiet
 from bermo.spec import POOLINGS, Pooling, Precision
 from bermo.vectors.encoder import Encoder
-from bermo.vectors.stream import Text, batches, forward
+from bermo.vectors.stream import Batch, Text, batches, forward
 
 FORMAT = 1
 SHARD = 8192
 """Texts a file; what is done of a stopped extraction is kept in whole shards."""
 MIXED = "mix"
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 Dtype: TypeAlias = Literal["float16", "float32"]
 
@@ -117,32 +120,50 @@ def _fill(
 ) -> None:
     """Compute the shards that are missing; one is written while the next is computed."""
     writing: Future[None] | None = None
+    read = _reader(encoder, reading)
     with ThreadPoolExecutor(1) as writer:
         for begin, folder in folders.items():
             shard = texts[begin : begin + SHARD]
             if read_cache(folder) is None:
-                arrays = _read_shard(encoder, shard, reading, begin, display)
+                arrays = _read_shard(encoder, shard, reading, read, begin, display)
                 _join(writing)
                 writing = writer.submit(_write, folder, names, arrays)
             display.step(begin + len(shard), None)
         _join(writing)
 
 
+def _reader(encoder: Encoder, reading: _Reading) -> Function:
+    """Return the function from a batch to the vectors of its texts, (B, D) a layer and the mix; on a GPU by
+    graphs.
+    """
+    wanted, with_mix = tuple(range(encoder.num_layers)), encoder.mix is not None
+
+    def read(inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        batch = Batch(np.empty(0, np.int64), ids, mask, inputs.get("token_type_ids"), None, None)
+        pool = _pool(reading.pooling, mask)
+        return tuple(forward(encoder, batch, wanted, with_mix, reading.precision, pool))
+
+    if encoder.device.type != "cuda":
+        return read
+    set_position_bias_(encoder.backbone)
+    return Replays(read, encoder.device, DTYPES[reading.precision], fused_attention)
+
+
 def _read_shard(
-    encoder: Encoder, texts: Sequence[Text], reading: _Reading, begin: int, display: Display
+    encoder: Encoder, texts: Sequence[Text], reading: _Reading, read: Function, begin: int, display: Display
 ) -> list[npt.NDArray[Any]]:
     """Return the pooled vectors of one shard, (N, D) a layer; they leave the device once, at the end."""
-    wanted, with_mix, done = tuple(range(encoder.num_layers)), encoder.mix is not None, begin
+    num_layers, with_mix, done = encoder.num_layers, encoder.mix is not None, begin
     dtype = getattr(torch, reading.dtype)
-    shape = (len(wanted), len(texts), encoder.hidden_size)
+    shape = (num_layers, len(texts), encoder.hidden_size)
     layers_LND = torch.empty(shape, dtype=dtype, device=encoder.device)
     width = encoder.mix.output_size(encoder.hidden_size) if encoder.mix is not None else 0
     mixed_ND = torch.empty(len(texts), width, dtype=dtype, device=encoder.device)
     for batch in batches(encoder, texts, reading.max_length, reading.batch_size, with_words=False):
-        pool = _pool(reading.pooling, batch.mask)
-        vectors = forward(encoder, batch, wanted, with_mix, reading.precision, pool)
+        vectors = read(batch.inputs())
         rows = torch.from_numpy(batch.rows).to(encoder.device, non_blocking=True)
-        layers_LND[:, rows] = torch.stack(vectors[: len(wanted)]).to(dtype)
+        layers_LND[:, rows] = torch.stack(vectors[:num_layers]).to(dtype)
         if with_mix:
             mixed_ND[rows] = vectors[-1].to(dtype)
         done += len(batch.rows)

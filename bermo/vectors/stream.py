@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bermo.data.batches import bucket
 from bermo.data.rows import check_several
 from bermo.data.tokens import drops_spaces
 from bermo.data.unknown import check_ids
@@ -103,6 +104,15 @@ class Batch:
     special: Tensor | None
     word_of: Tensor | None
 
+    def inputs(self) -> dict[str, Tensor]:
+        """The arguments of a model's call."""
+        named = {
+            "input_ids": self.input_ids,
+            "attention_mask": self.mask,
+            "token_type_ids": self.segments,
+        }
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
 
 def batches(
     encoder: Encoder,
@@ -161,6 +171,9 @@ def _collate(encoder: Encoder, tokens: _Tokens, rows: npt.NDArray[np.int64], sta
     tokenizer, device = encoder.tokenizer, encoder.device
     lengths = np.array([len(tokens.ids[row]) for row in rows])
     width = max(1, int(lengths.max()))
+    if device.type == "cuda":
+        # Few shapes, so that graphs of them come again.
+        width = max(width, min(bucket(width), tokenizer.model_max_length))
     columns = np.arange(width)[None, :]
     is_token = columns < lengths[:, None]
     if tokenizer.padding_side == "left":

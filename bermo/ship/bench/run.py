@@ -160,8 +160,8 @@ def _rounds(workers: list[Worker], spec: BenchSpec, display: Display) -> tuple[S
     turns = [(index, shape) for shape in spec.shapes for index in range(len(workers))]
     display.start("timing", len(turns) * (spec.rounds + 1), 0)
     try:
-        # The warm-up: its second call says how many fill a turn.
-        calls = {turn: _calls(_time(workers, turn, 2)) for turn in _shown(turns, display, 0)}
+        # The warm-up: its third call says how many fill a turn; on a GPU the second one captures a graph.
+        calls = {turn: _calls(_time(workers, turn, 3)) for turn in _shown(turns, display, 0)}
         seconds: Seconds = {turn: [] for turn in turns}
         for number in range(1, spec.rounds + 1):
             for turn in _shown(turns, display, number * len(turns)):

@@ -22,7 +22,7 @@ from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.ship.export.top import ReadAnswers, can_cut_top
-from bermo.ship.runtimes.candidate import logits_of
+from bermo.ship.runtimes.torch_candidate import logits_of
 
 
 class Answers(nn.Module):

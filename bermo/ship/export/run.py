@@ -26,10 +26,11 @@ from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import inputs_of, write_form
-from bermo.ship.runtimes.candidate import TorchCandidate, answer, open_candidate
+from bermo.ship.runtimes.candidate import answer, open_candidate
 from bermo.ship.runtimes.forms import Form, FormName, check_form, find_form
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
+from bermo.ship.runtimes.torch_candidate import TorchCandidate
 from bermo.sums import write_sums
 
 CALIBRATION_TEXTS = 128

@@ -6,16 +6,15 @@ container.
 Each runtime's thread pool is its own; the bench opens every candidate in a process of its own.
 """
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
-from bermo.data.batches import collate, in_order, trim
+from bermo.data.batches import Indices, collate, in_order, trim
 from bermo.data.features import Features
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
@@ -25,32 +24,19 @@ from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
+from bermo.ship.runtimes.torch_candidate import Answers, TorchCandidate
 from bermo.spec import Device, Precision
 from bermo.training.devices import check_device
 
 Batch = Mapping[str, np.ndarray]
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+AHEAD = 2
+"""Batches that a GPU is given before the answers of the first are waited for."""
 
 
 class Candidate(Protocol):
     """A batch in, logits out: one array, or two for the start and the end of a span."""
 
     def __call__(self, batch: Batch) -> list[np.ndarray]: ...
-
-
-class TorchCandidate:
-    """A torch model on a device, in the precision asked for."""
-
-    def __init__(self, model: PreTrainedModel, device: str = "cpu", precision: Precision = "fp32") -> None:
-        self.device = device
-        self.model = model.eval().to(device, DTYPES[precision])
-
-    def __call__(self, batch: Batch) -> list[np.ndarray]:
-        with torch.inference_mode(), warnings.catch_warnings():
-            # torch warns that a CPU without instructions for bf16 computes it in another way.
-            warnings.filterwarnings("ignore", message="mkldnn", category=UserWarning)
-            inputs = {name: torch.from_numpy(v).to(self.device) for name, v in batch.items()}
-            return [part.float().cpu().numpy() for part in logits_of(self.model(**inputs))]
 
 
 class OnnxCandidate:
@@ -155,24 +141,45 @@ def answer(
 ) -> list[np.ndarray]:
     """Return one prediction a feature, in their order, padding cut off."""
     numbered: list[tuple[int, np.ndarray]] = []
-    for rows in in_order(features, batch_size):
-        batch = {k: v.numpy() for k, v in collate(features, rows).items() if k not in LABEL_NAMES}
-        logits = candidate(batch)
+    for rows, logits in _computed(candidate, features, batch_size):
         if not all(np.isfinite(part).all() for part in logits):
-            raise BermoError(
-                "The model's answers are infinite or not a number: its training diverged, or a file of it is"
-                " damaged. Export it again from a model that is sound."
-            )
+            raise BermoError(_not_finite(candidate))
         numbered += zip(rows.tolist(), trim(features, rows, logits), strict=True)
         advance(len(rows))
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
 
 
-def logits_of(outputs: Any) -> tuple[torch.Tensor, ...]:
-    """Return the answers among a model's outputs."""
-    if getattr(outputs, "start_logits", None) is not None:
-        return outputs.start_logits, outputs.end_logits
-    return (outputs.logits,)
+def _computed(
+    candidate: Candidate, features: Features, batch_size: int
+) -> Iterator[tuple[Indices, list[np.ndarray]]]:
+    """Yield batches and their logits; a GPU computes while the CPU makes the next batch."""
+    on_torch = candidate if isinstance(candidate, TorchCandidate) else None
+    begun: deque[tuple[Indices, Answers]] = deque()
+    for rows in in_order(features, batch_size):
+        padded = collate(features, rows, None if on_torch is None else on_torch.longest)
+        batch = {k: v.numpy() for k, v in padded.items() if k not in LABEL_NAMES}
+        begun.append((rows, on_torch.start(batch) if on_torch else _done(candidate(batch))))
+        if len(begun) > AHEAD:
+            first, answers = begun.popleft()
+            yield first, answers()
+    for rows, answers in begun:
+        yield rows, answers()
+
+
+def _done(logits: list[np.ndarray]) -> Answers:
+    return lambda: logits
+
+
+def _not_finite(candidate: Candidate) -> str:
+    if isinstance(candidate, TorchCandidate) and candidate.precision == "fp16":
+        return (
+            "The model's answers are infinite or not a number in fp16, whose numbers end at 65,504."
+            " Ask for --precision bf16 or fp32."
+        )
+    return (
+        "The model's answers are infinite or not a number: its training diverged, or a file of it is"
+        " damaged. Export it again from a model that is sound."
+    )
 
 
 def _check_installed(runtime: Runtime) -> None:

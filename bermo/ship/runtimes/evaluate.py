@@ -58,13 +58,13 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
         check_labels(rows, opened.trained, file, HINT)
     unknown = unknown_labels(rows, opened.trained)
     features = features_of(opened, rows, sorted(unknown))
-    candidate = open_candidate(opened, device=choose_device(opened, spec.device))
+    candidate = open_candidate(opened, device=choose_device(opened, spec.device), precision=spec.precision)
     with counted(display, "evaluating", len(features)) as advance:
         predictions = answer(candidate, features, spec.batch_size, advance)
     return Evaluated(
         model=str(run),
         runtime=opened.runtime,
-        precision=opened.precision,
+        precision=spec.precision or opened.precision,
         file=str(file),
         digest=digest(rows),
         labels=features.labels,

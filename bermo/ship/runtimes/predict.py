@@ -24,7 +24,7 @@ from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
 from bermo.ship.runtimes.spec import PredictSpec
 from bermo.ship.runtimes.texts import features_of
 from bermo.ship.runtimes.written import Write
-from bermo.spec import Device
+from bermo.spec import Device, Precision
 
 WITHOUT_CLASSES: Mapping[str, str] = {
     "regression": "numbers",
@@ -38,10 +38,16 @@ WITHOUT_CLASSES: Mapping[str, str] = {
 class Predictor:
     """A model with its runtime and tokenizer, loaded once."""
 
-    def __init__(self, opened: TrainedFolder, device: Device = "auto", batch_size: int = 64) -> None:
+    def __init__(
+        self,
+        opened: TrainedFolder,
+        device: Device = "auto",
+        batch_size: int = 64,
+        precision: Precision | None = None,
+    ) -> None:
         self.opened, self.batch_size = opened, batch_size
         self.tokenizer = opened.load_tokenizer()
-        self.candidate = open_candidate(opened, device=choose_device(opened, device))
+        self.candidate = open_candidate(opened, device=choose_device(opened, device), precision=precision)
 
     def logits(self, rows: Rows) -> list[np.ndarray]:
         """Return the logits of each row; none may be empty."""

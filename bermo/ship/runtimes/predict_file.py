@@ -48,7 +48,7 @@ def predict_file(
         raise BermoError(f"There is no text to answer: {source or 'standard input'} is empty.")
     for note in first.notes:
         display.tell(note)
-    predictor = Predictor(opened, spec.device, spec.batch_size)
+    predictor = Predictor(opened, spec.device, spec.batch_size, spec.precision)
     total = _count(source) if out is not None or not sys.stdout.isatty() else 0
     with counted(display if total else Quiet(), "predicting", total) as advance, _opened(out) as file:
         write = answer_writer(file, out)

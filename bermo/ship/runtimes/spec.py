@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Literal
 
 from bermo.fields import Rules, option
-from bermo.spec import DEVICE_HELP, SEPARATOR_HELP, Device, device_rules, separator_rule
+from bermo.spec import DEVICE_HELP, SEPARATOR_HELP, Device, Precision, device_rules, separator_rule
+
+PRECISION_HELP = "arithmetic of a torch model; bf16 and fp16 are for GPUs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,7 @@ class PredictSpec:
     separator: str | None = option(None, SEPARATOR_HELP)
     batch_size: int = option(64, "rows at a time", least=1)
     device: Device = option("auto", DEVICE_HELP)
+    precision: Precision | None = option(None, PRECISION_HELP, shown="fp32, or the export's own")
 
     def rules(self) -> Rules:
         return [separator_rule(self.separator), *device_rules(self.device)]
@@ -39,6 +42,7 @@ class EvaluateSpec:
     separator: str | None = option(None, SEPARATOR_HELP)
     batch_size: int = option(64, "rows at a time", least=1)
     device: Device = option("auto", DEVICE_HELP)
+    precision: Precision | None = option(None, PRECISION_HELP, shown="fp32, or the export's own")
 
     def rules(self) -> Rules:
         return [separator_rule(self.separator), *device_rules(self.device)]

@@ -12,8 +12,8 @@ from bermo.ship.export import write
 from bermo.ship.export.compare import relative_error
 from bermo.ship.export.onnx import quiet
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
-from bermo.ship.runtimes.candidate import TorchCandidate
 from bermo.ship.runtimes.forms import SIGNS, Sign
+from bermo.ship.runtimes.torch_candidate import TorchCandidate
 from tests import tiny
 from tests.ship.folders import make_model
 

@@ -14,8 +14,9 @@ from bermo.ship.export.onnx import write_onnx
 from bermo.ship.export.quantize import quantize_dynamic
 from bermo.ship.export.rewrite import quicken
 from bermo.ship.export.top import ReadAnswers, can_cut_top
-from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate, TorchCandidate
+from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate
 from bermo.ship.runtimes.openvino import write_openvino
+from bermo.ship.runtimes.torch_candidate import TorchCandidate
 from bermo.ship.shrink.delete import shrink
 from tests import tiny
 from tests.ship.folders import make_model
