@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bermo.crashes import describe, was_interrupted
-from bermo.errors import BermoError
+from bermo.errors import BermoError, FolderHeld
 from bermo.interrupts import SIGNALLED, STOPPED, die_quietly, follow_ctrl_c, raise_again, repeat_lost
 from bermo.printing import visible
 from bermo.verbs import VERBS
@@ -84,7 +84,7 @@ def _explain(error: BaseException) -> int:
     if was_interrupted(error):
         sentence, code = INTERRUPTED, STOPPED
     elif isinstance(error, BermoError):
-        sentence, code = str(error), 2
+        sentence, code = str(error), STOPPED if isinstance(error, FolderHeld) else 2
     else:
         sentence, code = describe(error), 1
         _discard_output()

@@ -8,6 +8,10 @@ class BermoError(Exception):
     """A mistake in the user's input, as one sentence; the command prints it without a traceback."""
 
 
+class FolderHeld(BermoError):
+    """Another process is at work in the folder: the same command may be called again later."""
+
+
 OTHER_WORDS = {
     "gpu": "cuda",
     "cuda:0": "cuda",

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bermo.errors import BermoError
+from bermo.errors import FolderHeld
 
 LOCK = ".lock"
 HOLDER = ".holder"
@@ -73,7 +73,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        raise BermoError(f"Another bermo is at work in {folder}. Wait for it, or stop it.") from None
+        raise FolderHeld(f"Another bermo is at work in {folder}. Wait for it, or stop it.") from None
     try:
         holder = this_holder()
         _take(folder / HOLDER, holder)
@@ -146,7 +146,7 @@ def _age(path: Path) -> float:
 
 def _refuse(path: Path, other: Holder | None) -> None:
     who = "" if other is None else f" (process {other.process} on {other.machine.partition(' ')[0]})"
-    raise BermoError(
+    raise FolderHeld(
         f"Another bermo is at work in {path.parent}{who}. Wait for it, or stop it; if its machine has died,"
         f" the folder is free {DEAD_SECONDS / 60:.0f} minutes after that."
     )

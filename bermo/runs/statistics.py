@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from bermo.runs.results import RunResult, SeedResult
+from bermo.runs.results import RunResult, SeedResult, read_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,3 +75,9 @@ def _t_tail(value: float, freedom: int) -> float:
             term *= cosine * (2 * k - 1) / (2 * k)
         inside = math.sin(theta) * total
     return (1 - inside) / 2
+
+
+def read_run(folder: Path, seeds: Sequence[int]) -> RunResult:
+    """Read the results of a run's seeds, all of which have ended."""
+    found = [read_seed(folder / f"seed-{seed}") for seed in seeds]
+    return summarise([result for result in found if result is not None])

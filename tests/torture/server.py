@@ -131,7 +131,7 @@ def _run(command: Command, counter: mmap.mmap) -> NoReturn:
     for name, number in (("out", 1), ("err", 2)):
         file = os.open(f"{command.log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(file, number)
-    faulthandler.register(signal.SIGUSR2, file=2)
+    faulthandler.register(signal.SIGUSR1, file=2)
     sys.argv = ["bermo", *command.words]
     interrupts.end_at_once()
     _arm(command, counter)
@@ -177,7 +177,7 @@ def _watch(process: int, command: Command, counter: mmap.mmap) -> Ended:
             _send(process, command.fault.signal)
         elif time.monotonic() >= deadline:
             is_hung, deadline = True, deadline + command.limit
-            os.kill(process, signal.SIGUSR2)
+            os.kill(process, signal.SIGUSR1)
             time.sleep(LAST_WORDS)
             os.kill(process, signal.SIGKILL)
     with suppress(ProcessLookupError):

@@ -75,7 +75,8 @@ OPTIONS = {
     """,
     "list": "",
     "show": "recipe",
-    "run": "recipe changes* --seeds --arms --tiny=off --out",
+    "run": """recipe changes* --seeds --arms --tiny=off --out --together --on --retries=2 --workers --gpus
+        --address --gpus-per-run --partition --hours""",
     "jobs": "recipe changes* --seeds --arms --tiny=off --out --json=off",
     "report": "paths+ --out=report.html",
 }

@@ -55,6 +55,7 @@ REFUSED = {
     "run sst3": 'Did you mean "sst2"?',
     "run sst2 train.lr=fast": "train.lr must be a number",
     "run sst2 data.folder=nowhere": "no folder nowhere",
+    "run sst2 --tiny --workers 2": "--workers belongs to --on local",
     "jobs sst3": 'Did you mean "sst2"?',
     "report nowhere": "There is no nowhere",
     "demo --out my.csv": "my.csv is a file",

@@ -1,0 +1,203 @@
+"""A process that imports torch and transformers once and forks a child for each command.
+
+A child starts in a moment, with all that was imported, and ends with its memory and its GPU's. The nursery
+reads one JSON object a line, {"start": N, "words", "log", "environment"} or {"stop": N}, and answers with
+{"ended": N, "code": C}. When the one that started it is gone, it stops its children as Ctrl-C would; so does
+the system when the nursery itself is killed. Where a process with torch cannot be forked (macOS, Windows),
+each command is a new process.
+
+    python -m bermo.jobs.nursery
+"""
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import IO, Any
+
+from bermo.interrupts import SIGNALLED, ignored
+
+CAN_FORK = sys.platform == "linux"
+DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+POLL_SECONDS = 0.02
+
+
+class Nursery:
+    """The end of whoever starts commands."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        words = [sys.executable, "-m", "bermo.jobs.nursery"]
+        # Ctrl-C is for the one that started it, which then stops the children one by one.
+        with ignored():
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, **(environment or {})},
+                start_new_session=os.name != "nt",
+            )
+        self.started = 0
+        self.answers: Queue[tuple[int, int] | None] = Queue()
+        Thread(target=self._listen, name="nursery", daemon=True).start()
+
+    def start(self, words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> int:
+        """Start a command of bermo; return its number."""
+        self.started += 1
+        log.parent.mkdir(parents=True, exist_ok=True)
+        asked = {"words": list(words), "log": str(log.absolute()), "environment": dict(environment or {})}
+        self._send({"start": self.started, **asked})
+        return self.started
+
+    def stop(self, number: int) -> None:
+        """Let a command save its state and end, as Ctrl-C does."""
+        self._send({"stop": number})
+
+    def wait(self, seconds: float | None = None) -> tuple[int, int] | None:
+        """Wait for the next command to end; return its number and exit code.
+
+        None is for a nursery that is gone, and all its commands with it; `queue.Empty` is raised when the
+        seconds are over.
+        """
+        answer = self.answers.get(timeout=seconds)
+        if answer is None:
+            self.answers.put(None)
+        return answer
+
+    def close(self) -> None:
+        """Stop what still runs, and wait until it has."""
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self.process.stdin).close()
+        self.process.wait()
+
+    def _listen(self) -> None:
+        for line in _pipe(self.process.stdout):
+            ended = json.loads(line)
+            self.answers.put((ended["ended"], ended["code"]))
+        self.answers.put(None)
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        # One that is gone answers at the next wait.
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self.process.stdin).write(json.dumps(message) + "\n")
+            _pipe(self.process.stdin).flush()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def serve() -> None:
+    """Answer until standard input closes, then stop the children and wait for them."""
+    if CAN_FORK:
+        _import_all()
+    children: dict[int, int] = {}
+    is_open, rest = True, b""
+    while is_open or children:
+        readable, _, _ = select.select([0] if is_open else [], [], [], POLL_SECONDS if children else None)
+        if readable:
+            data = os.read(0, 65536)
+            is_open = bool(data)
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                _obey(json.loads(line), children)
+            if not is_open:
+                _stop(children)
+        for process, code in _reap(children):
+            with contextlib.suppress(BrokenPipeError):
+                print(json.dumps({"ended": children.pop(process), "code": code}), flush=True)
+
+
+def _import_all() -> None:
+    """Import what a training needs, and exclude it from every collection of garbage."""
+    gc.disable()
+    for name in ("bermo.methods.finetune", "bermo.report.terminal"):
+        importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
+
+
+def _obey(message: Mapping[str, Any], children: dict[int, int]) -> None:
+    if "start" in message:
+        children[_start(message)] = message["start"]
+    else:
+        _stop({process: number for process, number in children.items() if number == message["stop"]})
+
+
+def _stop(children: Mapping[int, int]) -> None:
+    for process in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+
+
+def _reap(children: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return the children that have ended, with their exit codes; a signal's is 128 and its number."""
+    ended = []
+    for process in children:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            code = os.waitstatus_to_exitcode(status)
+            ended.append((process, code if code >= 0 else SIGNALLED - code))
+    return ended
+
+
+def _start(message: Mapping[str, Any]) -> int:
+    """Start a command; return the number of its process."""
+    if not CAN_FORK:
+        with Path(message["log"]).open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "bermo", *message["words"]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **message["environment"]},
+            ).pid
+    nursery = os.getpid()
+    process = os.fork()
+    if process == 0:
+        _live(message, nursery)
+    return process
+
+
+def _live(message: Mapping[str, Any], nursery: int) -> None:
+    """Be `python -m bermo` in a forked process, and end it."""
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)
+    if os.getppid() != nursery:
+        os._exit(SIGNALLED + signal.SIGTERM)
+    os.environ.update(message["environment"])
+    log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
+        os.dup2(source, stream)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["bermo", *message["words"]]
+    code = 1
+    try:
+        runpy.run_module("bermo", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: to take down all of torch's modules takes longer than a small training.
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()
