@@ -8,6 +8,8 @@
     python benchmarks/step.py --families --out results/step-families-cuda.json
         every family beside Hugging Face (step_families.py); --families deberta-v2 mpnet: these only;
         --compile: torch.compile too, slow; --tiny: tiny models on the CPU, to try the script
+    python benchmarks/step.py --long --out results/step-long-cuda.json
+        texts of 512 to 8,192 tokens, and the memory that they take (step_long.py); also with --tiny
 
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model;
 ours plain; with the mix; with the mix and each pruning method. "auto" replays whole steps as CUDA graphs with
@@ -31,6 +33,7 @@ import torch
 import transformers
 import triton
 from step_families import run_families
+from step_long import run_long
 from step_shapes import SHAPED
 from step_ways import METHODS, Ours, hugging_face_bert, make_batch
 from torch import Tensor
@@ -223,13 +226,16 @@ def main() -> None:
         "--families", nargs="*", choices=list(SHAPED), help="these families, or all, beside Hugging Face"
     )
     parser.add_argument("--compile", action="store_true", help="with --families: torch.compile too")
-    parser.add_argument("--tiny", action="store_true", help="with --families: tiny models on the CPU")
+    parser.add_argument("--long", action="store_true", help="long texts beside Hugging Face")
+    parser.add_argument(
+        "--tiny", action="store_true", help="with --families or --long: tiny models on the CPU"
+    )
     parser.add_argument(
         "--seconds", type=float, default=225, help="with --families: begin no row after these"
     )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    is_tiny = options.families is not None and options.tiny
+    is_tiny = options.tiny and (options.long or options.families is not None)
     if not (is_tiny or torch.cuda.is_available()):
         parser.error("this measures kernels of a GPU, and torch sees none on this machine.")
     report: dict[str, Any] = {
@@ -245,10 +251,12 @@ def main() -> None:
         "without": options.without,
         "rows": [],
     }
-    if options.families is None:
-        measure_bert(options, report)
-    else:
+    if options.long:
+        report["rows"] = run_long(options)
+    elif options.families is not None:
         report["rows"] = run_families(options)
+    else:
+        measure_bert(options, report)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1) + "\n")

@@ -10,11 +10,11 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def run(monkeypatch: pytest.MonkeyPatch, out: Path, *families: str) -> list[dict[str, Any]]:
+def run(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> list[dict[str, Any]]:
     # A script finds the files beside it by this path.
     monkeypatch.syspath_prepend(BENCHMARKS)
-    words = ["step", "--families", *families, "--tiny", "--batch", "2", "--lengths", "8", "--steps", "1"]
-    monkeypatch.setattr(sys, "argv", [*words, "--out", str(out)])
+    tiny = ["--tiny", "--batch", "2", "--lengths", "8", "--steps", "1", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["step", *words, *tiny])
     import step
 
     step.main()
@@ -25,7 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch, out: Path, *families: str) -> list[dict
 def test_each_family_has_a_row_with_every_column(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (row,) = run(monkeypatch, tmp_path / "rows.json", "xlnet")
+    (row,) = run(monkeypatch, tmp_path / "rows.json", "--families", "xlnet")
     assert row["ms"].keys() == {"plain", "pruned", "eager", "fused"}
     assert all(way["8"] > 0 for way in row["ms"].values())
     assert "not stacked: bermo.backbone (XLNetModel) has weights of its own" in capsys.readouterr().out
@@ -42,6 +42,16 @@ def test_a_family_that_fails_is_named_and_the_others_go_on(
 
     monkeypatch.setattr(step_families, "ours", fail)
     monkeypatch.setattr(step_families, "theirs", lambda *_: ())
-    rows = run(monkeypatch, tmp_path / "rows.json", "bert", "gpt2")
+    rows = run(monkeypatch, tmp_path / "rows.json", "--families", "bert", "gpt2")
     assert [row["errors"]["plain"] for row in rows] == ["RuntimeError: no such kernel"] * 2
     assert "plain failed: RuntimeError: no such kernel" in capsys.readouterr().out
+
+
+def test_long_texts_have_a_row_for_each_length(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import step_long
+
+    monkeypatch.setattr(step_long, "LONG", {"modernbert": (128, 512)})
+    rows = run(monkeypatch, tmp_path / "rows.json", "--long")
+    assert [(row["length"], row["errors"]) for row in rows] == [(16, []), (64, [])]
+    assert all(row["ms"] > 0 and row["eager_ms"] > 0 for row in rows)
