@@ -17,7 +17,7 @@ from bermo.files import write_text
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.tables import little, pruning, scores, ship, speed, torture, tree  # noqa: E402
+from scripts.tables import little, pruning, scores, ship, speed, torture, tree, verdicts  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
@@ -42,7 +42,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "torture": torture.faults,
     "core": scores.core,
     "probing": scores.probing,
-    "claims": scores.claims,
+    "verdicts-summary": verdicts.summary,
+    "verdicts": verdicts.details,
     "tree": tree.tree,
     "floors": tree.floors,
 }

@@ -5,12 +5,9 @@ from typing import Any
 
 from scripts.tables.numbers import (
     PRUNING,
-    difference,
-    gap,
     last_scores,
     num_seeds,
     read,
-    spread,
     table,
     with_interval,
 )
@@ -46,15 +43,9 @@ TRAINING_ROWS = 67_349
 
 def _row(name: str) -> list[str]:
     arm, epochs = ARMS[name]
-    alive = [score for score in last_scores(arm).values() if score > DIVERGED + 1]
+    alive = list(last_scores(arm).values())
     shown = with_interval(alive) if alive else f"– (all at {DIVERGED})"
     return [name, _epochs(arm, epochs), f"{len(alive)} of {num_seeds(arm)}", shown]
-
-
-def outcome(name: str) -> str:
-    """Say in a sentence's words how many seeds survived, in how many epochs, and their mean."""
-    _, epochs, survive, shown = _row(name)
-    return f"{survive} (epochs: {epochs})" if shown.startswith("–") else f"{survive} at {shown}"
 
 
 def _epochs(arm: str, epochs: int) -> str:
@@ -183,21 +174,3 @@ def box_rank() -> str:
         for name, key in (("the score", "score"), ("size · σ(score)", "size"))
     ]
     return table(["the box, three epochs, ranked by", "plain", "mix"], rows)
-
-
-def dense_gaps() -> dict[str, str]:
-    """Return mix − plain of dense models on each task."""
-    arms = {"SST-2": ("dense/mix", "dense/plain")} | {
-        task.upper(): (f"{task}/mix", f"{task}/plain") for task in ("rte", "mrpc")
-    }
-    return {task: gap(difference(mix, plain)) for task, (mix, plain) in arms.items()}
-
-
-def teacher_gap() -> str:
-    """Return what a teacher gives to the pruned mix."""
-    return gap(difference("taught/mix", "stability/size-mix"))
-
-
-def mean_of(name: str) -> float:
-    """Return the mean of an arm by its name in a document."""
-    return spread(list(last_scores(ARMS[name][0]).values())).mean

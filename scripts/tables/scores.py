@@ -1,9 +1,8 @@
-"""Tables about scores: dense models on real data, probing, the paper's claims."""
+"""Tables about scores: dense models on real data, probing."""
 
 from typing import Any
 
-from scripts.tables import pruning
-from scripts.tables.numbers import difference, gap, read, spread, table, with_interval
+from scripts.tables.numbers import gap, read, spread, table, with_interval
 
 SEMANTIC = ("tense", "subject-number", "object-number", "coordination-inversion")
 CASES = {"gte-right": "gte-small", "gte-wrong": "gte-small", "box-right": "the box", "box-wrong": "the box"}
@@ -79,77 +78,3 @@ def probing() -> str:
         )
     head = ["", "unknown tokens", "plain", "mix", "mix − plain (95 %)", "the paper"]
     return table(head, rows)
-
-
-def claims() -> str:
-    """The paper's claims, what was measured, and the verdict."""
-    gain = {case: gap(semantic_gain(case)[2]) for case in CASES}
-    dense = pruning.dense_gaps()
-    by_score = "movement by score (the paper's), mix"
-    by_size = {arm: pruning.mean_of(f"movement by size · σ(score), {arm}") for arm in ("plain", "mix")}
-    taught = pruning.mean_of("the same, mix, with a teacher")
-    mix = read("mix-cuda.json")["ways"]["text, mix streaming"]
-    rows = [
-        [
-            "Mixing helps semantic probing, fine-tuned (Table 1)",
-            "+2.67 over five tasks",
-            f"gte-small {gain['gte-right']}, box {gain['box-right']}, four tasks × five seeds",
-            "**does not hold**",
-        ],
-        [
-            "… perhaps on unknown words: the paper probably fed capitals to a vocabulary without them",
-            "–",
-            ", ".join(
-                f"{name} ({unknown_share(case):.1f} % unknown) {gain[case]}"
-                for name, case in (("gte-small", "gte-wrong"), ("box", "box-wrong"))
-            ),
-            "does not hold either",
-        ],
-        [
-            "Dense, the mix is about as good (Table 2)",
-            "−0.5 to +0.7, one run a task",
-            ", ".join(f"{task} {shown}" for task, shown in dense.items()),
-            "holds: no difference shown",
-        ],
-        [
-            "Movement pruning to 10 % kills BERT and not BERMo (Table 3)",
-            "2 of 10 seeds live, 10 of 10 (86.9)",
-            f"{pruning.outcome(pruning.SURVIVAL[0])}, and {pruning.outcome(pruning.SURVIVAL[1])}",
-            "**holds**",
-        ],
-        [
-            "The mix is a way to stable pruning",
-            "the only one shown",
-            f"ranking by size · σ(score) keeps 10 of 10 plain seeds alive, at {by_size['plain']:.1f};"
-            f" with the mix {by_size['mix']:.1f} (by score {pruning.mean_of(by_score):.1f})",
-            "**depends on the encoder**: a simpler cure is better here; a plain MPNet of base size dies by"
-            " size too, and the mix saves it",
-        ],
-        [
-            "The mix serves every pruning method (Table 4)",
-            "−0.9 to +0.3 at about the same density, one run each",
-            "SST-2, RTE, MRPC: of eleven comparisons of two to five pairs of seeds one differs (MRPC,"
-            f" magnitude: {gap(difference('mrpc/magnitude-mix', 'mrpc/magnitude-plain'))})",
-            "no difference shown",
-        ],
-        [
-            "Fewer epochs to the same score at 10 % (Figure 5)",
-            "1.67 × on MNLI, 1.15 × on QQP, 1 × on SQuAD",
-            "by size, SST-2: equal within 0.25 points after 1, 2, 3 and 10 epochs",
-            "not shown",
-        ],
-        [
-            "A teacher helps the pruned mix (Table 5)",
-            "+0.8 (MNLI), +0.5 (QQP), +2.6 (SQuAD), one run each",
-            f"{pruning.teacher_gap()}: {by_size['mix']:.2f} → {taught:.2f}",
-            "**holds**",
-        ],
-        [
-            "All layers' activations must be kept at inference (its limitation)",
-            "–",
-            f"three running sums: {mix['memory_ratio']:.3f} × the plain encoder's memory,"
-            f" {mix['time_ratio']:.3f} × its time (text heads)",
-            "gone",
-        ],
-    ]
-    return table(["the claim", "the paper", "measured", "verdict"], rows)

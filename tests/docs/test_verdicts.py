@@ -1,0 +1,183 @@
+"""Every number of docs/verdicts.md is computed again from the file that stands beside it, by slow sums."""
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from scripts.tables import evidence, numbers, verdicts
+from scripts.tables.evidence import Evidence
+from scripts.tables.verdicts import Claim, claims, gain_verdict
+from tests.docs.documents import ROOT, rows_of
+
+PAGE = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+SECTIONS = {part.splitlines()[0]: part for part in re.split(r"^### ", PAGE, flags=re.M)[1:]}
+EVIDENCE = [
+    (title, row)
+    for title, part in SECTIONS.items()
+    for row in rows_of("\n".join(line for line in part.splitlines() if line.startswith("|")) or "||\n||")
+]
+NUMBER = re.compile(r"[+−-]?\d+\.\d+")
+
+
+def read(name: str) -> Any:
+    return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
+
+
+def alive(name: str) -> dict[int, float]:
+    """Last scores of the seeds of a pruning arm that give more than one answer."""
+    seeds = read("gpu.json")[name]["seeds"]
+    return {s["seed"]: s["last_score"] for s in seeds if "every prediction is" not in (s["diverged"] or "")}
+
+
+def interval(values: list[float]) -> list[float]:
+    """Mean, low and high end."""
+    mean = statistics.fmean(values)
+    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    return [mean, mean - half, mean + half]
+
+
+def semantic(case: str) -> list[float]:
+    tasks = ("tense", "subject-number", "object-number", "coordination-inversion")
+    runs = read("probing-gpu.json")["finetuned"][case]
+    gains: dict[int, list[float]] = {}
+    for task in tasks:
+        plain = {run["seed"]: run["last_score"] for run in runs[f"{task}-plain"]}
+        for run in runs[f"{task}-mix"]:
+            gains.setdefault(run["seed"], []).append(run["last_score"] - plain[run["seed"]])
+    return [statistics.fmean(of_seed) for of_seed in gains.values()]
+
+
+def grid_cell(name: str) -> list[float]:
+    encoder, task, method, mix = name.split("/")
+    return [
+        row["last"]
+        for row in read("grid.json")
+        if (row["encoder"], row["task"], row["method"], row["mix"]) == (encoder, task, method, mix == "mix")
+        and not row["dead"]
+        and not row["dense"]
+    ]
+
+
+def expected(source: str) -> list[float]:
+    """The mean and the ends of its interval that a source stands for; nothing where no seed lives."""
+    file, _, name = source.partition(": ")
+    one, _, other = name.partition(" − ")
+    if file == "mix-cuda.json":
+        return [read(file)["ways"]["text, mix streaming"][name]]
+    if file == "grid.json" and other:
+        test = stats.ttest_ind(grid_cell(one), grid_cell(other), equal_var=False)
+        known = test.confidence_interval()
+        mean = statistics.fmean(grid_cell(one)) - statistics.fmean(grid_cell(other))
+        return [mean, known.low, known.high]
+    if file == "grid.json":
+        values = grid_cell(name)
+    elif file == "probing-gpu.json" and "/" in name:
+        case, _, arm = name.partition("/")
+        runs = read(file)["finetuned"][case][arm]
+        values = [run["last_score"] for run in runs if run["diverged"] is None]
+    elif file == "probing-gpu.json":
+        values = semantic(name)
+    elif other:
+        both = alive(one), alive(other)
+        values = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
+    else:
+        values = list(alive(name).values())
+    return interval(values) if len(values) > 1 else values
+
+
+@pytest.mark.parametrize(("title", "row"), EVIDENCE, ids=[row["from"].strip("`") for _, row in EVIDENCE])
+def test_a_printed_number_is_that_of_its_file(title: str, row: dict[str, str]) -> None:
+    source = row["from"].strip("`")
+    shown = [float(text.replace("−", "-")) for text in NUMBER.findall(row["mean (95 % interval)"])]
+    wanted = expected(source)
+    assert len(shown) == len(wanted), f"{title}: {source}"
+    # Welch's interval is taken with whole degrees of freedom.
+    within = 0.2 if source.startswith("grid.json") and " − " in source else 0.00501
+    assert shown == pytest.approx(wanted, abs=within), f"{title}: {source}"
+
+
+def test_how_many_seeds_live_is_counted_by_their_answers() -> None:
+    for _, row in EVIDENCE:
+        name = row["from"].strip("`").removeprefix("gpu.json: ")
+        if row["from"].startswith("`gpu.json") and " − " not in name:
+            assert row["n"] == f"{len(alive(name))} of {len(read('gpu.json')[name]['seeds'])} live"
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.title)
+def test_a_claim_has_a_verdict_a_command_and_no_number_of_its_own(claim: Claim) -> None:
+    assert claim.verdict
+    assert claim.command
+    assert claim.evidence or claim.verdict == "not judged"
+    known = " ".join(one.value for one in claim.evidence) + claim.paper
+    known += f"{0.05 * len(claim.evidence):.1f}"
+    known += " ".join(f"{verdicts.unknown_share(case):.1f}" for case in ("gte-wrong", "box-wrong"))
+    for number in NUMBER.findall(claim.sentence):
+        assert number in known, f"{claim.title}: {number} is in no table beside it"
+
+
+def test_the_comparisons_of_methods_are_counted() -> None:
+    names = read("gpu.json")
+    pairs = [
+        (f"{folder}/{method}-mix", f"{folder}/{method}-plain")
+        for folder in ("methods", "rte", "mrpc")
+        for method in ("magnitude", "score", "size", "soft", "l0")
+    ]
+    both = [(a, b) for a, b in pairs if a in names and len(alive(a).keys() & alive(b).keys()) > 1]
+    assert len(verdicts.method_gaps()) == len(both)
+    (claim,) = [claim for claim in claims() if claim.title == "The mix serves every pruning method"]
+    assert f"Of {len(both)} comparisons" in claim.sentence
+
+
+def gap(low: float, high: float) -> Evidence:
+    return Evidence(encoder="e", what="w", value="", n="", source="", interval=(low, high))
+
+
+def test_a_gain_is_judged_by_its_intervals() -> None:
+    assert gain_verdict([gap(0.1, 0.9), gap(0.2, 0.5)], 2.0) == "holds"
+    assert gain_verdict([gap(-0.1, 0.9), gap(-0.2, 0.5)], 2.0) == "does not hold"
+    assert gain_verdict([gap(-0.1, 2.9), gap(-0.2, 0.5)], 2.0) == "not shown"
+
+
+def test_another_encoder_in_the_grid_changes_the_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {
+            "encoder": "base",
+            "task": "sst2",
+            "method": method,
+            "mix": is_mix,
+            "seed": seed,
+            "score": 88.0 + seed,
+            "last": 50.9 if is_dead else 88.0 + seed + is_mix,
+            "dead": is_dead,
+            "density": 0.1,
+            "dense": False,
+        }
+        for method, is_mix, is_dead in (
+            ("score", False, False),
+            ("score", True, False),
+            ("size", False, True),
+            ("size", True, False),
+            ("size-taught", False, False),
+            ("size-taught", True, False),
+        )
+        for seed in range(3)
+    ]
+    (tmp_path / "grid.json").write_text(json.dumps(rows), encoding="utf-8")
+    monkeypatch.setattr(evidence, "RESULTS", tmp_path)
+    monkeypatch.setattr(evidence, "read", lambda name: rows if name == "grid.json" else numbers.read(name))
+    known = {claim.title: claim for claim in claims()}
+    kills = known["Movement pruning to 10 % kills BERT and not BERMo"]
+    assert kills.verdict == "depends on the encoder: holds on gte-small, not on base"
+    cure = known["The mix is what makes pruning stable"]
+    assert cure.verdict == "depends on the encoder: holds on base, not on gte-small"
+    assert [one.n for one in cure.evidence if one.encoder == "base"] == ["0 of 3 live", "3 of 3 live"]
+    taught = known["Taught, the mix is as good as the plain encoder"]
+    assert taught.evidence[0].value.startswith("+1.00 (")
+    assert taught.verdict == "holds: no difference shown"
