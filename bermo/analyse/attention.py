@@ -16,13 +16,14 @@ from torch import Tensor
 
 from bermo.analyse.patterns import CLASSES, map_features, pattern_classifier
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
-from bermo.encoders.attention import AttentionCall, attending, num_heads
-from bermo.figures.data import Figure, Heat, Lines, Points, Section
+from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
+from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section
 from bermo.vectors import Encoder
 
 TARGETS = ("first token", "separators", "punctuation", "itself", "neighbours")
 CLASS_TEXTS, DISTANCE_TEXTS, DISTANCE_TOKENS = 100, 16, 32
-Grid = tuple[tuple[float, ...], ...]
+Grid = tuple[tuple[Number, ...], ...]
+"""Layers × heads; None where a shrunk layer has no such head."""
 Advance = Callable[[int], None]
 
 
@@ -37,11 +38,12 @@ class AttentionFacts:
     entropy: Grid
     """Mean entropy of a token's attention, in bits."""
     classes: tuple[tuple[str, ...], ...]
-    class_shares: Mapping[str, tuple[float, ...]]
+    """Of the heads that each layer has."""
+    class_shares: Mapping[str, tuple[Number, ...]]
     """For each class, the share of a layer's maps that are of it."""
     accuracy: float
     distances: Grid
-    """Between all heads, layer by layer."""
+    """Between all heads that there are, layer by layer."""
     plane: tuple[tuple[float, float], ...]
 
 
@@ -115,14 +117,14 @@ def plane(distances: Tensor) -> Tensor:
 class _Sums:
     """What is gathered while the encoder runs."""
 
-    def __init__(self, num_layers: int, heads: int, total: int) -> None:
-        shape = (num_layers, heads)
-        self.total = total
+    def __init__(self, heads: Sequence[int], total: int) -> None:
+        shape = (len(heads), max(heads))
+        self.heads, self.total = heads, total
         self.shares = {name: torch.zeros(shape, dtype=torch.double) for name in TARGETS}
         self.even = dict.fromkeys(TARGETS, 0.0)
         self.entropy = torch.zeros(shape, dtype=torch.double)
         self.classes = torch.zeros(*shape, len(CLASSES), dtype=torch.double)
-        self.distances = torch.zeros(num_layers * heads, num_layers * heads, dtype=torch.double)
+        self.distances = torch.zeros(sum(heads), sum(heads), dtype=torch.double)
         self.num_texts = self.num_classed = self.num_compared = 0
         self._maps: list[list[Tensor]] = []
 
@@ -135,9 +137,10 @@ class _Sums:
 
         def see(call: AttentionCall) -> None:
             layer, p = call.layer - 1, call.probabilities.float()
+            there = slice(self.heads[layer])
             for name, share in target_shares(p, tokens).items():
-                self.shares[name][layer] += share.sum(0).double().cpu()
-            self.entropy[layer] += entropy(p, tokens.is_token).sum(0).double().cpu()
+                self.shares[name][layer, there] += share.sum(0).double().cpu()
+            self.entropy[layer, there] += entropy(p, tokens.is_token).sum(0).double().cpu()
             for text in range(max(classed, compared)):
                 maps = crop(p[text], tokens.is_token[text])
                 if text < classed:
@@ -176,8 +179,8 @@ def measure_attention(
     encoder: Encoder, texts: Sequence[str], max_length: int, advance: Advance = lambda done: None
 ) -> AttentionFacts:
     """Read the attention of all heads over the texts; `advance` hears of each batch."""
-    layers, heads = encoder.num_layers - 1, num_heads(encoder.backbone)
-    sums = _Sums(layers, heads, len(texts))
+    heads = heads_of_layers(encoder.backbone)
+    sums = _Sums(heads, len(texts))
     for tokens in token_batches(encoder, texts, max_length):
         with attending(encoder.backbone, sums.watch(tokens)):
             run_encoder(encoder, tokens.batch)
@@ -185,21 +188,36 @@ def measure_attention(
         advance(len(tokens.is_token))
     distances = sums.distances / max(1, sums.num_compared)
     counts = sums.classes.sum(1) / sums.classes.sum((1, 2))[:, None]
-    names = [[CLASSES[k] for k in row] for row in sums.classes.argmax(-1).tolist()]
+    chosen = sums.classes.argmax(-1).tolist()
+    names = [[CLASSES[k] for k in row[:count]] for row, count in zip(chosen, heads, strict=True)]
     return AttentionFacts(
-        shares={name: _grid(total / sums.num_texts) for name, total in sums.shares.items()},
+        shares={name: grid_of(total / sums.num_texts, heads) for name, total in sums.shares.items()},
         token_shares={name: total / sums.num_texts for name, total in sums.even.items()},
-        entropy=_grid(sums.entropy / sums.num_texts),
+        entropy=grid_of(sums.entropy / sums.num_texts, heads),
         classes=tuple(map(tuple, names)),
-        class_shares={name: tuple(counts[:, k].tolist()) for k, name in enumerate(CLASSES)},
+        class_shares={
+            name: tuple(
+                share if count else None for share, count in zip(counts[:, k].tolist(), heads, strict=True)
+            )
+            for k, name in enumerate(CLASSES)
+        },
         accuracy=pattern_classifier().accuracy,
-        distances=_grid(distances),
+        distances=tuple(map(tuple, distances.tolist())),
         plane=tuple((x, y) for x, y in plane(distances).tolist()),
     )
 
 
-def _grid(values: Tensor) -> Grid:
-    return tuple(map(tuple, values.tolist()))
+def grid_of(values: Tensor, heads: Sequence[int]) -> Grid:
+    """Return layers × heads as a grid, with None for heads that a layer does not have."""
+    return tuple(
+        tuple(value if head < count else None for head, value in enumerate(row))
+        for row, count in zip(values.tolist(), heads, strict=True)
+    )
+
+
+def known(values: Sequence[Number]) -> list[float]:
+    """Return the numbers that are there."""
+    return [value for value in values if value is not None]
 
 
 def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
@@ -208,7 +226,7 @@ def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
     for name, facts in models.items():
         depth = len(facts.entropy)
         axis = tuple(float(layer) for layer in range(1, depth + 1))
-        means = {target: tuple(sum(row) / len(row) for row in grid) for target, grid in facts.shares.items()}
+        means = {target: tuple(map(_mean, grid)) for target, grid in facts.shares.items()}
         even = ", ".join(f"{target} {share:.1%}" for target, share in facts.token_shares.items())
         figures += [
             Lines(
@@ -235,6 +253,11 @@ def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
     return Section(title="Attention", text=_sentences(models), figures=tuple(figures))
 
 
+def _mean(row: Sequence[Number]) -> Number:
+    there = known(row)
+    return sum(there) / len(there) if there else None
+
+
 def _heat(title: str, grid: Grid, unit: str) -> Heat:
     return Heat(
         title=title,
@@ -248,7 +271,11 @@ def _heat(title: str, grid: Grid, unit: str) -> Heat:
 
 
 def _class_heat(name: str, facts: AttentionFacts) -> Heat:
-    grid = tuple(tuple(float(CLASSES.index(kind)) for kind in row) for row in facts.classes)
+    width = len(facts.entropy[0])
+    grid = tuple(
+        tuple(float(CLASSES.index(row[head])) if head < len(row) else None for head in range(width))
+        for row in facts.classes
+    )
     heat = _heat(f"{name}: the class of each head", grid, "class")
     legend = ", ".join(f"{position} {kind}" for position, kind in enumerate(CLASSES))
     note = f"{legend}; the most frequent class of a head's maps."
@@ -256,15 +283,15 @@ def _class_heat(name: str, facts: AttentionFacts) -> Heat:
 
 
 def _points(name: str, facts: AttentionFacts) -> Points:
-    heads = len(facts.entropy[0])
+    places = [(layer, head) for layer, row in enumerate(facts.classes, 1) for head in range(1, len(row) + 1)]
     return Points(
         title=f"{name}: heads that look alike lie together",
         x_label="first dimension (bits)",
         y_label="second dimension (bits)",
         x=tuple(x for x, _ in facts.plane),
         y=tuple(y for _, y in facts.plane),
-        names=tuple(f"{k // heads + 1}.{k % heads + 1}" for k in range(len(facts.plane))),
-        groups=tuple(f"layer {k // heads + 1}" for k in range(len(facts.plane))),
+        names=tuple(f"{layer}.{head}" for layer, head in places),
+        groups=tuple(f"layer {layer}" for layer, _ in places),
         note="Classical scaling of the Jensen–Shannon distances between heads; names are layer.head.",
     )
 
@@ -274,8 +301,8 @@ def _sentences(models: Mapping[str, AttentionFacts]) -> str:
     for name, facts in models.items():
         kinds = [kind for row in facts.classes for kind in row]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in CLASSES if kind in kinds)
-        rows = facts.shares["first token"]
-        mean = sum(map(sum, rows)) / sum(map(len, rows))
+        firsts = [share for row in facts.shares["first token"] for share in known(row)]
+        mean = sum(firsts) / len(firsts)
         lines.append(
             f"{name}: of {len(kinds)} heads {counts}. The first token gets {mean:.1%} of all attention."
         )

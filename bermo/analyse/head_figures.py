@@ -1,16 +1,17 @@
 """What heads are worth, as figures."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from bermo.analyse.attention import Grid
+from bermo.analyse.attention import Grid, known
+from bermo.analyse.certainty import LEVEL, holm, least_seen
 from bermo.analyse.heads import Effects, Importance, Pruning, Scan
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
 
 
 def head_grid(title: str, grid: Grid, unit: str, note: str = "", center: float | None = None) -> Heat:
     """Draw layers × heads, with as many digits as small numbers need."""
-    largest = max(abs(value) for row in grid for value in row)
+    largest = max(abs(value) for row in grid for value in known(row))
     return Heat(
         title=title,
         x_label="head",
@@ -38,7 +39,7 @@ def effects_section(models: Mapping[str, Effects]) -> Section:
     ]
     lines = []
     for name, item in models.items():
-        flat = sorted(value for row in item.effects for value in row)
+        flat = sorted(value for row in item.effects for value in known(row))
         lines.append(
             f"{name}: the median head moves the output by {flat[len(flat) // 2]:.1%},"
             f" the strongest by {flat[-1]:.1%}."
@@ -58,7 +59,7 @@ def importance_section(models: Mapping[str, Importance]) -> Section:
         for name, item in models.items()
     )
     text = " ".join(
-        f"{name}: {item.metric} {item.full:.2f} with all heads on." for name, item in models.items()
+        f"{name}: {item.metric} {_full(item)} with all heads on." for name, item in models.items()
     )
     return Section(title="Heads: importance", text=text, figures=figures)
 
@@ -68,12 +69,9 @@ def one_off_section(models: Mapping[str, Scan]) -> Section:
     figures = [_change(name, item, "with this head off") for name, item in models.items()]
     lines = []
     for name, item in models.items():
-        flat = [score - item.full for row in item.scores for score in row]
-        harmless = sum(change >= 0 for change in flat)
-        lines.append(
-            f"{name}: {harmless} of {len(flat)} heads can be turned off alone at no loss;"
-            f" the worst costs {max(0.0, -min(flat)):.2f} points of {item.metric}."
-        )
+        flat = [score - item.full for row in item.scores for score in known(row)]
+        worst = f" The worst costs {max(0.0, -min(flat)):.2f} points of {item.metric}."
+        lines.append(f"{name}: {_seen(item, 'turned off alone')}{'' if item.is_one_answer else worst}")
     return Section(title="Heads: one off", text=" ".join(lines), figures=tuple(figures))
 
 
@@ -84,7 +82,7 @@ def one_left_section(models: Mapping[str, Scan]) -> Section:
     ]
     depth = max(len(item.scores) for item in models.values())
     best = {
-        name: (tuple(max(row) - item.full for row in item.scores) + (None,) * depth)[:depth]
+        name: (tuple(_best(row, item.full) for row in item.scores) + (None,) * depth)[:depth]
         for name, item in models.items()
     }
     figures.append(
@@ -99,8 +97,12 @@ def one_left_section(models: Mapping[str, Scan]) -> Section:
     )
     lines = []
     for name, item in models.items():
-        enough = sum(max(row) >= item.full for row in item.scores)
-        lines.append(f"{name}: in {enough} of {len(item.scores)} layers one head is enough.")
+        with_heads = [row for row in item.scores if known(row)]
+        equal = sum(max(known(row)) >= item.full for row in with_heads)
+        lines.append(
+            f"{name}: {_seen(item, 'left alone in its layer')} In {equal} of {len(with_heads)} layers the"
+            " best head alone has the score of all or more, being chosen by the rows that score it."
+        )
     return Section(title="Heads: one left", text=" ".join(lines), figures=tuple(figures))
 
 
@@ -121,7 +123,7 @@ def pruning_section(models: Mapping[str, Pruning]) -> Section:
         full = item.by_importance[0]
         fine = [k for k, s in zip(item.kept, item.by_importance, strict=True) if s >= full - 1]
         lines.append(
-            f"{name}: within one point of {full:.2f} with {min(fine):.0%} of the heads,"
+            f"{name}: {item.metric} {_full(item)}; within one point of it with {min(fine):.0%} of the heads,"
             " nothing trained again."
         )
     return Section(title="Heads: pruning", text=" ".join(lines), figures=figures)
@@ -134,23 +136,50 @@ def fixed_section(models: Mapping[str, Scan]) -> Section:
     for name, item in models.items():
         figures.append(_change(name, item, "with a fixed pattern in this head's place"))
         figures.append(_pattern_table(name, item))
-        flat = [score - item.full for row in item.scores for score in row]
-        harmless = sum(change >= 0 for change in flat)
-        lines.append(
-            f"{name}: {harmless} of {len(flat)} heads can be replaced by a fixed pattern alone at no loss."
-        )
+        lines.append(f"{name}: {_seen(item, 'replaced by a fixed pattern alone')}")
     return Section(title="Heads: fixed patterns", text=" ".join(lines), figures=tuple(figures))
 
 
+def _best(row: Sequence[float | None], full: float) -> float | None:
+    return max(known(row)) - full if known(row) else None
+
+
+def _full(item: Importance | Scan | Pruning) -> str:
+    """Write the score with all heads on, its interval and how many rows gave it."""
+    score = item.by_importance[0] if isinstance(item, Pruning) else item.full
+    if item.interval is None:
+        return f"{score:.2f} ({item.rows} rows, no interval)" if item.rows else f"{score:.2f}"
+    low, high = item.interval
+    return f"{score:.2f} ({item.rows} rows; 95 % of accuracy: {low:.1f} … {high:.1f})"
+
+
+def _seen(item: Scan, done: str) -> str:
+    """Say for how many heads a change is more than chance, or why that cannot be said."""
+    if item.is_one_answer:
+        return "the model gives one answer to everything, so no head can be judged."
+    if not item.chance:
+        return (
+            f"{item.metric} of {item.rows} rows has no exact test, so changes of single heads are not judged."
+        )
+    values = [p for row in item.chance for p in known(row)]
+    sure = sum(p < LEVEL for p in holm(values))
+    rows = least_seen(len(values))
+    return (
+        f"{sure} of {len(values)} heads change the answers beyond chance when {done} (sign test over"
+        f" {item.rows} rows, corrected for {len(values)} tries). Of the others nothing is known: to be seen,"
+        f" a head has to change {rows} answers one way ({100 * rows / item.rows:.1f} points)."
+    )
+
+
 def _change(name: str, item: Scan, what: str) -> Heat:
-    grid = tuple(tuple(score - item.full for score in row) for row in item.scores)
+    grid = tuple(tuple(None if s is None else s - item.full for s in row) for row in item.scores)
     note = f"{item.metric} {item.full:.2f} with all heads as they are."
     return head_grid(f"{name}: change of score {what}", grid, "points", note, center=0.0)
 
 
 def _pattern_table(name: str, item: Scan) -> Table:
     rows = tuple(
-        (f"{layer + 1}.{head + 1}", pattern, round(item.scores[layer][head] - item.full, 3))
+        (f"{layer + 1}.{head + 1}", pattern, round((item.scores[layer][head] or 0.0) - item.full, 3))
         for layer, patterns in enumerate(item.patterns)
         for head, pattern in enumerate(patterns)
     )

@@ -13,16 +13,16 @@ texts, H heads.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from bermo.analyse.attention import Advance, Grid
+from bermo.analyse.attention import Advance, Grid, grid_of
+from bermo.analyse.certainty import Judged, sign_test
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.tokens import run_encoder, token_batches
-from bermo.encoders.attention import AttentionCall, attending, num_heads
-from bermo.encoders.families import num_layers
+from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.encoders.sites import encoder_of
 from bermo.vectors import Encoder, stream_vectors
 
@@ -45,6 +45,9 @@ class Importance:
     metric: str
     full: float
     importance: Grid
+    rows: int = 0
+    interval: tuple[float, float] | None = None
+    """Of the score with all heads on, by its rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,13 @@ class Scan:
     full: float
     scores: Grid
     patterns: tuple[tuple[str, ...], ...] = ()
+    chance: Grid = ()
+    """The p of the sign test against all heads on, uncorrected; empty where rows are not right or wrong."""
+    rows: int = 0
+    interval: tuple[float, float] | None = None
+    """Of the score with all heads on, by its rows."""
+    is_one_answer: bool = False
+    """Whether the model gives one answer to everything, so that no head can be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +75,31 @@ class Pruning:
     kept: tuple[float, ...]
     by_importance: tuple[float, ...]
     at_random: tuple[float, ...]
+    rows: int = 0
+    interval: tuple[float, float] | None = None
+    """Of the score with all heads on, by its rows."""
+
+
+def heads_there(labelled: Labelled) -> tuple[int, ...]:
+    """Return how many heads each layer has."""
+    return heads_of_layers(encoder_of(labelled.model))
 
 
 def all_on(labelled: Labelled) -> Tensor:
     """Return gates that change nothing (L, H)."""
-    encoder = encoder_of(labelled.model)
-    return torch.ones(num_layers(encoder.config) - 1, num_heads(encoder))
+    heads = heads_there(labelled)
+    return torch.ones(len(heads), max(heads))
 
 
 def score_with(labelled: Labelled, gates: Tensor) -> float:
     """Return the score under the gates."""
+    return judge_with(labelled, gates).score
+
+
+def judge_with(labelled: Labelled, gates: Tensor) -> Judged:
+    """Return the score under the gates, and which rows were right."""
     with attending(encoder_of(labelled.model), gates=gates.to(labelled.accelerator.device)):
-        return labelled.score()
+        return labelled.judge()
 
 
 def gate_gradients(labelled: Labelled, gates: Tensor, batch: dict[str, Tensor]) -> Tensor:
@@ -106,8 +129,14 @@ def head_importance(labelled: Labelled, gates: Tensor | None = None) -> Tensor:
 
 def measure_importance(labelled: Labelled, advance: Advance = lambda done: None) -> Importance:
     """Measure the importance of all heads."""
-    full = labelled.score()
-    return Importance(metric=labelled.metric, full=full, importance=_grid(head_importance(labelled)))
+    full = labelled.judge()
+    return Importance(
+        metric=labelled.metric,
+        full=full.score,
+        importance=grid_of(head_importance(labelled), heads_there(labelled)),
+        rows=len(labelled.features),
+        interval=full.interval,
+    )
 
 
 def measure_one_off(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
@@ -134,15 +163,29 @@ def measure_one_left(labelled: Labelled, advance: Advance = lambda done: None) -
 
 
 def _scan(labelled: Labelled, gates: Callable[[int, int], Tensor], advance: Advance) -> Scan:
-    depth, heads = all_on(labelled).shape
-    rows = []
-    for layer in range(depth):
-        scores = []
-        for head in range(heads):
-            scores.append(score_with(labelled, gates(layer, head)))
+    return _compared(labelled, lambda layer, head: judge_with(labelled, gates(layer, head)), advance)
+
+
+def _compared(labelled: Labelled, judge: Callable[[int, int], Judged], advance: Advance) -> Scan:
+    """Judge the model with something done to each head, beside the model as it is."""
+    heads, full = heads_there(labelled), labelled.judge()
+    scores, chance = all_on(labelled).double(), all_on(labelled).double()
+    for layer, count in enumerate(heads):
+        for head in range(count):
+            judged = judge(layer, head)
+            scores[layer, head] = judged.score
+            if full.right is not None and judged.right is not None:
+                chance[layer, head] = sign_test(full.right, judged.right)
             advance(1)
-        rows.append(tuple(scores))
-    return Scan(metric=labelled.metric, full=labelled.score(), scores=tuple(rows))
+    return Scan(
+        metric=labelled.metric,
+        full=full.score,
+        scores=grid_of(scores, heads),
+        chance=() if full.right is None else grid_of(chance, heads),
+        rows=len(labelled.features),
+        interval=full.interval,
+        is_one_answer=full.is_one_answer,
+    )
 
 
 def prune_order(importance: Tensor) -> list[int]:
@@ -153,9 +196,12 @@ def prune_order(importance: Tensor) -> list[int]:
 
 def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) -> Pruning:
     """Take heads away in tenths until none is left, by importance and at random."""
-    total = all_on(labelled).numel()
+    there = torch.tensor(heads_there(labelled))[:, None] > torch.arange(all_on(labelled).shape[1])
+    places = there.flatten().nonzero()[:, 0].tolist()
+    total = len(places)
     counts = sorted({round(total * step / STEPS) for step in range(STEPS + 1)})
-    random = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
+    order = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
+    random = [places[index] for index in order]
     scores: dict[bool, list[float]] = {True: [], False: []}
     for is_random in (False, True):
         gates = all_on(labelled)
@@ -163,9 +209,9 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
             if is_random:
                 gates.view(-1)[random[:count]] = 0
             elif count:
-                off = [index for index in range(total) if gates.view(-1)[index] == 0]
-                order = [p for p in prune_order(head_importance(labelled, gates)) if p not in off]
-                gates.view(-1)[order[: count - len(off)]] = 0
+                on = {place for place in places if gates.view(-1)[place]}
+                least = [place for place in prune_order(head_importance(labelled, gates)) if place in on]
+                gates.view(-1)[least[: len(on) - (total - count)]] = 0
             scores[is_random].append(score_with(labelled, gates))
             advance(1)
     return Pruning(
@@ -173,6 +219,8 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
         kept=tuple(1 - count / total for count in counts),
         by_importance=tuple(scores[False]),
         at_random=tuple(scores[True]),
+        rows=len(labelled.features),
+        interval=labelled.judge().interval,
     )
 
 
@@ -215,7 +263,7 @@ def nearest_patterns(labelled: Labelled) -> list[list[str]]:
         for index, name in enumerate(PATTERNS):
             shared = torch.minimum(p, pattern_map(name, p)).sum(-1)
             mean = (shared * is_token[:, None]).sum((0, -1)).double().cpu()
-            overlap[call.layer - 1, :, index] += mean
+            overlap[call.layer - 1, : len(mean), index] += mean
 
     for number, batch in enumerate(labelled.batches(batch_size=16)):
         mask = batch["attention_mask"]
@@ -226,30 +274,23 @@ def nearest_patterns(labelled: Labelled) -> list[list[str]]:
         # Two batches are enough to see a head's habit.
         if number == 1:
             break
-    return [[PATTERNS[k] for k in row] for row in overlap.argmax(-1).tolist()]
+    nearest = zip(overlap.argmax(-1).tolist(), heads_there(labelled), strict=True)
+    return [[PATTERNS[k] for k in row[:count]] for row, count in nearest]
 
 
 def measure_fixed(labelled: Labelled, advance: Advance = lambda done: None) -> Scan:
     """Score the model with each head's attention replaced by its nearest fixed pattern, alone."""
     nearest = nearest_patterns(labelled)
-    rows = []
-    for layer, names in enumerate(nearest):
-        scores = []
-        for head, name in enumerate(names):
-            with attending(encoder_of(labelled.model), _replacing(layer + 1, {head: name})):
-                scores.append(labelled.score())
-            advance(1)
-        rows.append(tuple(scores))
-    return Scan(
-        metric=labelled.metric,
-        full=labelled.score(),
-        scores=tuple(rows),
-        patterns=tuple(map(tuple, nearest)),
-    )
+
+    def judge(layer: int, head: int) -> Judged:
+        with attending(encoder_of(labelled.model), _replacing(layer + 1, {head: nearest[layer][head]})):
+            return labelled.judge()
+
+    return replace(_compared(labelled, judge, advance), patterns=tuple(map(tuple, nearest)))
 
 
 def _replacing(layer: int, heads: dict[int, str]) -> Callable[[AttentionCall], Tensor | None]:
-    def replace(call: AttentionCall) -> Tensor | None:
+    def exchange(call: AttentionCall) -> Tensor | None:
         if call.layer != layer:
             return None
         changed = call.probabilities.clone()
@@ -257,7 +298,7 @@ def _replacing(layer: int, heads: dict[int, str]) -> Callable[[AttentionCall], T
             changed[:, head] = pattern_map(name, call.probabilities)[:, 0]
         return changed
 
-    return replace
+    return exchange
 
 
 @torch.inference_mode()
@@ -267,21 +308,19 @@ def measure_effects(
     """Turn each head off alone and see how far the output moves, on a few texts; needs no labels."""
     step = max(1, len(texts) // EFFECT_TEXTS)
     chosen = texts[::step][:EFFECT_TEXTS]
-    depth, heads = encoder.num_layers - 1, num_heads(encoder.backbone)
+    heads = heads_of_layers(encoder.backbone)
+    moved = torch.zeros(len(heads), max(heads), dtype=torch.double)
     with attending(encoder.backbone):
         before = _outputs(encoder, chosen, max_length)
-    rows = []
-    for layer in range(depth):
-        moved = []
-        for head in range(heads):
-            gates = torch.ones(depth, heads, device=encoder.device)
+    for layer, count in enumerate(heads):
+        for head in range(count):
+            gates = torch.ones(moved.shape, device=encoder.device)
             gates[layer, head] = 0
             with attending(encoder.backbone, gates=gates):
                 after = _outputs(encoder, chosen, max_length)
-            moved.append(float(((after - before).norm(dim=-1) / before.norm(dim=-1)).mean()))
+            moved[layer, head] = float(((after - before).norm(dim=-1) / before.norm(dim=-1)).mean())
             advance(1)
-        rows.append(tuple(moved))
-    return Effects(effects=tuple(rows))
+    return Effects(effects=grid_of(moved, heads))
 
 
 def _outputs(encoder: Encoder, texts: Sequence[str], max_length: int) -> Tensor:
@@ -297,7 +336,3 @@ def _outputs(encoder: Encoder, texts: Sequence[str], max_length: int) -> Tensor:
         )
         outputs = [batch.vectors[-1][batch.is_token] for batch in stream]
     return torch.cat(outputs).float()
-
-
-def _grid(values: Tensor) -> Grid:
-    return tuple(map(tuple, values.tolist()))

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from accelerate import Accelerator
 from torch import Tensor
 
+from bermo.analyse.certainty import Judged
 from bermo.data.batches import collate, in_order
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
@@ -38,9 +40,19 @@ class Labelled:
 
     def score(self, model: BermoPreTrainedModel | None = None) -> float:
         """Return the task's own score in percent, of this model or of another that stands in for it."""
+        return self.judge(model).score
+
+    def judge(self, model: BermoPreTrainedModel | None = None) -> Judged:
+        """Return the score, and which rows were right where a row is right or wrong."""
         chosen = self.model if model is None else model
         predictions = predict(chosen, self.features, BATCH_SIZE, self.accelerator)
-        return score(self.features, predictions).score
+        scores = score(self.features, predictions)
+        if self.features.task.kind not in ("classification", "choice"):
+            return Judged(score=scores.score, right=None)
+        right = np.argmax(np.stack(predictions), axis=1) == np.asarray(self.features.targets)
+        return Judged(
+            score=scores.score, right=tuple(right.tolist()), is_one_answer=len(scores.predicted) == 1
+        )
 
     def batches(self, batch_size: int = BATCH_SIZE) -> Iterator[dict[str, Tensor]]:
         """Yield the rows with their answers, on the model's device."""

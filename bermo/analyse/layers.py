@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from bermo.analyse.attention import Advance, Grid
+from bermo.analyse.attention import Advance, Grid, grid_of
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.words import Key, has_mix, layer_names, pool_words
 from bermo.encoders.families import family_of
 from bermo.encoders.sites import Site, encoder_of, prunable_sites
+from bermo.encoders.structure import structure_of
 from bermo.errors import BermoError
 from bermo.methods.student import student_from_teacher
 from bermo.nn.mix import LayerMix, Mix
@@ -244,18 +245,20 @@ def measure_kept(encoder: Encoder) -> Kept:
         shares.setdefault(site.layer, {})[name] = (int(weight.count_nonzero()), weight.numel())
     matrices = tuple(dict.fromkeys(name for row in shares.values() for name in row))
     rows = list(shares.values())
-    layers = tuple(_ratio(list(row.values())) for row in rows)
+    layers = tuple(_ratio(list(row.values())) or 0.0 for row in rows)
     return Kept(
         matrices=matrices,
         shares=tuple(tuple(_ratio([row[m]]) if m in row else None for m in matrices) for row in rows),
         layers=layers,
         heads=_kept_heads(encoder, sites),
-        total=_ratio([pair for row in rows for pair in row.values()]),
+        total=_ratio([pair for row in rows for pair in row.values()]) or 0.0,
     )
 
 
-def _ratio(pairs: Sequence[tuple[int, int]]) -> float:
-    return sum(kept for kept, _ in pairs) / sum(size for _, size in pairs)
+def _ratio(pairs: Sequence[tuple[int, int]]) -> float | None:
+    """Return the share kept; None where a shrunk layer has nothing left of a matrix."""
+    size = sum(size for _, size in pairs)
+    return sum(kept for kept, _ in pairs) / size if size else None
 
 
 def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
@@ -264,18 +267,19 @@ def _kept_heads(encoder: Encoder, sites: Sequence[Site]) -> Grid:
     projections = family_of(config).projections
     if projections is None:
         return ()
-    heads = int(config.num_attention_heads)
-    rows: dict[int, Tensor] = {}
+    heads = [len(shape.heads) for shape in structure_of(encoder.backbone).layers]
+    shares = torch.zeros(len(heads), max(heads))
     for site in sites:
-        if site.name.split(".", 2)[2] not in projections.paths:
+        count = heads[site.layer - 1]
+        if not count or site.name.split(".", 2)[2] not in projections.paths:
             continue
         weight = site.weight.detach()
         weight = weight.T if site.is_transposed else weight
-        if len(weight) % heads:
-            raise BermoError(f"{site.name} has {len(weight)} rows, not a multiple of {heads} heads.")
+        if len(weight) % count:
+            raise BermoError(f"{site.name} has {len(weight)} rows, not a multiple of {count} heads.")
         # One matrix for all three holds them side by side, each with all heads.
         parts = weight.chunk(3) if len(projections.paths) == 1 else (weight,)
         for part in parts:
-            share = (part != 0).float().reshape(heads, -1).mean(1)
-            rows[site.layer] = rows.get(site.layer, torch.zeros(heads)) + share.cpu() / 3
-    return tuple(tuple(row.tolist()) for row in rows.values())
+            share = (part != 0).float().reshape(count, -1).mean(1)
+            shares[site.layer - 1, :count] += share.cpu() / 3
+    return grid_of(shares, heads)

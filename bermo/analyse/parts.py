@@ -21,7 +21,7 @@ from bermo.analyse.senses import Senses, measure_senses, senses_section
 from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
 from bermo.data.pairs import draw_pairs, read_pairs
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
-from bermo.encoders.attention import num_heads
+from bermo.encoders.attention import heads_of_layers
 from bermo.figures.data import Section
 from bermo.vectors import Encoder, load_encoder, stream_vectors
 
@@ -152,7 +152,7 @@ def _num_texts(subject: Subject) -> int:
 
 
 def _all_heads(subject: Subject) -> int:
-    return (subject.encoder.num_layers - 1) * num_heads(subject.encoder.backbone)
+    return sum(heads_of_layers(subject.encoder.backbone))
 
 
 def _depth(subject: Subject) -> int:

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from bermo.encoders.families import family_of
+from bermo.encoders.families import family_of, num_layers
+from bermo.encoders.structure import structure_of
 from bermo.errors import BermoError
 
 NAME = "bermo_attending"
@@ -43,7 +44,15 @@ Visitor: TypeAlias = Callable[[AttentionCall], Tensor | None]
 class _Hold:
     visitor: Visitor | None
     gates: Tensor | None
+    layers: tuple[int, ...]
+    """The layers that attend, by number: one without heads is never called."""
     calls: int = 0
+
+    @property
+    def layer(self) -> int:
+        """The number of the layer that is being called."""
+        return self.layers[self.calls - 1]
+
     handles: list[Any] = field(default_factory=list)
 
 
@@ -60,9 +69,12 @@ def check_attention(encoder: PreTrainedModel) -> None:
         )
 
 
-def num_heads(encoder: PreTrainedModel) -> int:
-    """Return how many heads a layer has."""
-    return int(encoder.config.num_attention_heads)
+def heads_of_layers(encoder: PreTrainedModel) -> tuple[int, ...]:
+    """Return how many heads each layer has, in the order of calls; a shrunk one has fewer, or none."""
+    shapes = structure_of(encoder).layers
+    depth = num_layers(encoder.config) - 1
+    # ALBERT calls a layer several times.
+    return tuple(len(shapes[call * len(shapes) // depth].heads) for call in range(depth))
 
 
 @contextmanager
@@ -71,11 +83,13 @@ def attending(
 ) -> Iterator[None]:
     """Show every layer's attention to `visitor`, and scale head h of layer l by `gates[l − 1, h]`.
 
-    Gates are (layers, heads), or (layers, B, heads) for gates of each text. Works with gradients; dropout of
+    Gates are (layers, heads), or (layers, B, heads) for gates of each text; heads are as many as the layer
+    with the most has, and gates of heads that are not there change nothing. Works with gradients; dropout of
     the probabilities is left out, so call it in eval mode.
     """
     check_attention(encoder)
-    hold = _Hold(visitor, gates)
+    layers = tuple(number for number, heads in enumerate(heads_of_layers(encoder), start=1) if heads)
+    hold = _Hold(visitor, gates, layers)
     modules = list(encoder.modules())
     if any(module in _HELD for module in modules):
         raise BermoError("This encoder's attention is being watched already. End that first.")
@@ -115,12 +129,13 @@ def _attend(
         scores = scores + attention_mask
     probabilities = torch.softmax(scores, dim=-1)
     if hold.visitor is not None:
-        call = AttentionCall(layer=hold.calls, probabilities=probabilities, value=value)
+        call = AttentionCall(layer=hold.layer, probabilities=probabilities, value=value)
         other = hold.visitor(call)
         probabilities = probabilities if other is None else other
     output = probabilities.to(value.dtype) @ value
     if hold.gates is not None:
-        output = output * hold.gates[hold.calls - 1][..., None, None].to(output.dtype)
+        gates = hold.gates[hold.layer - 1][..., : output.shape[1]]
+        output = output * gates[..., None, None].to(output.dtype)
     return output.transpose(1, 2).contiguous(), probabilities
 
 

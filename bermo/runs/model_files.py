@@ -67,6 +67,16 @@ def check_not_exported(path: str | Path) -> None:
         )
 
 
+def check_has_layers(folder: str | Path) -> None:
+    """Refuse an export for another runtime than torch where layers are to be read."""
+    for runtime, name in MODEL_FILES.items():
+        if runtime != "torch" and (Path(folder) / name).is_file():
+            raise BermoError(
+                f"{folder} is an export for {runtime}, whose layers cannot be read one by one. Give the run"
+                " or the model that it was made from."
+            )
+
+
 def model_folder(path: str | Path) -> Path:
     """Return where the model's files are: the given folder, or the model of the run or seed that it is."""
     folder = Path(path).expanduser()

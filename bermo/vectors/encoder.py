@@ -18,7 +18,7 @@ from bermo.errors import BermoError
 from bermo.files import reading
 from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
-from bermo.runs.model_files import resolve_model
+from bermo.runs.model_files import check_has_layers, resolve_model
 from bermo.spec import TokenPooling
 
 
@@ -79,6 +79,7 @@ def load_encoder(
     With `untrained_seed`, the same shape with random weights.
     """
     folder = resolve_model(name)
+    check_has_layers(folder)
     tokenizer = backbone.load_tokenizer(folder, lowercase)
     if not tokenizer.is_fast:
         raise BermoError(f'The tokenizer of "{name}" is slow. Put a tokenizer.json beside it.')

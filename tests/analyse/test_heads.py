@@ -1,12 +1,14 @@
 """Heads of a trained model: gradients against finite differences, scans against heads cut by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModel
 
+from bermo.analyse.head_figures import one_off_section
 from bermo.analyse.heads import (
     PATTERNS,
     all_on,
@@ -262,6 +264,24 @@ def test_a_model_of_one_layer_is_measured(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "some.txt").write_text("\n".join(TEXTS))
     command = ["analyse", "--model", str(tmp_path / "one"), "--text", str(tmp_path / "some.txt")]
     assert main([*command, "--out", str(tmp_path / "look")]) == 0, capsys.readouterr().err
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "of 2 heads" in printed
     assert "no trained masked-LM head" in printed
+
+
+def test_a_finding_about_heads_says_how_sure_it_is(labelled: Labelled) -> None:
+    scan = measure_one_off(labelled)
+    assert scan.rows == len(TEXTS)
+    text = one_off_section({"m": scan}).text
+    assert "of 6 heads change the answers beyond chance" in text
+    assert "(sign test over 10 rows, corrected for 6 tries)" in text
+    assert "at no loss" not in text
+    one = one_off_section({"m": replace(scan, is_one_answer=True)}).text
+    assert one == "m: the model gives one answer to everything, so no head can be judged."
+    assert "has no exact test" in one_off_section({"m": replace(scan, chance=())}).text
+
+
+def test_ten_rows_that_all_change_are_seen_and_one_is_not(labelled: Labelled) -> None:
+    scan = measure_one_off(labelled)
+    chance = tuple(tuple(2**-9 if (k, h) == (0, 0) else 1.0 for h in range(2)) for k in range(3))
+    assert one_off_section({"m": replace(scan, chance=chance)}).text.startswith("m: 1 of 6 heads")
