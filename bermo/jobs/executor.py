@@ -21,6 +21,10 @@ class Ended:
 class Executor(Protocol):
     """Starts the commands of jobs, as many at a time as it has room for."""
 
+    @property
+    def room(self) -> int:
+        """How many jobs run at a time."""
+
     def submit(self, job: Job) -> None:
         """Start a job, now or when there is room."""
 

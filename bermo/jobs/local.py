@@ -39,6 +39,7 @@ class Local:
         if os.name == "nt":
             raise BermoError("--on local needs Linux or macOS. Leave --on out, and the runs come one by one.")
         self.free = list(environments)
+        self.room = len(self.free)
         self.queue: deque[Job] = deque()
         self.running: dict[int, tuple[Job, Mapping[str, str]]] = {}
         threads = str(max(1, usable_cores() // len(self.free)))

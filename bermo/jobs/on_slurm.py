@@ -21,6 +21,8 @@ from bermo.jobs.job import RECORDS, Job
 SAVING_SECONDS = 120
 """Between the signal and the end of a job's time."""
 MOST_TIMEOUTS = 1000
+ROOM = 16
+"""Trials of a search at a time: each learns from those before it. Slurm's own queue has no end."""
 
 
 @dataclass
@@ -67,6 +69,7 @@ class OnSlurm:
 
     def __init__(self, out: Path, partition: str, hours: float, gpus: int) -> None:
         folder = out / RECORDS / "submitit" / "%j"
+        self.room = ROOM
         self.engine = submitit.AutoExecutor(folder=folder, slurm_max_num_timeout=MOST_TIMEOUTS)
         self.engine.update_parameters(
             timeout_min=max(1, round(60 * hours)),

@@ -21,6 +21,7 @@ from bermo.verbs import (
     probe,
     recipe,
     report,
+    search,
     show,
     shrink,
     similar,
@@ -46,6 +47,7 @@ VERBS: Mapping[str, Verb] = {
     "show": show.VERB,
     "run": recipe.VERB,
     "jobs": jobs.VERB,
+    "search": search.VERB,
     "report": report.VERB,
     "doctor": doctor.VERB,
 }

@@ -140,7 +140,7 @@ def spread_experiment(experiment: Experiment, out: Path, spread: SpreadSpec) -> 
     if results:
         print_results(results, out)
     if failed:
-        say(failures_text(failed, jobs), sys.stderr)
+        say(failures_text(failed, out), sys.stderr)
     return 1 if failed else 0
 
 

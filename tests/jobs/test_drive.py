@@ -66,7 +66,7 @@ def test_failures_are_called_again_up_to_a_limit_and_mistakes_are_not(tmp_path: 
     }
     assert {name: failure.code for name, failure in failed.items()} == {"mistake": 2, "broken": 1}
     assert job_state(jobs[4]) == "failed"
-    assert "    the end of broken" in failures_text(failed, jobs)
+    assert "    the end of broken" in failures_text(failed, tmp_path)
     assert told[-1].startswith("3 of 5 are done")
     # Called again, it begins anew.
     assert drive(Scripted({job.name: [0] for job in jobs}), jobs, 0, told.append) == {}

@@ -80,6 +80,9 @@ OPTIONS = {
     "jobs": "recipe changes* --seeds --arms --tiny=off --out --json=off",
     "report": "paths+ --out=report.html",
 }
+# A search takes the options of every trial's training, but for its folder.
+OPTIONS["search"] = """--space=required --trials=20 --on --retries=2 --workers --gpus --address --gpus-per-run
+    --partition --hours --out=runs/search""" + OPTIONS["train"].replace("--out ", "", 1)
 
 
 def words_of(verb: str) -> set[str]:

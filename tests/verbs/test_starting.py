@@ -56,6 +56,8 @@ REFUSED = {
     "run sst2 train.lr=fast": "train.lr must be a number",
     "run sst2 data.folder=nowhere": "no folder nowhere",
     "run sst2 --tiny --workers 2": "--workers belongs to --on local",
+    "search --task box/tense --space lrr=1..2": 'Did you mean "lr"?',
+    "search --train no.csv --space lr=1e-5..1e-4": "There is no file no.csv",
     "jobs sst3": 'Did you mean "sst2"?',
     "report nowhere": "There is no nowhere",
     "demo --out my.csv": "my.csv is a file",
