@@ -126,7 +126,8 @@ class DataSpec:
     task: str = option(
         "own",
         "a named task (bermo list), or own: your texts and labels; own/regression: labels are numbers on a"
-        " scale; own/multi-label: a row has any number of labels",
+        " scale; own/multi-label: a row has any number of labels; own/embedding, own/reranker: pairs of"
+        " texts",
     )
     folder: str | None = option(None, "the folder with the named task's files", "data")
     train: str | None = option(None, "your training file: .csv .tsv .txt .jsonl .json .parquet .xlsx, or .gz")
@@ -259,6 +260,9 @@ class DistillSpec:
     embeddings: float = option(0.0, "weight of its embedding output", "distill-embeddings")
     layer_map: tuple[int, ...] | None = option(None, "teacher layer for each student layer; default: even")
     student_layers: tuple[int, ...] | None = option(None, "build the student from these teacher layers")
+    student_neurons: float = option(
+        1.0, "share of each of their layers' neurons that the student keeps", over=0, most=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

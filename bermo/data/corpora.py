@@ -114,6 +114,23 @@ def numbers(rows: TextRows, path: Path | str) -> TextRows:
     return TextRows(rows.first, rows.second, values)
 
 
+def relevance(rows: TextRows, path: Path | str) -> TextRows:
+    """Return pairs with their labels as numbers from 0 to 1, for a reranker."""
+    if rows.second is None:
+        raise BermoError(
+            f"{path} has one text a row, but a reranker reads pairs. Give a query and a text, or name both"
+            " columns with --text."
+        )
+    read = numbers(rows, path)
+    for number, value in enumerate(read.labels or (), start=1):
+        if not 0 <= float(str(value)) <= 1:
+            raise BermoError(
+                f"{path}, row {number}: the label {value} is not from 0 (does not answer) to 1 (answers"
+                " best). Divide all labels by the largest."
+            )
+    return read
+
+
 def as_number(text: str) -> float | None:
     """Return the finite number that `text` holds, or None."""
     try:

@@ -96,7 +96,7 @@ def input_names(table: Table, task: Task, text: Sequence[str], given: Sequence[s
         return tuple(given) or tuple(text) or task.train[0].text
     known = given or (text if text and all(table.has(name) for name in text) else None)
     names = find_columns(table, known, None, needs_label=False).text
-    if text and len(names) != len(text):
+    if text and len(names) != len(text) and task.kind != "embedding":
         raise BermoError(
             f"{table.path} has the text column(s) {', '.join(names)}, but the model reads {len(text)}"
             f" a row. Call them {', '.join(text)}, as in training."

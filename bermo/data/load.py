@@ -5,6 +5,7 @@ load_task(DataSpec) -> TaskData: named tasks from a folder, own files, a hub dat
 
 from dataclasses import replace
 
+from bermo.data.apart import OwnApart, read_apart
 from bermo.data.corpora import choice_rows
 from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
@@ -30,6 +31,8 @@ def load_task(spec: DataSpec) -> TaskData:
         data = read_probing_task(spec)
     elif spec.hub is not None:
         data = _from_hub(spec)
+    elif spec.task == "own/embedding":
+        data = _apart_data(read_apart(spec))
     elif spec.task in OWN:
         data = _own_data(read_own(spec))
     else:
@@ -90,6 +93,17 @@ def _own_data(rows: OwnRows) -> TaskData:
     )
 
 
+def _apart_data(rows: OwnApart) -> TaskData:
+    return TaskData(
+        task=own_task("embedding"),
+        train=rows.train,
+        valid=rows.valid,
+        text=rows.columns.text,
+        label=rows.columns.label,
+        notes=rows.notes,
+    )
+
+
 def _labels(rows: Rows) -> tuple[str, ...]:
     """Return the class names in a fixed order: O first for tags, numbers by size, then by letters."""
     if isinstance(rows, TextRows) and rows.labels and isinstance(rows.labels[0], float):
@@ -109,7 +123,7 @@ def _size(name: str) -> float:
 def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> None:
     if not len(data.valid):
         raise BermoError("There are no validation rows. Pass more data, or a file with --valid.")
-    if data.task.kind in ("regression", "span"):
+    if data.task.kind in ("regression", "span", "embedding", "reranker"):
         return
     seen = set(label_names(data.train))
     limit = f" among the first {spec.limit} rows (--limit)" if spec.limit is not None else ""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from bermo.data.columns import Columns, are_numbers, find_columns
-from bermo.data.corpora import find_empty, label_cells, numbers, text_rows, without_empty
+from bermo.data.corpora import find_empty, label_cells, numbers, relevance, text_rows, without_empty
 from bermo.data.divide import SHARE, divide
 from bermo.data.doubts import Source, find_doubts
 from bermo.data.label_lists import read_labels, split_labels
@@ -112,6 +112,8 @@ def _source(table: Table, columns: Columns, kind: Kind, spec: DataSpec) -> Sourc
         return Source(table, replace(text_rows(table, columns.text, None), labels=labels))
     source = Source(table, text_rows(table, columns.text, columns.label))
     source = _with_one_label(source) if spec.task == "own" else source
+    if kind == "reranker":
+        return replace(source, rows=relevance(source.rows, table.path))
     return source if kind != "regression" else replace(source, rows=numbers(source.rows, table.path))
 
 
@@ -156,7 +158,7 @@ def _with_one_label(source: Source) -> Source:
 
 def _check_classes(source: Source, kind: Kind, columns: Columns) -> None:
     """Refuse a column with so many different values that it cannot hold classes."""
-    if kind == "regression":
+    if kind in ("regression", "reranker"):
         return
     labels = label_names(source.rows)
     if len(set(labels)) > max(50, len(labels) // 2):

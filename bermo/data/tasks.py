@@ -234,7 +234,7 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 )
 """Every named task but "own" (the user's files), whose kind is read from the files."""
 
-OWN = ("own", "own/classification", "own/multi-label", "own/regression")
+OWN = ("own", "own/classification", "own/multi-label", "own/regression", "own/embedding", "own/reranker")
 """Names of the task in the user's own files; all but the first fix its kind."""
 OWN_METRICS: Mapping[Kind, Metric] = {
     "multi-label": "micro_f1",

@@ -163,7 +163,8 @@ def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
     if teacher is None or layers is None:
         model = build_model(prepared)
     else:
-        model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix)
+        neurons = prepared.spec.distill.student_neurons
+        model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix, neurons)
         model.requires_grad_(True)
     if prepared.spec.model.freeze_embeddings:
         model.freeze_embeddings_()

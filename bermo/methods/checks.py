@@ -40,6 +40,8 @@ def check_distill(spec: DistillSpec) -> None:
         if spec.student_layers is not None:
             raise BermoError("student-layers are layers of a teacher. Name one with --teacher.")
         return
+    if spec.student_neurons < 1 and spec.student_layers is None:
+        raise BermoError("student-neurons are of a teacher's layers. Name these with --student-layers.")
     if min(weights) < 0 or not any(weights[1:]):
         raise BermoError(
             "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got hard"
@@ -60,6 +62,7 @@ def check_together(spec: RunSpec) -> None:
         "pruning of whole units": spec.prune.method in UNITS,
         "blocks of weights": spec.prune.block != (1, 1),
         "a teacher of attention relations": distill.relations > 0,
+        "a sentence encoder": spec.data.task == "own/embedding",
         "contrast, whose pairs would be of several models": bool(train.contrast),
         'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
     }

@@ -32,6 +32,7 @@ from bermo.nn.losses import (
     soft_tags,
     soft_targets,
     soft_values,
+    soft_vectors,
 )
 from bermo.spec import DistillSpec
 from bermo.training.job import Batch, Objective
@@ -96,8 +97,12 @@ class DistilledLoss:
         return self.hard.count(batch)
 
     def __call__(self, outputs: Any, batch: Batch) -> Tensor:
-        """Return the weighted sum; a term of the teacher with weight 0 is not computed."""
-        loss = self.spec.hard * self.hard(outputs, batch)
+        """Return the weighted sum; a term of the teacher with weight 0 is not computed.
+
+        Texts without labels have no loss of their own.
+        """
+        is_bare = self.teacher.trained.task.kind == "embedding" and not self.spec.hard
+        loss = _logits(outputs).new_zeros(()) if is_bare else self.spec.hard * self.hard(outputs, batch)
         cached = batch.get(LOGITS)
         teacher = None if cached is not None and needs_only_logits(self.spec) else self._call_teacher(batch)
         counts_B, mask_BT = _counts(batch), batch["attention_mask"].flatten(0, -2)
@@ -124,6 +129,10 @@ class DistilledLoss:
         match self.teacher.trained.task.kind:
             case "regression":
                 return soft_values(student, teacher)
+            case "embedding":
+                return soft_vectors(student, teacher)
+            case "reranker":
+                return soft_labels(student, teacher, temperature)
             case "multi-label":
                 return soft_labels(student, teacher, temperature)
             case "tagging":

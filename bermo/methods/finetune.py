@@ -285,6 +285,13 @@ def _result(
     )
 
 
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def _publish(out: Path, results: list[SeedResult]) -> None:
     """Put the best seed's model, if there is one, at `out/model`, by hard links where the disk has them."""
     best = max(results, key=lambda item: (item.diverged is None, item.score))
@@ -293,10 +300,6 @@ def _publish(out: Path, results: list[SeedResult]) -> None:
         return
     check_sums(source, f"Delete {source.parent}, and the same command trains this seed again")
     with whole_folder(out / "model") as temporary:
-        for file in source.iterdir():
-            try:
-                os.link(file, temporary / file.name)
-            except OSError:
-                shutil.copy2(file, temporary / file.name)
+        shutil.copytree(source, temporary, copy_function=_link, dirs_exist_ok=True)
         if not (temporary / SUMS_FILE).exists():
             write_sums(temporary)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import transformers
 
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
+from bermo.data.rows import ApartRows
 from bermo.data.tasks import TaskData
 from bermo.data.unknown import check_ids
 from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
@@ -22,6 +23,7 @@ from bermo.methods.defaults import Facts, resolve_defaults
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
+from bermo.models.sentence import BermoForSentenceEmbedding, options_of, settings_of
 from bermo.nn.heads import MULTI_LABEL
 from bermo.progress import Display
 from bermo.runs.model_files import model_folder, warn_diverged
@@ -54,6 +56,8 @@ class Prepared:
 def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Prepared:
     """Read the data where none is given, check and tokenise it; every error in files is raised here."""
     data = load_task(spec.data) if data is None else data
+    if isinstance(data.train, ApartRows):
+        check_apart(spec, data.train)
     source = _source(spec)
     for model in filter(None, (spec.distill.teacher, spec.model.backbone)):
         warn_diverged(model, display.tell)
@@ -77,6 +81,11 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         teacher = load_teacher(spec.distill.teacher)
         check_teacher(teacher, data.task, data.labels, tokenizer)
         check_segments(teacher, train)
+        if data.task.kind == "embedding" and teacher.model.config.hidden_size != config.hidden_size:
+            raise BermoError(
+                f"The teacher's vectors have {teacher.model.config.hidden_size} units, the student's"
+                f" {config.hidden_size}. Choose a student of the same width, or --student-layers."
+            )
     facts = _facts(source, config, data, len(train))
     resolved = resolve_defaults(spec, facts)
     return Prepared(
@@ -90,6 +99,27 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         train=train,
         valid=valid,
     )
+
+
+def check_apart(spec: RunSpec, rows: ApartRows) -> None:
+    """Refuse a training of a sentence encoder that has nothing to learn from, or not from whole batches."""
+    size = len(rows.texts[0])
+    if size == 1 and spec.distill.teacher is None:
+        raise BermoError(
+            f"{spec.data.train} has texts alone, and nothing says what their vectors should be. Give pairs,"
+            " or a teacher (bermo compress --texts does all of it)."
+        )
+    if size == 1 and spec.distill.hard:
+        raise BermoError(
+            f"{spec.data.train} has texts alone, without labels. Pass --distill-hard 0 --distill-soft 1."
+        )
+    if rows.labels is None and spec.train.accumulation > 1 and size > 1:
+        raise BermoError("Pairs are told apart within whole batches. Leave --accumulation out.")
+
+
+def longest_text(prepared: Prepared) -> int:
+    """Tokens of the longest text that the model reads."""
+    return min(prepared.spec.data.max_length, prepared.tokenizer.model_max_length)
 
 
 def _check_layers(spec: ModelSpec, known: int) -> None:
@@ -191,6 +221,13 @@ def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
             kind, extra = models.BermoForQuestionAnswering, {}
         case "choice":
             kind, extra = models.BermoForMultipleChoice, {}
+        case "reranker":
+            extra = {"num_labels": 1, "problem_type": MULTI_LABEL}
+            kind = models.BermoForSequenceClassification
+        case "embedding":
+            settings = replace(settings_of(resolve(model_spec.backbone)), max_length=longest_text(prepared))
+            kind, extra = BermoForSentenceEmbedding, {"sentence": options_of(settings)}
+            model_spec = replace(model_spec, pooling=model_spec.pooling or settings.pooling)
     backbone = model_spec.backbone
     model = kind.from_backbone(
         load_config(backbone) if model_spec.untrained else backbone,

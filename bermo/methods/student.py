@@ -14,19 +14,24 @@ from transformers import PretrainedConfig
 
 from bermo.encoders.families import num_layers
 from bermo.encoders.sites import layers_of
+from bermo.encoders.structure import Group, anatomy_of, groups_of, keep_units_
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.mix import LayerMix
 
+WIDTHS = ("intermediate_size", "hidden_dim", "d_inner")
+"""How configs call the neurons of a layer."""
+
 
 def student_from_teacher(
-    teacher: BermoPreTrainedModel, layers: Sequence[int], mix: MixChoice = None
+    teacher: BermoPreTrainedModel, layers: Sequence[int], mix: MixChoice = None, neurons: float = 1.0
 ) -> BermoPreTrainedModel:
     """Build a smaller model of the teacher's class from its layers (1 = the first), in eval mode.
 
-    `mix` is another mix for the student; without it, the teacher's. What does not fit starts at random, drawn
-    from torch's generator: call torch.manual_seed first.
+    `mix` is another mix for the student; without it, the teacher's. `neurons` is the share of each layer's
+    that stays, those with the largest weights. What does not fit starts at random, drawn from torch's
+    generator: call torch.manual_seed first.
     """
     old = cast(BermoConfig, teacher.config)
     chosen = _check_layers(layers, old.backbone)
@@ -42,7 +47,39 @@ def student_from_teacher(
         _copy_layers_(student, teacher, chosen)
         _copy_rest_(student, teacher)
         _copy_mix_(student.mix, teacher.mix, (0, *chosen))
+    if neurons < 1:
+        keep_neurons_(student, neurons)
     return student.eval()
+
+
+@torch.no_grad()
+def keep_neurons_(model: BermoPreTrainedModel, share: float) -> None:
+    """Keep as many neurons in every layer, in place, and say so in the encoder's own config, so that stock
+    code can build it. A neuron's weight is ‖what feeds it‖ · ‖what reads it‖.
+    """
+    config, anatomy = cast(BermoConfig, model.config), anatomy_of(model)
+    if config.structure is not None:
+        raise BermoError("This model was shrunk, so its layers differ. Keep the neurons that it has.")
+    groups = [group for group in groups_of(model) if group.kind == "neurons"]
+    name = next((n for n in WIDTHS if getattr(config.backbone, n, None) == groups[0].count), None)
+    if name is None or len({group.count for group in groups}) != 1:
+        raise BermoError(f"The config of {config.backbone.model_type} cannot say that it has fewer neurons.")
+    kept = max(1, round(share * groups[0].count))
+    layers = layers_of(model)
+    for group in groups:
+        heads = range(next(g.count for g in groups_of(model) if g.layer == group.layer and g.kind == "heads"))
+        best = _importance(group).topk(kept).indices.sort().values
+        keep_units_(layers[group.layer - 1], anatomy, group, best.tolist(), heads)
+    setattr(config.backbone, name, kept)
+
+
+def _importance(group: Group) -> torch.Tensor:
+    read = group.units_of_output(group.output.original).norm(dim=1)
+    feeds = [
+        (site.original if not site.is_transposed else site.original.T).reshape(group.parts, group.count, -1)
+        for site in group.inputs
+    ]
+    return read * sum(part.norm(dim=2).sum(0) for part in feeds)
 
 
 def _check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ class BermoForSentenceEmbedding(BermoPreTrainedModel):
     @classmethod
     def from_settings(cls, source: EncoderName, settings: SentenceSettings) -> Self:
         """Make a sentence encoder of a plain encoder, without a mix."""
-        sentence = _without_pooling(settings)
+        sentence = options_of(settings)
         return cls.from_backbone(source, mix="none", pooling=settings.pooling, sentence=sentence)
 
     @classmethod
@@ -76,7 +76,7 @@ class BermoForSentenceEmbedding(BermoPreTrainedModel):
     def _from_core(cls, core: BermoModel) -> Self:
         """Make a sentence encoder of what lies under the head of a trained model."""
         config = cast(BermoConfig, core.config)
-        config.sentence = _without_pooling(SentenceSettings())
+        config.sentence = options_of(SentenceSettings())
         model = cls(config, core.backbone)
         model.bermo = core
         return model.eval()
@@ -185,7 +185,8 @@ def sentence_loss(vectors_BCD: Tensor, labels_B: Tensor | None) -> Tensor:
     return functional.cross_entropy(scores, torch.arange(len(first_BD), device=scores.device))
 
 
-def _without_pooling(settings: SentenceSettings) -> dict[str, Any]:
+def options_of(settings: SentenceSettings) -> dict[str, Any]:
+    """Return what a config keeps of them: all but the pooling, which it has already."""
     values = asdict(replace(settings, prompts=dict(settings.prompts)))
     del values["pooling"]
     return values

@@ -85,7 +85,7 @@ def text_loss(logits_BC: Tensor, labels: Tensor, problem_type: str | None) -> Te
     if problem_type == "regression" or (problem_type is None and logits_BC.shape[1] == 1):
         return functional.mse_loss(logits_BC, labels.float().view_as(logits_BC))
     if problem_type == MULTI_LABEL:
-        return functional.binary_cross_entropy_with_logits(logits_BC, labels.float())
+        return functional.binary_cross_entropy_with_logits(logits_BC, labels.float().view_as(logits_BC))
     return functional.cross_entropy(logits_BC, labels.view(-1))
 
 

@@ -2,6 +2,7 @@
 
     soft targets   T² · KL(softmax(t/T) ‖ softmax(s/T))            Hinton, Vinyals & Dean 2015
     soft labels    the same of σ(t/T), a yes or no for each label, where a text may have several
+    vectors        ‖s − t‖² / 2‖t‖² of a text's vector, 1 − cos    Reimers & Gurevych 2020
     hidden states  ‖h_S W − h_T‖² / D over unmasked tokens         TinyBERT (Jiao et al. 2020)
     embeddings     the same of h_0, with a W of its own            TinyBERT
     relations      KL of softmax(A Aᵀ/√d), A = queries, keys,      MiniLM (Wang et al. 2020) and
@@ -62,6 +63,13 @@ def soft_labels(student_BC: Tensor, teacher_BC: Tensor, temperature: float) -> T
 def soft_values(student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
     """Return each text's squared error from the teacher's values, (B,): for regression."""
     return (student_BC.float() - teacher_BC.float()).square().mean(-1)
+
+
+def soft_vectors(student: Tensor, teacher: Tensor) -> Tensor:
+    """Return each row's ‖s − t‖² / 2‖t‖², the mean over its texts, (B,): 1 − cos for vectors of length 1."""
+    student, teacher = student.float(), teacher.float()
+    gap = (student - teacher).square().sum(-1) / (2 * teacher.square().sum(-1)).clamp(min=1e-12)
+    return gap.view(len(gap), -1).mean(1)
 
 
 def soft_tags(student_BTC: Tensor, teacher_BTC: Tensor, labels_BT: Tensor, temperature: float) -> Tensor:

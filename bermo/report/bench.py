@@ -1,5 +1,6 @@
 """A bench as a table in the terminal and as figures: accuracy against latency, with the front drawn."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from bermo.printing import number_of
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.noise import noise_sentence
 from bermo.ship.bench.run import front
+from bermo.ship.compress.sentence import Agreement
 
 COLUMNS = ("MB", "score", "ms", "p95 ms", "faster", "rows/s", "more", "spread", "memory MB")
 NOT_SHOWN = ("p95 ms", "memory MB")
@@ -24,6 +26,25 @@ def print_bench(result: Bench, console: Console) -> None:
     noise = noise_sentence(result)
     if noise is not None:
         console.print(f"\n{noise}", markup=False)
+
+
+def print_agreements(found: Mapping[str, Agreement], console: Console) -> None:
+    """Print how far the vectors of small sentence encoders are those of their teacher."""
+    table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("agreement with the teacher", overflow="fold")
+    for title in ("cosine", "Spearman", "neighbours"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, item in found.items():
+        table.add_row(
+            name, f"{item.cosine:.4f}", *(f"{100 * x:.1f}" for x in (item.spearman, item.neighbours))
+        )
+    console.print()
+    console.print(table)
+    console.print(
+        "On texts that were held out. Spearman: of the cosines of all pairs. neighbours: share of each text's"
+        " ten nearest that stay.",
+        style="dim",
+    )
 
 
 def bench_table(result: Bench) -> RichTable:

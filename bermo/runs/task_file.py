@@ -118,7 +118,7 @@ def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
             f" bermo train --model {folder} …"
         )
     if kind == "classification" and config.problem_type == MULTI_LABEL:
-        kind = "multi-label"
+        kind = "multi-label" if (config.num_labels or 0) > 1 else "reranker"
     elif kind == "classification" and config.num_labels == 1:
         kind = "regression"
     names: dict[int, str] = config.id2label or {}  # type: ignore[assignment]
@@ -126,7 +126,7 @@ def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
     defaults = DataSpec()
     return TrainedTask(
         task=own_task(kind),
-        labels=() if kind in ("regression", "embedding") else labels,
+        labels=() if kind in ("regression", "embedding", "reranker") else labels,
         text=(),
         max_length=defaults.max_length,
         stride=defaults.stride,

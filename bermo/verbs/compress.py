@@ -28,10 +28,10 @@ def run(options: CompressOptions) -> int:
     spec = options.spec
     for folder in (spec.run, *spec.candidates):
         check_not_exported(folder)
-    check_files(*spec.vocabulary, spec.train, spec.valid, spec.calibrate)
+    check_files(*spec.vocabulary, spec.train, spec.valid, spec.calibrate, spec.texts)
     say_start("compress", f"{spec.run} to {spec.goal.text()}")
     with importing():
-        from bermo.report.bench import print_bench, write_bench_figures
+        from bermo.report.bench import print_agreements, print_bench, write_bench_figures
         from bermo.report.console import PlainConsole
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.compress.run import compress
@@ -46,6 +46,8 @@ def run(options: CompressOptions) -> int:
     write_bench_figures(out, made.bench, f"{model.name}, made small")
     console = PlainConsole()
     print_bench(made.bench, console)
+    if made.agreements:
+        print_agreements(made.agreements, console)
     console.print(f"\n{made.sentence}", markup=False)
     console.print(f"The model is in {out}/model, the table in {out}/README.md", markup=False)
     return 0 if made.is_met else NOT_MET
@@ -55,5 +57,5 @@ VERB = Verb(
     help="make a trained model as small or fast as you need: prune, shrink, int8, measure, choose",
     options=CompressOptions,
     run=run,
-    usage="bermo compress RUN --latency 5ms | --speedup 4 | --size 10MB [options]",
+    usage="bermo compress RUN --latency 5ms | --speedup 4 | --size 10MB [--texts FILE] [options]",
 )

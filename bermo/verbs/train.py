@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from bermo.fields import option
-from bermo.spec import RunSpec
+from bermo.fields import Rules, option
+from bermo.spec import MixSpec, RunSpec, replace_in
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
+
+OwnKind = Literal["classification", "multi-label", "regression", "embedding", "reranker"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +20,40 @@ class TrainOptions:
     out: Path | None = option(
         None, "folder of the run; the same command goes on there", shown="runs/TASK-MIX"
     )
+    kind: OwnKind | None = option(
+        None,
+        "what your own files are for, the same as --task own/KIND; an embedding keeps the encoder's last"
+        " layer unless a mix other than the default is named",
+    )
     spec: RunSpec = RunSpec()
+
+    def rules(self) -> Rules:
+        return [
+            (
+                self.kind is None or self.spec.data.task in ("own", f"own/{self.kind}"),
+                f"--kind {self.kind} is for your own files, but the task is {self.spec.data.task}. Leave one"
+                " out.",
+            )
+        ]
+
+
+def with_kind(spec: RunSpec, kind: OwnKind | None) -> RunSpec:
+    """Return the spec for the kind of the user's own files.
+
+    The plain encoder is the default of a sentence encoder: it was trained for its vectors as they are, and
+    sentence-transformers can load it.
+    """
+    spec = spec if kind is None else replace_in(spec, data={"task": f"own/{kind}"})
+    if spec.data.task == "own/embedding" and spec.model.mix == MixSpec():
+        spec = replace_in(spec, model={"mix": MixSpec(kind="none")})
+    return spec
 
 
 def run(options: TrainOptions) -> int:
     from bermo.data.load import load_task
     from bermo.verbs.starting import check_before, data_name, say_start
 
-    spec = options.spec
+    spec = with_kind(options.spec, options.kind)
     out = options.out or Path(f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}")
     check_before(spec, out)
     say_start("train", f"reading {data_name(spec.data)}")

@@ -38,15 +38,19 @@ class Arm:
 
     layers: int
     density: float = 1.0
+    neurons: float = 1.0
+    """The share of every layer's neurons, which the config of the family can say (sentence encoders)."""
 
     @property
     def name(self) -> str:
         layers = f"{self.layers} layer{'s' * (self.layers > 1)}"
+        if self.neurons < 1:
+            return f"{layers}, {self.neurons:g} of neurons"
         return layers if self.density == 1 else f"{layers} at {self.density:g}"
 
     @property
     def folder(self) -> str:
-        return self.name.replace(" ", "-")
+        return self.name.replace(",", "").replace(" ", "-")
 
 
 @dataclass(frozen=True, kw_only=True)

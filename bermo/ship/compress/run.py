@@ -12,7 +12,8 @@ card beside it.
 
 import json
 import shutil
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from bermo.data.load import load_task
@@ -36,6 +37,15 @@ from bermo.ship.compress.card import bench_rows
 from bermo.ship.compress.forms import FormsSpec, write_forms
 from bermo.ship.compress.goal import Goal, leading_forms, pick
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
+from bermo.ship.compress.sentence import (
+    Agreement,
+    agreement_rows,
+    agreements,
+    open_source,
+    prepare_taught,
+    sentence_arm_spec,
+    sentence_arms,
+)
 from bermo.ship.compress.spec import CompressSpec
 from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import is_shrinkable
@@ -56,6 +66,8 @@ class Compressed:
     is_met: bool
     sentence: str
     bench: Bench
+    agreements: Mapping[str, Agreement] = field(default_factory=dict)
+    """Of a sentence encoder: how far each row is its teacher's."""
 
 
 def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
@@ -63,11 +75,15 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     check(spec)
     for folder in (spec.run, *spec.candidates):
         check_not_exported(folder)
-    source = open_trained(spec.run)
+    source = open_source(spec)
     warn_diverged(spec.run, display.tell)
-    run = _run_spec(spec)
+    run = _run_spec(spec) if spec.texts is None else RunSpec()
     with locked_for(out, "compress.json", asdict(spec)):
-        work = out / "work"
+        work, taught = out / "work", None
+        if spec.texts is not None:
+            taught = prepare_taught(spec, source, work, display)
+            run, source = taught.run, open_trained(taught.teacher)
+            spec = replace(spec, run=taught.teacher)
         measured = replace(spec.bench, data=_valid_file(run.data, work))
         made = _Made({DENSE: source.folder}, {})
         made.add(DENSE, source.folder, work / "dense-forms", spec, measured, display)
@@ -87,7 +103,8 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
             except BermoError as error:  # one arm that no form serves does not spoil the others
                 display.tell(f"{item.name} is left out. {error}")
         result = _measure(made, measured, spec, None, display) if wanted else first
-        return _finish(spec, result, made, out)
+        found = {} if taught is None else agreements(made.folders, DENSE, taught.held_out)
+        return _finish(spec, result, made, out, found)
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ class _Made:
     ) -> None:
         """Write a model in every form that is to be compared."""
         asked = FormsSpec(
-            forms=spec.forms, data=measured.data, calibrate=spec.calibrate, max_loss=spec.max_loss
+            forms=spec.forms, data=measured.data, calibrate=spec.calibrate, max_loss=spec.allowed_loss
         )
         for form, folder in write_forms(model, out, asked, display).folders.items():
             self.folders[f"{name} {form}"], self.torch[f"{name} {form}"] = folder, model
@@ -176,6 +193,8 @@ def _arms(spec: CompressSpec, dense: Bench, work: Path, display: Display) -> lis
     if plan.share >= 1:
         display.tell("The dense model in its best form meets the goal: nothing has to go.")
         return []
+    if spec.texts is not None:
+        return sentence_arms(plan)
     return quick_arms(plan) if spec.is_quick else trained_arms(plan)
 
 
@@ -191,7 +210,12 @@ def _small(arm: Arm, spec: CompressSpec, run: RunSpec, teacher: Path, work: Path
         make_small(spec.run, out, display, fisher, spec.vocabulary)
         return out
     trained = work / f"{arm.folder}-run"
-    finetune(arm_spec(arm, run, str(teacher), spec.hard), trained, display)
+    if spec.texts is None:
+        wanted = arm_spec(arm, run, str(teacher), spec.hard)
+    else:
+        layers = open_trained(teacher).load_model().config.num_hidden_layers
+        wanted = sentence_arm_spec(arm, run, teacher, int(layers or 0))
+    finetune(wanted, trained, display)
     if arm.density < 1 or spec.vocabulary:
         make_small(trained, out, display, None, spec.vocabulary)
         return out
@@ -212,7 +236,9 @@ def _measure(
     return result
 
 
-def _finish(spec: CompressSpec, result: Bench, made: _Made, out: Path) -> Compressed:
+def _finish(
+    spec: CompressSpec, result: Bench, made: _Made, out: Path, found: Mapping[str, Agreement]
+) -> Compressed:
     """Pick, copy what was picked, and write what was measured."""
     picked, is_met = pick(spec.goal, result)
     sentence = _sentence(spec.goal, result, picked, is_met)
@@ -220,7 +246,7 @@ def _finish(spec: CompressSpec, result: Bench, made: _Made, out: Path) -> Compre
         with whole_folder(out / name) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True)
     write_bench(out / "bench.json", result)
-    write_text(out / "README.md", _card(spec, result, picked, sentence))
+    write_text(out / "README.md", _card(spec, result, picked, sentence, found))
     write_json(
         out / "result.json",
         {
@@ -229,9 +255,10 @@ def _finish(spec: CompressSpec, result: Bench, made: _Made, out: Path) -> Compre
             "sentence": sentence,
             "goal": to_dict(spec.goal),
             "processor": processor().name,
+            "agreements": {name: asdict(item) for name, item in found.items()},
         },
     )
-    return Compressed(picked=picked, is_met=is_met, sentence=sentence, bench=result)
+    return Compressed(picked=picked, is_met=is_met, sentence=sentence, bench=result, agreements=found)
 
 
 def _sentence(goal: Goal, result: Bench, picked: Measured, is_met: bool) -> str:
@@ -244,16 +271,20 @@ def _sentence(goal: Goal, result: Bench, picked: Measured, is_met: bool) -> str:
     return f"Nothing met the goal ({goal.text()}). The nearest is {picked.name}: {reached}, {kept}."
 
 
-def _card(spec: CompressSpec, result: Bench, picked: Measured, sentence: str) -> str:
+def _card(
+    spec: CompressSpec, result: Bench, picked: Measured, sentence: str, found: Mapping[str, Agreement]
+) -> str:
+    use = "predict" if spec.texts is None else "encode"
     lines = [
         f"# {spec.run.name}, made small",
         "",
         sentence,
         "",
         f"`model/` is for {picked.form} ({picked.precision}), `torch/` is the same model before that."
-        " Use them with `bermo predict`.",
+        f" Use them with `bermo {use}`.",
         "",
         *bench_rows(result),
+        *(["", *agreement_rows(found)] if found else []),
     ]
     task = open_trained(spec.run).trained.task.name
     scored = (

@@ -12,6 +12,7 @@ from bermo.spec import Precision
 
 GOAL = "the goal (one of them)"
 TRAINING = "each training (default: as the run was trained)"
+MAX_LOSS, MAX_LOSS_OF_VECTORS = 1.0, 3.0
 TRAIN_FIELDS = ("epochs", "batch_size", "lr", "precision")
 
 
@@ -59,6 +60,11 @@ class CompressSpec:
     folder: str | None = option(
         None, "the folder with a named task's files; default: the run's", "data", metavar="FOLDER"
     )
+    texts: Path | None = option(
+        None,
+        "texts without labels, for a sentence encoder: its own vectors teach the small one",
+        metavar="FILE",
+    )
     vocabulary: tuple[Path, ...] = option(
         (), "texts: only their words are kept", metavar="FILE", is_list=True
     )
@@ -86,7 +92,9 @@ class CompressSpec:
     calibrate: Path | None = option(
         None, "texts that fix the ranges of activations; default: --valid", metavar="FILE"
     )
-    max_loss: float = option(1.0, "points of score that a form may cost", least=0)
+    max_loss: float | None = option(
+        None, "points of score that a form may cost", least=0, shown="1; 3 with --texts"
+    )
     batches: tuple[int, ...] = option((1, 32), "rows a call in the bench", "batch", least=1, most=MOST_ROWS)
     lengths: tuple[int, ...] = option((32, 128), "tokens a row in the bench", least=1)
     rounds: int = option(3, "rounds of the bench", least=1)
@@ -96,6 +104,12 @@ class CompressSpec:
     def goal(self) -> Goal:
         """The one goal that was given."""
         return read_goal(self.latency, self.speedup, self.size)
+
+    @property
+    def allowed_loss(self) -> float:
+        """Points of score that a form may cost: the teacher's own vectors have 100."""
+        usual = MAX_LOSS if self.texts is None else MAX_LOSS_OF_VECTORS
+        return usual if self.max_loss is None else self.max_loss
 
     @property
     def training(self) -> dict[str, Any]:
@@ -114,6 +128,10 @@ class CompressSpec:
         twice = sorted({name for name in names if names.count(name) > 1})
         return [
             (not twice, f'Two candidates are called "{"".join(twice[:1])}". Rename one of the folders.'),
+            (
+                self.texts is None or not (self.train or self.folder or self.is_quick),
+                "--texts are all that a sentence encoder learns from. Leave --train, --data and --quick out.",
+            ),
             (
                 self.with_training or bool(names),
                 "--no-training leaves nothing to choose from. Name some --candidates.",

@@ -25,8 +25,8 @@ from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
 from bermo.ship.export.spec import ExportSpec
-from bermo.ship.export.write import inputs_of, write_form
-from bermo.ship.runtimes.candidate import answer, open_candidate
+from bermo.ship.export.write import write_form
+from bermo.ship.runtimes.candidate import answer, inputs_of, open_candidate
 from bermo.ship.runtimes.forms import Form, FormName, check_form, find_form
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled

@@ -13,9 +13,6 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from bermo.data.batches import collate
-from bermo.data.features import Features
-from bermo.methods.evaluate import LABEL_NAMES
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
 from bermo.ship.export.onnx import quiet, write_onnx
@@ -24,19 +21,13 @@ from bermo.ship.export.openvino_int8 import write_openvino_int8
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.export.rewrite import quicken
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
-from bermo.ship.runtimes.candidate import OnnxCandidate
+from bermo.ship.runtimes.candidate import OnnxCandidate, inputs_of
 from bermo.ship.runtimes.forms import Form, Values
 from bermo.ship.runtimes.openvino import write_openvino
 from bermo.ship.runtimes.sparse import write_sparse
 from bermo.ship.runtimes.texts import built_in
 
 Ranges = Sequence[dict[str, np.ndarray]]
-
-
-def inputs_of(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Return rows as a runtime's inputs."""
-    batch = collate(features, rows)
-    return {name: value.numpy() for name, value in batch.items() if name not in LABEL_NAMES}
 
 
 def write_form(

@@ -144,6 +144,8 @@ def answer(
     for rows, logits in _computed(candidate, features, batch_size):
         if not all(np.isfinite(part).all() for part in logits):
             raise BermoError(_not_finite(candidate))
+        if is_apart(features):
+            logits = [part.reshape(len(rows), features.num_choices, -1) for part in logits]
         numbered += zip(rows.tolist(), trim(features, rows, logits), strict=True)
         advance(len(rows))
     return [array for _, array in sorted(numbered, key=lambda pair: pair[0])]
@@ -156,8 +158,7 @@ def _computed(
     on_torch = candidate if isinstance(candidate, TorchCandidate) else None
     begun: deque[tuple[Indices, Answers]] = deque()
     for rows in in_order(features, batch_size):
-        padded = collate(features, rows, None if on_torch is None else on_torch.longest)
-        batch = {k: v.numpy() for k, v in padded.items() if k not in LABEL_NAMES}
+        batch = inputs_of(features, rows, None if on_torch is None else on_torch.longest)
         begun.append((rows, on_torch.start(batch) if on_torch else _done(candidate(batch))))
         if len(begun) > AHEAD:
             first, answers = begun.popleft()
@@ -180,6 +181,18 @@ def _not_finite(candidate: Candidate) -> str:
         "The model's answers are infinite or not a number: its training diverged, or a file of it is"
         " damaged. Export it again from a model that is sound."
     )
+
+
+def inputs_of(features: Features, rows: Indices, longest: int | None = None) -> dict[str, np.ndarray]:
+    """Return rows as a runtime's inputs; texts that are read each by itself are rows of their own."""
+    padded = collate(features, rows, longest)
+    batch = {k: v.numpy() for k, v in padded.items() if k not in LABEL_NAMES}
+    return {k: v.reshape(-1, v.shape[-1]) for k, v in batch.items()} if is_apart(features) else batch
+
+
+def is_apart(features: Features) -> bool:
+    """Tell whether a row has several texts that are read each by itself."""
+    return features.task.kind == "embedding" and features.num_choices > 1
 
 
 def _check_installed(runtime: Runtime) -> None:

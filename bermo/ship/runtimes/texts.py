@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from bermo.data.apart import read_pairs
 from bermo.data.columns import Columns, find_columns
 from bermo.data.corpora import (
     choice_rows,
@@ -15,6 +16,7 @@ from bermo.data.corpora import (
     numbers,
     read_conll,
     read_squad,
+    relevance,
     text_rows,
     without_empty,
 )
@@ -134,6 +136,8 @@ def read_answered(
             return Answered(rows=read_squad(path, is_train=False))
         case "tagging":
             return Answered(rows=read_conll(path))
+        case "embedding":
+            return Answered(rows=read_pairs(path, text or None, label, separator))
         case "choice":
             table = read_table(path, separator=separator)
             names = tuple(text or trained.text or trained.task.valid[0].text)
@@ -157,6 +161,8 @@ def _with_labels(table: Table, columns: Columns, trained: TrainedTask) -> TextRo
         labels = read_labels(cells, trained.label_separator, trained.labels)
         return replace(text_rows(table, columns.text, None), labels=labels)
     rows = text_rows(table, columns.text, columns.label)
+    if trained.task.kind == "reranker":
+        return relevance(rows, table.path)
     return numbers(rows, table.path) if trained.task.kind == "regression" else rows
 
 

@@ -20,8 +20,7 @@ from bermo.ship.export.onnx import write_onnx
 from bermo.ship.export.openvino_graph import avoid_wrong_kernels
 from bermo.ship.export.quantize import quantize_dynamic
 from bermo.ship.export.run import ExportSpec, export
-from bermo.ship.export.write import inputs_of
-from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate, answer
+from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate, answer, inputs_of
 from bermo.ship.runtimes.openvino import load_openvino, write_openvino
 from bermo.ship.runtimes.texts import built_in
 from bermo.ship.runtimes.torch_candidate import TorchCandidate

@@ -1,0 +1,183 @@
+"""Sentence encoders made small without labels: STS-B and a search of SQuAD's passages, dense and students.
+
+    python benchmarks/sentence.py --model all-MiniLM-L6-v2/ --texts wikipedia/part0.txt.xz \\
+        --stsb stsb/sts-dev.tsv --squad squad/dev-v1.1.json --out out/minilm [--seeds 3] [--precision bf16]
+
+Students are taught by the teacher's vectors of texts alone, sentences and paragraphs of Wikipedia: every
+second layer, the same with fewer neurons, every third, and as many of the first layers, equally taught. Each
+is scored as it is and, for the first seed, as an int8 graph, which a bench on two threads times beside the
+dense model.
+"""
+
+import argparse
+import json
+import lzma
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from bermo.data.corpora import read_squad
+from bermo.data.read import read_table
+from bermo.files import write_json, write_text
+from bermo.methods.finetune import finetune
+from bermo.nn.losses import even_map
+from bermo.report.terminal import TerminalDisplay
+from bermo.runs.trained import open_sentence_encoder
+from bermo.ship.bench.entries import line_up
+from bermo.ship.bench.run import bench
+from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.compress.plan import Arm
+from bermo.ship.compress.sentence import hold_out, prepared_teacher, sentence_arm_spec, write_pairs
+from bermo.ship.export.run import export
+from bermo.ship.export.spec import ExportSpec
+from bermo.ship.runtimes.embed import SentenceEncoder
+from bermo.ship.runtimes.evaluate import evaluate_file
+from bermo.ship.runtimes.spec import EvaluateSpec
+from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
+
+STS = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
+QUESTIONS = 2000
+LEAST_LETTERS, MOST_LETTERS = 30, 1200
+SENTENCE = re.compile(r"(?<=[.!?]) ")
+MAX_LOSS = 100.0
+"""An export is kept whatever it loses: what it loses is the result."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """A name for the table, the teacher's layers, and the share of their neurons."""
+
+    name: str
+    layers: tuple[int, ...]
+    neurons: float = 1.0
+
+
+def students(num_layers: int) -> list[Student]:
+    """The shapes that are compared, for a teacher of so many layers."""
+    half, third = num_layers // 2, max(1, num_layers // 3)
+    return [
+        Student(f"{half} even layers", even_map(half, num_layers)),
+        Student(f"{half} even layers, half of the neurons", even_map(half, num_layers), 0.5),
+        Student(f"{third} even layers", even_map(third, num_layers)),
+        Student(f"first {half} layers", tuple(range(1, half + 1))),
+    ]
+
+
+def write_data(arguments: argparse.Namespace, out: Path) -> dict[str, Path]:
+    """Write the two tests as files that bermo reads; SQuAD's passages are searched for its questions."""
+    files = {"stsb": out / "stsb.jsonl", "squad": out / "squad.jsonl"}
+    table = read_table(Path(arguments.stsb), STS, drops_extra=True)
+    columns = (table.column(name) for name in ("sentence1", "sentence2", "score"))
+    pairs = [{"text1": a, "text2": b, "score": float(c)} for a, b, c in zip(*columns, strict=True)]
+    squad = read_squad(Path(arguments.squad), is_train=False)
+    asked = list(zip(squad.questions, squad.contexts, strict=True))
+    random.Random(0).shuffle(asked)
+    searched = [{"question": q, "context": c} for q, c in asked[:QUESTIONS]]
+    for name, rows in (("stsb", pairs), ("squad", searched)):
+        write_text(files[name], "".join(json.dumps(row) + "\n" for row in rows))
+    return files
+
+
+def scores(folder: Path, files: dict[str, Path]) -> dict[str, float]:
+    """Spearman on STS-B, nDCG@10 and recall@10 of the search."""
+    found = {name: evaluate_file(folder, path, EvaluateSpec()).result.values for name, path in files.items()}
+    return {
+        "spearman": found["stsb"]["spearman"],
+        "ndcg_10": found["squad"]["ndcg_10"],
+        "recall_10": found["squad"]["recall_10"],
+    }
+
+
+def texts_of(path: str) -> Iterator[str]:
+    """Yield the paragraphs of a file, every fourth as it is and the others in sentences."""
+    opened = lzma.open if path.endswith(".xz") else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        paragraphs = (line.strip() for line in file)
+        for number, paragraph in enumerate(text for text in paragraphs if len(text) > LEAST_LETTERS):
+            sentences = [paragraph] if number % 4 == 0 else SENTENCE.split(paragraph)
+            yield from (text[:MOST_LETTERS] for text in sentences if len(text) > LEAST_LETTERS)
+
+
+def run_spec(arguments: argparse.Namespace, teacher: Path, out: Path) -> RunSpec:
+    """The training that all students share: texts, and pairs of some held out that choose the evaluation."""
+    train, held_out = hold_out(list(dict.fromkeys(islice(texts_of(arguments.texts), arguments.limit))))
+    write_text(out / "train.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in train))
+    write_pairs(SentenceEncoder(teacher).encode(held_out), held_out, out / "valid.jsonl")
+    length = open_sentence_encoder(teacher).trained.max_length
+    data = DataSpec(
+        task="own/embedding",
+        train=str(out / "train.jsonl"),
+        valid=str(out / "valid.jsonl"),
+        max_length=length,
+    )
+    train_spec = TrainSpec(
+        epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        lr=arguments.lr,
+        precision=arguments.precision,
+        fast=arguments.fast,
+    )
+    model = ModelSpec(mix=MixSpec(kind="none"))
+    return RunSpec(model=model, data=data, train=train_spec, seeds=tuple(range(1, arguments.seeds + 1)))
+
+
+def measured(arguments: argparse.Namespace, out: Path) -> Iterator[dict[str, object]]:
+    """Yield a row for the dense model, for its int8 graph, and for each student and its int8 graph."""
+    files = write_data(arguments, out)
+    teacher = prepared_teacher(open_sentence_encoder(arguments.model), out / "teacher")
+    opened = open_sentence_encoder(teacher)
+    num_layers = int(opened.load_model().config.num_hidden_layers or 0)
+    spec, folders = run_spec(arguments, teacher, out), {"dense": teacher}
+    yield {"name": "dense", **scores(teacher, files)}
+    for student in students(num_layers):
+        place = out / student.name.replace(",", "").replace(" ", "-")
+        arm = Arm(layers=len(student.layers), neurons=student.neurons)
+        wanted = sentence_arm_spec(arm, spec, teacher, num_layers)
+        wanted = replace(wanted, distill=replace(wanted.distill, student_layers=student.layers))
+        finetune(wanted, place, TerminalDisplay())
+        for seed in spec.seeds:
+            folder = place / f"seed-{seed}" / "model"
+            yield {"name": student.name, "seed": seed, **scores(folder, files)}
+        folders[student.name] = place / "seed-1" / "model"
+    for name, folder in list(folders.items()):
+        graph = out / f"{folder.parent.parent.name if name != 'dense' else 'dense'}-int8"
+        if not graph.exists():
+            export(folder, graph, ExportSpec(to="onnx-int8", max_loss=MAX_LOSS), TerminalDisplay())
+        folders[f"{name}, int8"] = graph
+        yield {"name": f"{name}, int8", "seed": 1, **scores(graph, files)}
+    shapes = BenchSpec(batches=(1, 32), lengths=(32, 128), rounds=3)
+    entries = line_up([str(folder) for folder in folders.values()], shapes, threads=2)
+    shown = [replace(entry, name=name) for entry, name in zip(entries, folders, strict=True)]
+    result = bench(shown, shapes, TerminalDisplay())
+    for row in result.rows:
+        yield {"name": row.name, "times": result.speedup(row), "megabytes": row.megabytes}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name in ("model", "texts", "stsb", "squad", "out"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=300_000)
+    parser.add_argument("--epochs", type=float, default=2.0)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--fast", default="auto")
+    arguments = parser.parse_args()
+    out = Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for row in measured(arguments, out):
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        write_json(out / "table.json", rows)
+
+
+if __name__ == "__main__":
+    main()
