@@ -15,6 +15,7 @@ from bermo.interrupts import SIGNALLED, STOPPED, die_quietly, follow_ctrl_c, rai
 from bermo.printing import visible
 from bermo.verbs import VERBS
 from bermo.verbs.hints import option_hint, verb_hint, whose_options, word_hint
+from bermo.verbs.light import own_process_
 from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
 INTERRUPTED = "Stopped. What was saved is whole; the same command goes on."
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run_process(arguments: list[str]) -> int:
     """Run the command as the one thing that this process does, so that its signals are ours."""
+    own_process_()
     raise_again()
     follow_ctrl_c()
     repeat_lost()

@@ -3,15 +3,18 @@
 import math
 import platform
 from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-import accelerate
 import torch
 import transformers
-from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bermo.encoders.sites import layers_of
 from bermo.machine import peak_memory_bytes, processor
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 def versions() -> dict[str, str]:
@@ -20,7 +23,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "accelerate": accelerate.__version__,
+        "accelerate": version("accelerate"),
     }
 
 
@@ -37,7 +40,7 @@ def peak_memory() -> float:
     return peak_memory_bytes() / 2**20
 
 
-def device_name(accelerator: Accelerator) -> str:
+def device_name(accelerator: "Accelerator") -> str:
     """Name the device that computes."""
     if accelerator.device.type == "cuda":
         return torch.cuda.get_device_name(accelerator.device)

@@ -41,6 +41,7 @@ from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, encoder_config
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.models.sentence import BermoForSentenceEmbedding, settings_of
+from bermo.nn.fast.overrides import NoSymbols
 from bermo.runs.folder import read_run_spec
 from bermo.runs.model_files import EXPORT_FILE, WEIGHT_SUFFIXES, Runtime, find_model, read_export, run_of
 from bermo.runs.task_file import TASK_FILE, TrainedTask, embedding_task, read_task
@@ -119,7 +120,7 @@ class TrainedFolder:
                 f"{self.folder} is an export already ({self.runtime}). Give the model that it was made from."
             )
         check_weights(self.folder)
-        with loading("weights", self.folder):
+        with loading("weights", self.folder), NoSymbols():
             model, report = AUTO_CLASSES[self.trained.task.kind].from_pretrained(
                 self.folder, dtype=torch.float32, output_loading_info=True, **ONLY_TENSORS
             )

@@ -4,14 +4,17 @@ import atexit
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate import Accelerator
 from torch import distributed
 
 from bermo.errors import BermoError
 from bermo.machine import processor
 from bermo.spec import Device, TrainSpec
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 def _lacks_half(settings: TrainSpec) -> bool:
@@ -39,8 +42,9 @@ def check_device(device: Device) -> None:
 
 def make_accelerator(
     settings: TrainSpec, folder: Path, tell: Callable[[str], None] = lambda sentence: None
-) -> Accelerator:
+) -> "Accelerator":
     """Build the accelerator for these settings; the process's earlier one gives way if they differ."""
+    from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
     check_device(settings.device)

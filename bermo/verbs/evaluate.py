@@ -33,7 +33,7 @@ def run(options: EvaluateOptions) -> int:
     find_model(options.run)
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
-    with importing():
+    with importing(only_answers=True):
         from bermo.report.console import PlainConsole
         from bermo.report.evaluation import print_evaluation
         from bermo.report.terminal import TerminalDisplay

@@ -8,22 +8,26 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from bermo.interrupts import ending_at_once
+from bermo.verbs.light import leave_out_
 
 WAIT = "loading torch"
 
 
 @contextmanager
-def importing() -> Iterator[None]:
+def importing(only_answers: bool = False) -> Iterator[None]:
     """Import without Python's garbage collector, and exclude what was imported from every later collection.
 
-    Ctrl-C ends the command at once meanwhile, and a terminal shows the seconds. This is done once in a
-    process. Then transformers' own bars are kept off the screen: progress is shown once, by us.
+    A command that only answers imports nothing that is there to train (light.py). Ctrl-C ends the command at
+    once meanwhile, and a terminal shows the seconds. This is done once in a process. Then transformers' own
+    bars are kept off the screen: progress is shown once, by us.
     """
     is_first = gc.isenabled() and not gc.get_freeze_count()
     if is_first:
         gc.disable()
     with ending_at_once(), _counting_seconds():
         try:
+            if only_answers:
+                leave_out_()
             yield
         finally:
             if is_first:

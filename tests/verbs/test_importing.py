@@ -1,13 +1,16 @@
 """A command's imports cost no walk of the garbage collector, and a light answer imports nothing heavy."""
 
 import gc
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bermo.verbs.importing import importing
+from tests.ship.folders import make_model, save
 
 
 @pytest.fixture
@@ -46,3 +49,28 @@ def test_help_and_a_typing_error_are_answered_without_torch(arguments: list[str]
     names = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines()}
     assert "bermo" in names
     assert not names & {"torch", "transformers", "numpy"}
+
+
+NOT_TO_ANSWER = {
+    "accelerate",
+    "onnx",
+    "scipy",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.onnx",
+    "triton",
+}
+
+
+def test_a_command_that_only_answers_imports_nothing_that_trains_or_compiles(tmp_path: Path) -> None:
+    model = save(make_model(), tmp_path / "model")
+    command = [sys.executable, "-X", "importtime", "-m", "bermo", "predict", str(model), "--text", "a film"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["label"] in ("bad", "good")
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "torch" in names
+    assert not names & NOT_TO_ANSWER

@@ -12,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 # Without cuDNN's: it builds a kernel for each new shape (1.5 s on an H200), and short texts gain nothing.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
+META = torch.device("meta")
+
 
 @dataclass(frozen=True)
 class AttentionCall:
@@ -87,6 +89,31 @@ class NumbersOnDevice(TorchFunctionMode):
         is_number = func is torch.tensor and args and isinstance(args[0], int | float)
         if is_number and kwargs.get("device") is not None:
             return torch.full((), args[0], **kwargs)
+        return func(*args, **kwargs)
+
+
+class NoSymbols(TorchFunctionMode):
+    """In this context tensors without values (the meta device) are made without symbolic mathematics.
+
+    To draw nothing, or to count without values, torch would import sympy.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is nn.init.normal_:
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        if func is torch.arange and kwargs.get("device") == META:
+            return torch.arange(*args, **kwargs | {"device": "cpu"}).to(META)
+        if func is torch.empty_like and args[0].is_meta and kwargs.keys() == {"device"}:
+            return torch.empty(args[0].shape, dtype=args[0].dtype, **kwargs)
         return func(*args, **kwargs)
 
 

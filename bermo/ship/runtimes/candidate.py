@@ -18,7 +18,7 @@ from bermo.data.batches import Indices, collate, in_order, trim
 from bermo.data.features import Features
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
-from bermo.methods.evaluate import LABEL_NAMES
+from bermo.models.tasks import LABEL_NAMES
 from bermo.runs.model_files import Runtime, read_export
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS

@@ -1,4 +1,4 @@
-"""Numbers that become tensors on their device, without a copy from the CPU."""
+"""Numbers that become tensors on their device without a copy, and tensors without values without symbols."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from bermo.nn.fast.overrides import NumbersOnDevice
+from bermo.nn.fast.overrides import NoSymbols, NumbersOnDevice
 
 
 class Copies(TorchFunctionMode):
@@ -37,3 +37,21 @@ def test_lists_and_numbers_without_a_device_are_left_to_torch() -> None:
         assert torch.tensor([1, 2], device="cpu").tolist() == [1, 2]
         assert torch.tensor(2.0).item() == 2.0
     assert copies.count == 2
+
+
+def test_tensors_without_values_have_the_shapes_and_dtypes_that_torch_gives_them() -> None:
+    with NoSymbols(), torch.device("meta"):
+        embedding, counted = torch.nn.Embedding(3, 2), torch.arange(2, 6)
+        like = torch.empty_like(counted, device="cpu")
+    assert embedding.weight.is_meta
+    assert counted.is_meta
+    assert (counted.shape, counted.dtype) == ((4,), torch.int64)
+    assert (like.device.type, like.shape, like.dtype) == ("cpu", (4,), torch.int64)
+
+
+def test_tensors_with_values_are_drawn_as_ever() -> None:
+    torch.manual_seed(0)
+    expected = torch.nn.Embedding(3, 2).weight
+    torch.manual_seed(0)
+    with NoSymbols():
+        assert torch.equal(torch.nn.Embedding(3, 2).weight, expected)
