@@ -20,6 +20,8 @@ from bermo.runs.statistics import summarise
 FIGURES = "figures.json"
 # Known names that an error about an unknown one lists.
 MAX_LISTED = 30
+# More runs than these are a table: their curves are not read.
+MANY = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +71,12 @@ def collect(sources: Sequence[Path]) -> Collected:
 
     Exports and models stand beside runs, so that `runs/*` names them too: they are left out.
     """
-    folders: list[Path] = []
+    folders: dict[Path, Mapping[str, Any]] = {}
     findings: list[Findings] = []
     left_out: list[Path] = []
     for source in dict.fromkeys(sources):
         found_folders, found_files = _look(source)
-        folders += found_folders
+        folders |= found_folders
         findings += [read_findings(file) for file in found_files]
         if not found_folders and not found_files:
             left_out.append(source)
@@ -83,25 +85,29 @@ def collect(sources: Sequence[Path]) -> Collected:
             f"{left_out[0]} holds neither a training ({SPEC_FILE}) nor {FIGURES}, and no folder in it does."
             " Give run folders, or folders that a verb of bermo wrote."
         )
-    folders = list(dict.fromkeys(folders))
-    runs = [_read_run(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    has_rows = len(folders) <= MANY
+    names = _names(list(folders))
+    runs = [
+        _read_run(folder, name, spec, has_rows)
+        for (folder, spec), name in zip(folders.items(), names, strict=True)
+    ]
     return Collected(runs=tuple(runs), findings=tuple(findings), left_out=tuple(left_out))
 
 
-def _look(source: Path) -> tuple[list[Path], list[Path]]:
-    """Return the run folders and the files of figures that a path stands for."""
+def _look(source: Path) -> tuple[dict[Path, Mapping[str, Any]], list[Path]]:
+    """Return the run folders with their specs, and the files of figures, that a path stands for."""
     if not source.exists():
         beside = [item.name for item in source.parent.iterdir()] if source.parent.is_dir() else []
         hint = nearest(source.name, beside) if 0 < len(beside) <= MAX_LISTED else ""
         raise BermoError(f"There is no {source}.{hint} Give run folders, or folders with {FIGURES}.")
     if source.is_file():
-        return [], [source] if source.name == FIGURES else []
+        return {}, [source] if source.name == FIGURES else []
     inner = [source, *sorted(item for item in source.iterdir() if item.is_dir())]
-    folders = [folder for folder in inner if _training_spec(folder) is not None]
+    folders = {folder: spec for folder in inner if (spec := _training_spec(folder)) is not None}
     files = [folder / FIGURES for folder in inner if (folder / FIGURES).is_file()]
     # A run's own subfolders are its seeds and its model.
     if source in folders:
-        folders = [source]
+        folders = {source: folders[source]}
     return folders, files
 
 
@@ -123,16 +129,14 @@ def _training_spec(folder: Path) -> Mapping[str, Any] | None:
     return spec if {"data", "model"} <= spec.keys() and "task" in spec["data"] else None
 
 
-def _read_run(folder: Path, name: str) -> RunRecord:
-    spec = _training_spec(folder)
-    assert spec is not None
+def _read_run(folder: Path, name: str, spec: Mapping[str, Any], has_rows: bool) -> RunRecord:
     try:
         numbers = sorted(int(item.name.removeprefix("seed-")) for item in folder.glob("seed-*"))
         seeds = tuple(
             SeedRecord(
                 seed=number,
                 result=read_seed(folder / f"seed-{number}"),
-                rows=tuple(read_rows(folder / f"seed-{number}" / METRICS_FILE)),
+                rows=tuple(read_rows(folder / f"seed-{number}" / METRICS_FILE)) if has_rows else (),
             )
             for number in numbers
         )

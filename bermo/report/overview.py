@@ -10,7 +10,7 @@ from typing import Any
 
 from bermo.figures.axes import finite
 from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
-from bermo.report.collect import RunRecord
+from bermo.report.collect import MANY, RunRecord
 from bermo.report.density import density_figures
 from bermo.runs.statistics import last_scores
 
@@ -22,6 +22,8 @@ EMPTY = (math.nan, math.nan)
 
 def runs_findings(runs: Sequence[RunRecord]) -> Findings:
     """Turn runs into sections: all of them side by side first, then each one's seeds."""
+    if len(runs) > MANY:
+        return many_findings(runs)
     sections = [
         Section(title="Summary", text=_summary_text(runs), figures=_summary(runs)),
         Section(title="Curves of training", text="", figures=_curves(runs)),
@@ -38,6 +40,7 @@ _WEIGHTS_TEXT = (
     "The head reads a weighted mean of the layers. A weight is the share that training gave to a layer; "
     "they sum to 1. Layer 0 is the embeddings."
 )
+_MANY_TEXT = f"Curves, layers and seeds are shown for {MANY} runs or fewer: name the folders of those."
 _DENSITY_TEXT = "Density is the share of weights that is kept."
 
 
@@ -279,6 +282,27 @@ def _by_seed(run: RunRecord, metric: str, title: str, y_label: str) -> Lines | N
     return Lines(
         title=f"{title}: {run.name}", x_label="step", y_label=y_label, x=x, series=series, is_joined=True
     )
+
+
+def many_findings(runs: Sequence[RunRecord]) -> Findings:
+    """Turn more runs than can be drawn into two tables: what they gave, and in what they differ."""
+    flat = [_flatten(run.spec) for run in runs]
+    known = dict.fromkeys(name for values in flat for name in values)
+    fields = [name for name in known if len({values.get(name) for values in flat}) > 1]
+    settings = Table(
+        title="Settings that differ",
+        columns=("run", *fields),
+        rows=tuple(
+            (run.name, *(values.get(name, "") for name in fields))
+            for run, values in zip(runs, flat, strict=True)
+        ),
+    )
+    text = f"{_summary_text(runs)} {_MANY_TEXT}"
+    sections = (
+        Section(title="Summary", text=text, figures=_summary(runs)[:1]),
+        Section(title="Settings", text="", figures=(settings,)),
+    )
+    return Findings(title="Runs", facts=_facts(runs), sections=sections)
 
 
 def _settings(runs: Sequence[RunRecord]) -> Table:

@@ -1,6 +1,9 @@
 """A spec as the command that trains it: `bermo train` with the options that differ from their defaults."""
 
 import shlex
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,16 @@ from bermo.spec import RunSpec
 def train_command(spec: RunSpec, out: Path) -> tuple[str, ...]:
     """Return the words after `bermo` that train the spec in a folder; they are read back as the same spec."""
     words = ["train"]
-    for leaf, usual in zip(leaves(spec), leaves(RunSpec), strict=True):
-        if leaf.default != usual.default:
-            words += _flag(leaf)
+    for leaf, read in _options():
+        if (value := read(spec)) != leaf.default:
+            words += _flag(leaf, value)
     return (*words, "--out", str(out))
+
+
+@cache
+def _options() -> list[tuple[Leaf, Callable[[RunSpec], Any]]]:
+    """The options with their defaults, and what reads their values; types are looked up once for all runs."""
+    return [(leaf, attrgetter(leaf.dotted)) for leaf in leaves(RunSpec)]
 
 
 def shown(words: tuple[str, ...]) -> str:
@@ -22,9 +31,8 @@ def shown(words: tuple[str, ...]) -> str:
     return shlex.join(["bermo", *words])
 
 
-def _flag(leaf: Leaf) -> list[str]:
-    flag, value = f"--{leaf.flag}", leaf.default
-    text = _text(value)
+def _flag(leaf: Leaf, value: Any) -> list[str]:
+    flag, text = f"--{leaf.flag}", _text(value)
     if leaf.dotted == "seeds" and len(value) == 1:
         # One number alone would be how many.
         text += ","

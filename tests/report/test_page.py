@@ -12,8 +12,10 @@ import pytest
 
 from bermo.cli import main
 from bermo.errors import BermoError
-from bermo.figures.data import Bars, Figure, Heat, Lines, Table, write_findings
+from bermo.figures.data import Bars, Figure, Heat, Lines, Table, as_table, write_findings
 from bermo.files import read_sealed
+from bermo.report import collect as collecting
+from bermo.report import overview
 from bermo.report.collect import collect
 from bermo.report.overview import runs_findings
 from bermo.report.page import GENERATOR, to_page, write_page
@@ -34,6 +36,18 @@ def test_the_arms_in_a_folder_are_found_and_named(runs: Path) -> None:
     assert [run.name for run in collect([runs]).runs] == ["plain", "pruned"]
     both = collect([runs / "pruned", runs / "plain", runs / "pruned"])
     assert [run.name for run in both.runs] == ["pruned", "plain"]
+
+
+def test_more_runs_than_can_be_drawn_are_two_tables(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (collecting, overview):
+        monkeypatch.setattr(module, "MANY", 1)
+    many = collect([runs]).runs
+    assert not any(seed.rows for run in many for seed in run.seeds)
+    summary, settings = (section.figures for section in runs_findings(many).sections)
+    assert [row[0] for row in as_table(summary[0]).rows] == ["plain", "pruned"]
+    differing = as_table(settings[0])
+    assert "prune.method" in differing.columns
+    assert "data.task" not in differing.columns
 
 
 def test_runs_of_the_same_name_are_told_apart_by_their_folder(runs: Path, tmp_path: Path) -> None:
