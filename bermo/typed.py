@@ -15,7 +15,7 @@ number, are drawn as gaps."""
 
 def check_fields(value: Any) -> None:
     """Raise a `TypeError` that names the first field of a dataclass whose value is of another type."""
-    hints = _hints(type(value))
+    hints = _hints(value.__class__)
     for item in fields(value):
         found = getattr(value, item.name)
         if not fits(found, hints[item.name]):
