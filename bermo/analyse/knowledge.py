@@ -1,6 +1,8 @@
 """Grammar in a masked language model: minimal pairs by pseudo-likelihood (Salazar et al. 2020; BLiMP).
 
     PLL(s) = Σ_t log P(s_t | s with token t masked)        a pair is right if PLL(good) > PLL(bad)
+    with a control (the same words changed where grammar does not ask for it) its margin is subtracted:
+    PLL(good) − PLL(bad) > PLL(control good) − PLL(control bad), so that a frequent word alone wins nothing
 
 Only the masked token's logits are computed, so memory is (texts in a batch) × (words in the vocabulary).
 """
@@ -16,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bermo.analyse.attention import Advance
+from bermo.data.intervals import wilson
 from bermo.data.pairs import Pair
 from bermo.encoders import backbone
 from bermo.encoders.hub import is_local
@@ -40,6 +43,8 @@ class Knowledge:
     wrong: tuple[tuple[str, str, str], ...]
     """The pairs that it has most wrong: kind, right sentence, wrong sentence."""
     reason: str = ""
+    controlled: tuple[float | None, ...] = ()
+    """The share right after the control's margin is subtracted; None for a kind without controls."""
 
 
 def load_masked(name: str | Path) -> BermoForMaskedLM:
@@ -122,24 +127,37 @@ def measure_knowledge(
         return Knowledge(kinds=(), accuracy=(), counts=(), wrong=(), reason=reason)
     model.to(encoder.device)  # type: ignore[arg-type]
     margins: list[float] = []
+    controls: list[float | None] = []
     for start in range(0, len(pairs), BATCH):
         part = pairs[start : start + BATCH]
-        likelihoods = pseudo_likelihoods(
-            model, encoder.tokenizer, [text for pair in part for text in (pair.good, pair.bad)]
-        )
-        margins += [good - bad for good, bad in zip(likelihoods[::2], likelihoods[1::2], strict=True)]
+        margins += _margins(model, encoder.tokenizer, [(pair.good, pair.bad) for pair in part])
+        known = iter(_margins(model, encoder.tokenizer, [pair.control for pair in part if pair.control]))
+        controls += [next(known) if pair.control else None for pair in part]
         advance(len(part))
     kinds = tuple(dict.fromkeys(pair.kind for pair in pairs))
-    hits = {kind: [] for kind in kinds}  # type: dict[str, list[bool]]
-    for pair, margin in zip(pairs, margins, strict=True):
+    hits: dict[str, list[bool]] = {kind: [] for kind in kinds}
+    less: dict[str, list[bool]] = {kind: [] for kind in kinds}
+    for pair, margin, control in zip(pairs, margins, controls, strict=True):
         hits[pair.kind].append(margin > 0)
+        less[pair.kind] += [] if control is None else [margin > control]
     worst = sorted(range(len(pairs)), key=lambda k: margins[k])[:10]
     return Knowledge(
         kinds=kinds,
         accuracy=tuple(sum(hits[kind]) / len(hits[kind]) for kind in kinds),
         counts=tuple(len(hits[kind]) for kind in kinds),
         wrong=tuple((pairs[k].kind, pairs[k].good, pairs[k].bad) for k in worst if margins[k] <= 0),
+        controlled=tuple(sum(less[kind]) / len(less[kind]) if less[kind] else None for kind in kinds),
     )
+
+
+def _margins(
+    model: BermoForMaskedLM, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]]
+) -> list[float]:
+    """Return PLL(first) − PLL(second) of each pair."""
+    if not pairs:
+        return []
+    values = pseudo_likelihoods(model, tokenizer, [text for pair in pairs for text in pair])
+    return [good - bad for good, bad in zip(values[::2], values[1::2], strict=True)]
 
 
 def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
@@ -149,18 +167,10 @@ def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
     if not able:
         return Section(title="Knowledge of grammar", text=" ".join(lines), figures=())
     kinds = tuple(dict.fromkeys(kind for item in able.values() for kind in item.kinds))
-    series = {
-        name: tuple(dict(zip(item.kinds, item.accuracy, strict=True)).get(kind) for kind in kinds)
-        for name, item in able.items()
-    }
-    bars = Bars(
-        title="Share of minimal pairs where the right sentence is likelier",
-        x_label="what differs",
-        y_label="share of pairs",
-        names=kinds,
-        series=series,
-        note="Guessing is right in half of them.",
-    )
+    bars = [
+        _bars("Share of minimal pairs where the right sentence is likelier", able, kinds, is_less=False),
+        _bars("The same, less the control's preference", able, kinds, is_less=True),
+    ]
     tables = [
         Table(
             title=f"{name}: its worst mistakes",
@@ -171,6 +181,41 @@ def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
         if item.wrong
     ]
     for name, item in able.items():
-        right = sum(a * n for a, n in zip(item.accuracy, item.counts, strict=True))
-        lines.append(f"{name}: {right / sum(item.counts):.1%} of {sum(item.counts)} pairs right.")
-    return Section(title="Knowledge of grammar", text=" ".join(lines), figures=(bars, *tables))
+        lines.append(f"{name}: {'; '.join(_said(item, at) for at in range(len(item.kinds)))}.")
+    return Section(title="Knowledge of grammar", text=" ".join(lines), figures=(*bars, *tables))
+
+
+def _bars(title: str, models: Mapping[str, Knowledge], kinds: tuple[str, ...], *, is_less: bool) -> Bars:
+    """Draw one bar a kind and model, with its 95 % interval (Wilson)."""
+    series: dict[str, tuple[float | None, ...]] = {}
+    errors: dict[str, tuple[tuple[float, float], ...]] = {}
+    for name, item in models.items():
+        shares = item.controlled if is_less else item.accuracy
+        known = dict(zip(item.kinds, shares, strict=False))
+        counts = dict(zip(item.kinds, item.counts, strict=True))
+        series[name] = tuple(known.get(kind) for kind in kinds)
+        errors[name] = tuple(_ends(known.get(kind), counts.get(kind, 0)) for kind in kinds)
+    return Bars(
+        title=title,
+        x_label="what differs",
+        y_label="share of pairs",
+        names=kinds,
+        series=series,
+        errors=errors,
+        note="Guessing is right in half of them. Whiskers: 95 % (Wilson).",
+    )
+
+
+def _ends(share: float | None, count: int) -> tuple[float, float]:
+    return (0.0, 0.0) if share is None or not count else wilson(round(share * count), count)
+
+
+def _said(item: Knowledge, at: int) -> str:
+    """Say how many pairs of a kind are right, with the interval, and how many less the control."""
+    parts = []
+    for words, shares in (("right", item.accuracy), ("less the control", item.controlled)):
+        share = shares[at] if at < len(shares) else None
+        if share is not None:
+            low, high = _ends(share, item.counts[at])
+            parts.append(f"{share:.1%} {words} ({100 * low:.1f} … {100 * high:.1f})")
+    return f"{item.kinds[at]}: {', '.join(parts)} of {item.counts[at]} pairs"

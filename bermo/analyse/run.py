@@ -89,12 +89,20 @@ def _check_subject(subject: Subject) -> None:
 def _measure_all(
     subjects: Sequence[Subject], request: Request, out: Path, display: Display
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the facts by part and model, and why some are missing."""
+    """Return the facts by part and model, and why some are missing.
+
+    What was measured in this folder before stays in it, also where fewer measures are asked for now.
+    """
     facts: dict[str, dict[str, Any]] = {}
     reasons: dict[str, None] = {}
     for subject in subjects:
         for name, part in PARTS.items():
-            if part.group not in request.measures or not _is_wanted(part, subject):
+            if not _is_wanted(part, subject):
+                continue
+            if part.group not in request.measures:
+                known = _read_part(_part_file(out, subject, name), _key(name, subject), part.kind)
+                if known is not None:
+                    facts.setdefault(name, {})[subject.name] = known
                 continue
             reason = _cannot(part, subject)
             if reason is not None:
@@ -133,8 +141,7 @@ def _cannot(part: Measurement, subject: Subject) -> str | None:
 
 def _measure(name: str, part: Measurement, subject: Subject, out: Path, display: Display) -> Any:
     """Return a part's facts, from its file if it is there and of the same content."""
-    path = out / "parts" / f"{subject.name.replace('/', '-')}.{name}.json"
-    key = _key(name, subject)
+    path, key = _part_file(out, subject, name), _key(name, subject)
     known = _read_part(path, key, part.kind)
     if known is not None:
         return known
@@ -152,6 +159,10 @@ def _measure(name: str, part: Measurement, subject: Subject, out: Path, display:
         display.close()
     write_sealed(path, {"key": key, "facts": asdict(facts)})
     return facts
+
+
+def _part_file(out: Path, subject: Subject, name: str) -> Path:
+    return out / "parts" / f"{subject.name.replace('/', '-')}.{name}.json"
 
 
 def _key(name: str, subject: Subject) -> str:

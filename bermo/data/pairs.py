@@ -5,7 +5,9 @@
     negation           The doctor did not laugh.            The doctor did not laughed.
     word order         The old doctor laughed.              The doctor old laughed.
 
-Files are in the form of BLiMP (Warstadt et al. 2020): JSON lines with sentence_good, sentence_bad and UID.
+A control is the same change where it is no mistake, or another one ("No doctor laughed." and "The doctor
+laughed."): what is likelier there is only the more frequent word. Files are in the form of BLiMP (Warstadt et
+al. 2020): JSON lines with sentence_good, sentence_bad and UID.
 """
 
 import json
@@ -26,15 +28,19 @@ _PLAIN = Demand(phrase=0.0, relative=0.0, fronted=0.0, adverb=0.0, reason=0.0, n
 
 @dataclass(frozen=True)
 class Pair:
-    """A right sentence, its wrong twin, and what they differ in."""
+    """A right sentence, its wrong twin, what they differ in, and the same change without the grammar."""
 
     kind: str
     good: str
     bad: str
+    control: tuple[str, str] | None = None
 
 
-def _twins(kind: str, good: list[str], bad: list[str]) -> Pair:
-    return Pair(kind, grammar.spell([*good, "."]), grammar.spell([*bad, "."]))
+def _twins(
+    kind: str, good: list[str], bad: list[str], control: tuple[list[str], list[str]] | None = None
+) -> Pair:
+    texts = [grammar.spell([*words, "."]) for words in (good, bad, *(control or ()))]
+    return Pair(kind, texts[0], texts[1], (texts[2], texts[3]) if control else None)
 
 
 def _subject(rng: Random, kinds: tuple[str, ...], number: grammar.Number, demand: Demand) -> list[str]:
@@ -42,29 +48,31 @@ def _subject(rng: Random, kinds: tuple[str, ...], number: grammar.Number, demand
 
 
 def _agreement(rng: Random) -> Pair:
-    """A noun of the other number comes between the subject and its verb."""
+    """A noun of the other number comes between the subject and its verb; alone, that noun is the control."""
     frame, number = pick(rng, lexicon.INTRANSITIVE), pick(rng, NUMBERS)
     other = NUMBERS[1 - NUMBERS.index(number)]
     near = pick(rng, ("near", "beside", "behind"))
     between = _subject(rng, ("person", "animal"), other, _PLAIN)
     words = [*_subject(rng, frame.subjects, number, _PLAIN), near, *between]
     right, wrong = (grammar.words(grammar.verb(frame.verb, "present", n)) for n in (number, other))
-    return _twins("agreement", words + right, words + wrong)
+    return _twins("agreement", words + right, words + wrong, (between + right, between + wrong))
 
 
 def _polarity(rng: Random) -> Pair:
-    """The word "ever" needs a negation."""
+    """The word "ever" needs a negation; without it both are right."""
     frame = pick(rng, lexicon.INTRANSITIVE)
     noun = pick(rng, lexicon.NOUNS[pick(rng, frame.subjects)]).singular
-    rest = [noun, "ever", frame.verb.past]
-    return _twins("negative polarity", ["no", *rest], ["the", *rest])
+    past = frame.verb.past
+    good, bad = (["no", noun, "ever", past], ["the", noun, "ever", past])
+    return _twins("negative polarity", good, bad, (["no", noun, past], ["the", noun, past]))
 
 
 def _negation(rng: Random) -> Pair:
-    """After "did not" the verb has no ending."""
+    """After "did not" the verb has no ending; without it, it may have one."""
     frame, number = pick(rng, lexicon.INTRANSITIVE), pick(rng, NUMBERS)
-    words = [*_subject(rng, frame.subjects, number, _PLAIN), "did", "not"]
-    return _twins("negation", [*words, frame.verb.base], [*words, frame.verb.past])
+    subject = _subject(rng, frame.subjects, number, _PLAIN)
+    words, base, past = [*subject, "did", "not"], frame.verb.base, frame.verb.past
+    return _twins("negation", [*words, base], [*words, past], ([*subject, base], [*subject, past]))
 
 
 _FIXED = {("DT", "JJ"), ("JJ", "NN"), ("JJ", "NNS"), ("DT", "NN"), ("DT", "NNS"), ("IN", "DT")}

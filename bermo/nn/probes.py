@@ -10,13 +10,14 @@ No probe sees another's gradient, and Adam scales every weight by itself, so tra
 training each alone; the layers' vectors are read once for all penalties. Of each probe the weights with the
 best accuracy on the dev part are kept, and of each layer the best penalty. A layer whose probes get no
 better leaves the problem, so the others go on faster. With many classes `start_at_means_` saves most of the
-steps.
+steps. A mix is trained to the end (`fit_mix`), since its shares are read.
 
 Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes, H hidden units.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import torch
@@ -26,11 +27,6 @@ from torch.nn import functional
 EVAL_ROWS = 2048
 LEAST_STEPS = 40
 """Steps between two evaluations on the dev part, where an epoch has fewer."""
-SMALL = 1e-4
-RIDGE = 0.1
-"""Added to the variances of standardised vectors, so that a few rows a class are enough."""
-LARGEST = 1e3
-"""Deviations at which a value is clamped: a unit almost constant in training would overflow float16."""
 
 
 class LinearProbes(nn.Module):
@@ -104,8 +100,8 @@ class MixProbes(nn.Module):
         return (logits_PBC + self.linear.bias[0].transpose(0, 1))[None]
 
     def squares(self) -> Tensor:
-        """Return the sum of each probe's squared weights, (1, P); the mix is free."""
-        return self.linear.squares()
+        """Return the sum of each probe's squared weights γW, (1, P); of W alone, γ would grow for ever."""
+        return self.linear.squares() * self.scale[0, 0, :, 0].square()
 
     def reads(self, active: Sequence[int]) -> Sequence[int]:
         """Return the layers that are read: all."""
@@ -147,6 +143,10 @@ class Settings:
     """At most so many evaluations on the dev part, one in each epoch or every 40 steps."""
     patience: int = 4
     """Evaluations without a better probe of a layer, after which its training ends."""
+    mix_rate: float = 2e-2
+    """Of a mix's logits and scale, whose gradients are sums over all units."""
+    mix_steps: int = 4000
+    """Steps of a mix: its shares move long after its accuracy has stopped to grow."""
     seed: int = 0
 
 
@@ -206,6 +206,45 @@ def fit_probes(
     )
 
 
+def fit_mix(
+    probes: MixProbes,
+    parts: tuple[LabelledVectors, LabelledVectors, LabelledVectors],
+    settings: Settings,
+    advance: Callable[[int], None] = lambda evaluations: None,
+) -> ProbeFit:
+    """Train a mix in place to the minimum of its loss, so that its shares do not follow its start.
+
+    The rates fall linearly to 0 over the second half. No evaluation is chosen; dev chooses the penalty.
+    """
+    train, dev, test = parts
+    device = train.x_LND.device
+    probes.to(device)
+    penalties_P = torch.tensor(settings.penalties, device=device)
+    optimizer = torch.optim.Adam(
+        [
+            {"params": [probes.logits, probes.scale], "lr": settings.mix_rate},
+            {"params": list(probes.linear.parameters()), "lr": settings.rate},
+        ]
+    )
+    total = settings.mix_steps
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, 2 * (1 - step / total)))
+    layers = probes.reads([0])
+    reader = _Reader(train, layers, min(settings.batch_size, len(train.labels_N)))
+    batches = (batch for epoch in _row_batches(len(train.labels_N), settings, device) for batch in epoch)
+    for step, batch in enumerate(islice(batches, total), start=1):
+        _step_(probes, optimizer, *reader.read(batch), penalties_P)
+        schedule.step()
+        advance(step * settings.evaluations // total)
+    dev_1P, test_1P = (accuracy(probes, part, layers).cpu() for part in (dev, test))
+    chosen = dev_1P.argmax(1)
+    return ProbeFit(
+        dev_L=dev_1P.amax(1),
+        test_L=test_1P.gather(1, chosen[:, None])[:, 0],
+        penalty_L=chosen,
+        evaluations=1,
+    )
+
+
 def _step_(
     probes: Probes,
     optimizer: torch.optim.Adam,
@@ -236,55 +275,6 @@ class _Reader:
             torch.index_select(self.part.x_LND[layer], 0, rows_B, out=stored)
             self._read[at, :count].copy_(stored)
         return self._read[: len(self.layers), :count], self.part.labels_N[rows_B]
-
-
-@torch.no_grad()
-def start_at_means_(probes: LinearProbes | MixProbes, train: LabelledVectors) -> None:
-    """Start at the solution of linear discriminant analysis; a mix at that of the layers' mean.
-
-    With hundreds of classes a start at zero is far from the solution when a layer stops getting better on
-    dev.
-    """
-    x_LND = train.x_LND
-    if isinstance(probes, MixProbes):
-        weight_DC, bias_C = _discriminant(train, probes.linear, lambda b: x_LND[:, b].float().mean(0))
-        probes.linear.weight[0], probes.linear.bias[0] = weight_DC[:, None], bias_C
-        return
-    for layer in range(len(x_LND)):
-        weight_DC, bias_C = _discriminant(train, probes, lambda b, x=x_LND[layer]: x[b].float())  # type: ignore[misc]
-        probes.weight[layer], probes.bias[layer] = weight_DC[:, None], bias_C
-
-
-def _discriminant(
-    train: LabelledVectors, probes: LinearProbes, read: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Return w_c = Σ⁻¹ μ_c and b_c = log π_c − ½ μ_c·w_c; Σ: covariance within the classes, plus a ridge."""
-    _, units, _, classes = probes.weight.shape
-    labels_N, count = train.labels_N, len(train.labels_N)
-    counts_C = labels_N.bincount(minlength=classes).float()
-    within_DD = torch.eye(units, device=labels_N.device) * RIDGE * count
-    means_CD = torch.zeros(classes, units, device=labels_N.device)
-    for rows in torch.arange(count, device=labels_N.device).split(EVAL_ROWS):
-        x_BD = read(rows)
-        within_DD += x_BD.T @ x_BD
-        means_CD.index_add_(0, labels_N[rows], x_BD)
-    means_CD /= counts_C.clamp(min=1)[:, None]
-    within_DD -= (means_CD * counts_C[:, None]).T @ means_CD
-    weight_DC = torch.linalg.solve(within_DD / count, means_CD.T)
-    priors_C = (counts_C + 1) / (count + classes)
-    return weight_DC, priors_C.log() - (means_CD.T * weight_DC).sum(0) / 2
-
-
-def standardise_(parts: Sequence[Tensor]) -> None:
-    """Turn x into (x − mean) / deviation of the first part, for each layer and unit, in place.
-
-    A layer at a time: a copy of all layers in float32 would take twice the memory of the vectors.
-    """
-    for layer in range(len(parts[0])):
-        variance, mean = torch.var_mean(parts[0][layer].float(), dim=0, correction=0)
-        factor = (variance.sqrt() + SMALL).reciprocal()
-        for x_LND in parts:
-            x_LND[layer] = ((x_LND[layer].float() - mean) * factor).clamp(-LARGEST, LARGEST)
 
 
 def _loss(

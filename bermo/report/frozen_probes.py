@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from bermo.data.intervals import wilson
 from bermo.data.probing import GROUPS
 from bermo.figures.data import Bars, Figure, Findings, Heat, Number, Section, Table
 from bermo.methods.probing.frozen import Probed
@@ -37,6 +38,8 @@ def frozen_table(probed: Sequence[Probed]) -> Table:
         "classes",
         "best layer",
         "its test",
+        "its least",
+        "its most",
         "last",
         "mix",
         "centre",
@@ -50,7 +53,8 @@ def frozen_table(probed: Sequence[Probed]) -> Table:
     rows = [_row(item) for item in probed]
     doubts = [f" {item.task} is not to be believed: {item.doubt}." for item in probed if item.doubt]
     note = (
-        "Test accuracy in %. best layer: by dev. mix: a probe on a learned mix of all layers. untrained:"
+        "Test accuracy in %. best layer: by dev; its least and most: 95 % of its test accuracy, by"
+        " the test rows (Wilson). mix: a probe on a learned mix of all layers. untrained:"
         " the same layer with random weights. control: random classes of frequent words, same layer."
         " memoriser: a bag of words on the control. selectivity: test less control."
     ) + "".join(doubts)
@@ -80,6 +84,7 @@ def _row(item: Probed) -> tuple[str | Number, ...]:
         item.num_classes,
         item.best,
         rounded(item.accuracy[at]),
+        *(rounded(end) for end in _interval(item)),
         rounded(item.accuracy[last]),
         rounded(item.mix_accuracy),
         rounded(item.centre),
@@ -92,16 +97,31 @@ def _row(item: Probed) -> tuple[str | Number, ...]:
     )
 
 
+def _interval(item: Probed) -> tuple[float, float]:
+    """Return the 95 % interval of the best layer's test accuracy, in percent."""
+    accuracy, rows = item.accuracy[item.layers.index(item.best)], item.rows[2]
+    low, high = wilson(round(accuracy * rows / 100), rows)
+    return 100 * low, 100 * high
+
+
+def _as_good(item: Probed) -> int:
+    """Return how many other layers have a test accuracy within the best one's interval, or above it."""
+    low, _ = _interval(item)
+    proper = zip(item.layers, item.accuracy, strict=True)
+    return sum(value >= low for name, value in proper if name.isdigit() and name != item.best)
+
+
 def _summary(probed: Sequence[Probed]) -> str:
-    """Say where each group is known best, on average."""
+    """Say where each group is known best, on average, and how many layers are not shown to be worse."""
     parts = []
     for group in GROUPS:
         items = [item for item in probed if item.group == group and not item.doubt]
         if items:
             centre = sum(item.centre for item in items) / len(items)
-            best = [item.best for item in items]
+            best = [f"{item.best} ({_as_good(item)})" for item in items]
             parts.append(f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre:.2f}")
-    return "; ".join(parts) + "."
+    explained = "In brackets: other layers within the interval of the best, which are not shown to be worse."
+    return f"{'; '.join(parts)}. {explained}"
 
 
 def _heats(probed: Sequence[Probed]) -> tuple[Figure, ...]:
@@ -109,9 +129,13 @@ def _heats(probed: Sequence[Probed]) -> tuple[Figure, ...]:
         _heat(probed, "Test accuracy of each layer", [item.accuracy for item in probed], "%"),
         _heat(
             probed,
-            "Points under the task's best layer",
-            [tuple(a - max(item.accuracy) for a in item.accuracy) for item in probed],
+            "Points over the layer that dev finds best",
+            [
+                tuple(a - item.accuracy[item.layers.index(item.best)] for a in item.accuracy)
+                for item in probed
+            ],
             "points",
+            0.0,
         ),
     ]
     if all(item.control for item in probed):
@@ -135,7 +159,7 @@ def _heat(
         title=title,
         x_label="layer",
         y_label="task",
-        columns=probed[0].layers,
+        columns=tuple(name if name.isdigit() else "the model's mix" for name in probed[0].layers),
         rows=tuple(item.task for item in probed),
         values=tuple(tuple(rounded(value) for value in row) for row in values),
         unit=unit,

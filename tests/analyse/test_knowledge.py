@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bermo.analyse.knowledge import knowledge_section, load_masked, measure_knowledge, pseudo_likelihoods
-from bermo.data.pairs import KINDS, draw_pairs, read_pairs
+from bermo.data.pairs import KINDS, Pair, draw_pairs, read_pairs
 from bermo.errors import BermoError
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.vectors import Encoder
@@ -58,13 +58,46 @@ def test_pseudo_likelihood_equals_a_loop_over_masked_tokens(family: str) -> None
         assert value == pytest.approx(total, abs=1e-3)
 
 
+def test_the_control_of_a_pair_has_the_same_words_without_the_mistake() -> None:
+    pairs = {pair.kind: pair for pair in draw_pairs(1)}
+    polarity, negation, agreement = (pairs[kind] for kind in ("negative polarity", "negation", "agreement"))
+    assert polarity.control == tuple(text.replace(" ever", "") for text in (polarity.good, polarity.bad))
+    assert negation.control == tuple(text.replace(" did not", "") for text in (negation.good, negation.bad))
+    assert agreement.control is not None
+    for whole, alone in zip((agreement.good, agreement.bad), agreement.control, strict=True):
+        assert whole.endswith(alone[1:])
+    assert pairs["word order"].control is None
+
+
+def test_a_frequent_word_alone_wins_no_pair(tmp_path: Path, encoder: Encoder) -> None:
+    torch.manual_seed(0)
+    model = BermoForMaskedLM.from_backbone(make_config("bert"))
+    model.save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    pairs = [
+        Pair("k", "the cat saw a dog", "a cat saw a dog", ("the cat saw dogs", "a cat saw dogs")),
+        Pair("k", "the cat", "a cat", ("the cat", "a cat")),
+    ]
+    measured = measure_knowledge(encoder, str(tmp_path), pairs)
+    values = [
+        pseudo_likelihoods(load_masked(tmp_path), encoder.tokenizer, [p.good, p.bad, *(p.control or ())])
+        for p in pairs
+    ]
+    right = [a - b > c - d for a, b, c, d in values]
+    assert right[1] is False
+    assert measured.controlled == (sum(right) / 2,)
+
+
 def test_a_saved_masked_model_is_weighed_and_others_say_why_not(tmp_path: Path, encoder: Encoder) -> None:
     BermoForMaskedLM.from_backbone(make_config("bert")).save_pretrained(tmp_path / "masked")
     make_tokenizer().save_pretrained(tmp_path / "masked")
     measured = measure_knowledge(encoder, str(tmp_path / "masked"), draw_pairs(4))
     assert measured.kinds == tuple(KINDS)
     assert measured.counts == (4, 4, 4, 4)
-    assert "of 16 pairs right" in knowledge_section({"tiny": measured}).text
+    text = knowledge_section({"tiny": measured}).text
+    assert text.count("of 4 pairs") == 4
+    assert text.count("less the control (") == 3
+    assert measured.controlled[3] is None
     save_backbone("bert", tmp_path / "bare")
     bare = measure_knowledge(encoder, str(tmp_path / "bare"), draw_pairs(1))
     assert "no trained masked-LM head" in bare.reason

@@ -1,5 +1,6 @@
 """The folder of an analysis."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,16 @@ def test_what_a_full_disk_left_of_the_first_file_does_not_bar_the_folder(tmp_pat
     (out / "analyse.json").rename(out / "other.json")
     with pytest.raises(BermoError, match="holds no analysis"):
         analyse(request, out, Quiet())
+
+
+def test_fewer_measures_leave_what_was_measured_before(tmp_path: Path) -> None:
+    save_backbone("bert", tmp_path / "encoder")
+    both = Request(
+        models=(str(tmp_path / "encoder"),), texts=TEXTS, measures=("geometry", "identity"), device="cpu"
+    )
+    titles = [section.title for section in analyse(both, tmp_path / "out", Quiet()).sections]
+    fewer = replace(both, measures=("geometry",))
+    again = analyse(fewer, tmp_path / "out", Quiet())
+    assert [section.title for section in again.sections] == titles
+    alone = analyse(fewer, tmp_path / "alone", Quiet())
+    assert len(alone.sections) < len(titles)

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
+from bermo.nn.probe_starts import RIDGE, standardise_, start_at_means_
 from bermo.nn.probes import (
-    RIDGE,
     HiddenProbes,
     LabelledVectors,
     LinearProbes,
     MixProbes,
     Probes,
     Settings,
+    _loss,
+    fit_mix,
     fit_probes,
-    standardise_,
-    start_at_means_,
 )
 
 LAYERS, UNITS, CLASSES = 3, 8, 2
@@ -187,3 +187,28 @@ def test_a_layer_that_gets_no_better_leaves_and_the_others_go_on_as_if_alone() -
         torch.testing.assert_close(together.weight[[layer]], alone.weight, atol=1e-5, rtol=1e-4)
         assert fit.test_L[layer] == expected.test_L[0]
         assert fit.dev_L[layer] == expected.dev_L[0]
+
+
+def test_a_mix_is_trained_to_the_minimum_that_a_slow_solver_finds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = []
+    for rows in (240, 60, 60):
+        x = torch.randn(LAYERS, rows, UNITS, generator=generator)
+        told = 2 * x[0, :, 2] + x[1, :, 2] + 0.5 * torch.randn(rows, generator=generator)
+        parts.append(LabelledVectors(x_LND=x, labels_N=(told > 0).long()))
+    train = parts[0]
+    penalties = torch.tensor([1e-3, 1e-2], dtype=torch.double)
+    slow = MixProbes(LAYERS, UNITS, 2, CLASSES).double()
+    solver = torch.optim.LBFGS(slow.parameters(), max_iter=300, line_search_fn="strong_wolfe")
+
+    def closure() -> torch.Tensor:
+        solver.zero_grad()
+        loss = _loss(slow, train.x_LND.double(), train.labels_N, penalties)
+        loss.backward()
+        return loss
+
+    solver.step(closure)  # type: ignore[arg-type]
+    ours = MixProbes(LAYERS, UNITS, 2, CLASSES)
+    fit = fit_mix(ours, (parts[0], parts[1], parts[2]), Settings(penalties=(1e-3, 1e-2), mix_steps=1500))
+    torch.testing.assert_close(ours.weights.double(), slow.weights, atol=0.02, rtol=0)
+    assert fit.test_L[0] > 0.8

@@ -28,6 +28,7 @@ from bermo.files import check_place, read_sealed, reading, write_sealed
 from bermo.methods.probing.bag import bag_accuracy
 from bermo.methods.probing.control import control_labels
 from bermo.methods.probing.spec import ProbeSpec
+from bermo.nn.probe_starts import standardise_, start_at_means_
 from bermo.nn.probes import (
     HiddenProbes,
     LabelledVectors,
@@ -35,9 +36,8 @@ from bermo.nn.probes import (
     MixProbes,
     ProbeFit,
     Settings,
+    fit_mix,
     fit_probes,
-    standardise_,
-    start_at_means_,
 )
 from bermo.progress import Display
 from bermo.vectors import Encoder, TextVectors, text_vectors
@@ -83,8 +83,9 @@ class Probed:
 
     @property
     def best(self) -> str:
-        """The layer with the best dev accuracy."""
-        return self.layers[max(range(len(self.layers)), key=lambda at: self.dev[at])]
+        """The layer with the best dev accuracy; a model's own mix is no layer."""
+        proper = [at for at, name in enumerate(self.layers) if name.isdigit()]
+        return self.layers[max(proper, key=lambda at: self.dev[at])]
 
 
 def probe_task(
@@ -254,7 +255,7 @@ def _parts(
 def _settings(classes: int, rows: int, spec: ProbeSpec) -> Settings:
     """Many classes or rows: few and large steps; with hundreds of classes one penalty must do."""
     if classes > MANY_CLASSES:
-        return Settings(penalties=(1e-4,), batch_size=1024, seed=spec.seed)
+        return Settings(penalties=(1e-4,), batch_size=1024, mix_steps=2000, seed=spec.seed)
     if rows > MANY_ROWS:
         return Settings(batch_size=1024, rate=4e-3, seed=spec.seed)
     return Settings(seed=spec.seed)
@@ -297,7 +298,7 @@ def _fit_mix(
         start_at_means_(probes.to(vectors[0].device), parts[0])
     display.start("the learned mix", settings.evaluations, 0)
     try:
-        fit = fit_probes(probes, parts, settings, lambda n: display.step(n, None))
+        fit = fit_mix(probes, parts, settings, lambda n: display.step(n, None))
     finally:
         display.close()
     return fit, probes.weights[:, fit.penalty_L[0]].tolist()

@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from bermo.cli import main
+from bermo.data.intervals import wilson
 from bermo.data.probing import read_probe
 from bermo.data.rows import TextRows
 from bermo.errors import BermoError
 from bermo.figures.data import Heat, Table, read_findings
 from bermo.methods.probing import frozen as probe
 from bermo.methods.probing.bag import bag_accuracy
-from bermo.methods.probing.frozen import claim_folder, probe_task, read_probed, write_probed
+from bermo.methods.probing.frozen import Probed, claim_folder, probe_task, read_probed, write_probed
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import Settings
 from bermo.progress import Quiet
@@ -27,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         probe,
         "_settings",
-        lambda classes, rows, spec: Settings(penalties=(1e-3,), evaluations=2, seed=spec.seed),
+        lambda classes, rows, spec: Settings(penalties=(1e-3,), evaluations=2, mix_steps=60, seed=spec.seed),
     )
 
 
@@ -54,7 +55,21 @@ def test_a_task_is_probed_with_all_its_controls(tmp_path: Path) -> None:
     assert kinds.count(Heat) == 5
     table = frozen_table([probed])
     assert isinstance(table, Table)
-    assert table.rows[0][1] == "sentence-length"
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["task"] == "sentence-length"
+    low, high = wilson(round(probed.accuracy[int(probed.best)] / 2), 50)
+    assert (row["its least"], row["its most"]) == (round(100 * low, 2), round(100 * high, 2))
+    under = next(f for f in findings.sections[1].figures if f.title.startswith("Points over"))
+    assert isinstance(under, Heat)
+    assert under.values[0][int(probed.best)] == 0
+    assert "not shown to be worse" in findings.sections[0].text
+
+
+def test_a_model_s_own_mix_is_never_its_best_layer() -> None:
+    one = dict.fromkeys(("group", "task"), "surface") | {"num_classes": 2, "rows": (9, 9, 9)}
+    made = one | {"layers": ("0", "1", "mix"), "accuracy": (60.0, 70.0, 90.0), "dev": (60.0, 70.0, 90.0)}
+    empty = {"penalty": (), "mix_accuracy": 0.0, "mix_weights": (), "centre": 0.0, "largest_class": 50.0}
+    assert Probed(**made, **empty, bag_of_words=0.0).best == "1"  # type: ignore[arg-type]
 
 
 def test_a_layer_that_is_named_twice_is_probed_once() -> None:
