@@ -3,7 +3,8 @@
 The eight follow Okabe and Ito (Color Universal Design, 2008), darkened for white and lightened for black;
 beyond eight the line's dashes differ. Series that are a sequence (layer 1, 2, …) go from blue to orange,
 which every kind of sight orders. A grid's cell is one ink over the paper, the thicker the more: the same
-figure is right on white and on black.
+figure is right on white and on black. Digits on it are black or white, whichever is clearer there: a contrast
+of at least 4.58 : 1 (WCAG's least is 4.5), on light and on dark.
 """
 
 import re
@@ -21,6 +22,8 @@ LIGHT_PAPER = {
     "grid": "#dfe3e8",
     "more": "#08519c",
     "less": "#b35806",
+    "low": "#000000",
+    "high": "#ffffff",
 }
 DARK_PAPER = {
     "paper": "#15191e",
@@ -29,7 +32,12 @@ DARK_PAPER = {
     "grid": "#333b44",
     "more": "#8cc6ff",
     "less": "#ffb26b",
+    "low": "#ffffff",
+    "high": "#000000",
 }
+"""low and high: digits on a cell with little ink, and with much."""
+MIDDLE = 0.179
+"""The luminance on which black and white are equally clear: √(1.05 · 0.05) − 0.05."""
 
 
 def style(root: str) -> str:
@@ -40,6 +48,31 @@ def style(root: str) -> str:
         f"@media(prefers-color-scheme:dark){{{root}{{{dark}}}}}"
         f"@media print{{{root}{{{light}}}}}{_CLASSES}"
     )
+
+
+def digits_on(ink: str, share: float) -> str:
+    """Return the class of digits on a cell with this share of an ink ("more" or "less")."""
+    on_light, on_dark = luminance(LIGHT_PAPER, ink, share), luminance(DARK_PAPER, ink, share)
+    match on_light < MIDDLE, on_dark < MIDDLE:
+        case True, True:
+            return "cell white"
+        case True, False:
+            return "cell high"
+        case False, True:
+            return "cell"
+        case _:
+            return "cell black"
+
+
+def luminance(paper: dict[str, str], ink: str, share: float) -> float:
+    """Return the relative luminance (WCAG) of a share of an ink over the paper."""
+    channels = (
+        share * int(paper[ink][at : at + 2], 16) / 255
+        + (1 - share) * int(paper["paper"][at : at + 2], 16) / 255
+        for at in (1, 3, 5)
+    )
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def colours_of(names: Sequence[str]) -> list[str]:
@@ -92,7 +125,8 @@ _CLASSES = (
     ".figure .rim{stroke:var(--paper);stroke-width:3.5;fill:none}"
     ".figure .front{fill:none;stroke:var(--muted);stroke-dasharray:4 3}"
     ".figure .more{fill:var(--more)}.figure .less{fill:var(--less)}"
-    ".figure .none{fill:none;stroke:var(--grid)}.figure .cell{font-size:11px;text-anchor:middle}"
-    ".figure .over{fill:var(--paper)}.figure .name{font-size:11px}"
+    ".figure .none{fill:none;stroke:var(--grid)}"
+    ".figure .cell{font-size:11px;text-anchor:middle;fill:var(--low)}.figure .high{fill:var(--high)}"
+    ".figure .white{fill:#ffffff}.figure .black{fill:#000000}.figure .name{font-size:11px}"
     ".figure .paper{fill:var(--paper)}.figure .end{text-anchor:end}.figure .mid{text-anchor:middle}"
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bermo.figures.axes import finite, linear_axis, number
+from bermo.figures.colours import digits_on
 from bermo.figures.data import Heat, Number
 from bermo.figures.frame import Frame, label_height, level_label, level_names, names_height, slope_overhang
 from bermo.figures.svg import SMALL, Drawing, cut, element, short, text, width_of, wrap
@@ -18,8 +19,6 @@ MIN_CELL, MAX_CELL, CELL_HEIGHT = 15.0, 64.0, 22.0
 MAX_ROW_NAME = 150.0
 # The least value still shows that it is there.
 FAINTEST = 0.05
-# From this share of ink on, letters are written in the paper's colour.
-OVER = 0.55
 NUM_STEPS = 24
 
 
@@ -164,8 +163,8 @@ def _numbers(figure: Heat, ink: Ink, frame: Frame) -> str:
     width, height = _cell_size(figure, frame)
     marks = []
     for value, x, y in _places(figure, frame):
-        is_over = value is not None and math.isfinite(value) and ink.share(value) > OVER
-        words = _written(value, figure.digits)
-        kind = "cell over" if is_over else "cell"
+        words, kind = _written(value, figure.digits), "cell"
+        if value is not None and math.isfinite(value):
+            kind = digits_on(ink.name(value), ink.share(value))
         marks.append(text(words, x + width / 2, y + height / 2 + 4, class_=kind))
     return "".join(marks)
