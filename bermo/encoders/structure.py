@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from bermo.encoders.families import family_of
@@ -22,6 +22,8 @@ from bermo.encoders.sites import Site, encoder_of, layers_of
 from bermo.errors import BermoError
 
 Kind = Literal["heads", "neurons"]
+WIDTHS = ("intermediate_size", "hidden_dim", "d_inner")
+"""How configs call the neurons of a layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,16 @@ def structure_of(model: PreTrainedModel) -> Structure:
         heads, *neurons = _groups_of_layer(layer, number, anatomy)
         shapes.append(LayerShape(heads=tuple(range(heads.count)), neurons=tuple(g.count for g in neurons)))
     return Structure(layers=tuple(shapes))
+
+
+def is_stock(config: PretrainedConfig, structure: Mapping[str, Any] | None) -> bool:
+    """Tell whether a recorded shape is the one that the encoder's own config says."""
+    if structure is None:
+        return True
+    known, heads = Structure.from_dict(structure), tuple(range(int(config.num_attention_heads)))
+    widths = {getattr(config, name, None) for name in WIDTHS}
+    is_even = all(shape.heads == heads and set(shape.neurons) <= widths for shape in known.layers)
+    return is_even and known.has_final_norm
 
 
 @torch.no_grad()

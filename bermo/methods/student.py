@@ -14,14 +14,11 @@ from transformers import PretrainedConfig
 
 from bermo.encoders.families import num_layers
 from bermo.encoders.sites import layers_of
-from bermo.encoders.structure import Group, anatomy_of, groups_of, keep_units_
+from bermo.encoders.structure import WIDTHS, Group, anatomy_of, groups_of, keep_units_
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.mix import LayerMix
-
-WIDTHS = ("intermediate_size", "hidden_dim", "d_inner")
-"""How configs call the neurons of a layer."""
 
 
 def student_from_teacher(

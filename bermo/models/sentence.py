@@ -24,6 +24,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from bermo.encoders.backbone import EncoderName
 from bermo.encoders.pooling import trained_pooling
 from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_settings, write_settings
+from bermo.encoders.structure import is_stock
 from bermo.encoders.trust import config_of
 from bermo.files import share_tensors_, write_text
 from bermo.models.config import BermoConfig
@@ -91,7 +92,8 @@ class BermoForSentenceEmbedding(BermoPreTrainedModel):
         """Whether stock transformers can build it: no mix, and a shape that the encoder's config says."""
         config = self.config
         has_inner = getattr(config.backbone, "inner_mix", "none") != "none"
-        return config.mix["kind"] == "none" and config.structure is None and not has_inner
+        is_even = is_stock(config.backbone, config.structure)
+        return config.mix["kind"] == "none" and is_even and not has_inner
 
     def how_to_load(self) -> list[str]:
         """Return the lines of Python that load the saved folder: stock ones where stock code can."""

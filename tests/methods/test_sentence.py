@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModel
 
 from bermo.cli import main
-from bermo.encoders.sentence import is_sentence_folder
+from bermo.encoders.backbone import load_tokenizer
+from bermo.encoders.sentence import SentenceSettings, is_sentence_folder
 from bermo.methods.student import keep_neurons_, student_from_teacher
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.nn.losses import soft_vectors
@@ -60,6 +61,29 @@ def test_a_mix_is_learned_where_it_is_asked_for(files: Path, tmp_path: Path) -> 
     train(files, tmp_path / "run", "embedding", "pairs.csv", "--mix", "within")
     assert not is_sentence_folder(tmp_path / "run" / "model")
     assert SentenceEncoder(tmp_path / "run").encode(["a good film"]).shape == (1, 16)
+
+
+def test_a_pruned_embedding_is_shrunk_without_a_change_of_its_vectors(files: Path, tmp_path: Path) -> None:
+    train(
+        files, tmp_path / "run", "embedding", "pairs.csv", "--prune", "heads-and-neurons", "--density", "0.5"
+    )
+    assert main(["shrink", str(tmp_path / "run"), "--out", str(tmp_path / "small")]) == 0
+    texts = ["a good film", "the bad cats"]
+    before, after = (SentenceEncoder(tmp_path / name).encode(texts) for name in ("run", "small"))
+    np.testing.assert_allclose(after, before, atol=1e-5)
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]) == 0
+
+
+def test_the_words_of_a_sentence_transformers_folder_are_cut(tmp_path: Path) -> None:
+    BermoForSentenceEmbedding.from_settings("box", SentenceSettings()).save_pretrained(tmp_path / "whole")
+    load_tokenizer("box").save_pretrained(tmp_path / "whole")
+    (tmp_path / "texts.txt").write_text("The cat sleeps.\n")
+    words = ["--vocabulary", str(tmp_path / "texts.txt"), "--out", str(tmp_path / "small")]
+    assert main(["shrink", str(tmp_path / "whole"), *words]) == 0
+    assert is_sentence_folder(tmp_path / "small")
+    texts = ["The cat sleeps."]
+    before, after = (SentenceEncoder(tmp_path / name).encode(texts) for name in ("whole", "small"))
+    np.testing.assert_allclose(after, before, atol=1e-5)
 
 
 def test_a_reranker_is_scored_within_queries_and_answers_with_a_score(

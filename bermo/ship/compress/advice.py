@@ -15,6 +15,7 @@ from bermo.errors import BermoError
 from bermo.machine import processor
 from bermo.progress import Display
 from bermo.runs.model_files import read_export
+from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.measured import Bench, Measured
@@ -114,6 +115,5 @@ def save_untrained(source: TrainedFolder, folder: Path) -> Path:
     model = source.create_model()
     model.float().save_pretrained(folder)
     source.load_tokenizer().save_pretrained(folder)
-    task = source.folder / "task.json"
-    (folder / "task.json").write_bytes(task.read_bytes())
+    write_task(folder, source.trained)
     return folder

@@ -4,7 +4,6 @@
 shrink.json
 """
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +28,7 @@ from bermo.models.encoder import BermoPreTrainedModel, model_card
 from bermo.progress import Display
 from bermo.runs.folder import check_empty
 from bermo.runs.model_files import SHRINK_FILE, divergence, warn_diverged
+from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import ModelSize, is_shrinkable, shrink, size_of
@@ -112,7 +112,7 @@ def make_small(
             cut_tokenizer(tokenizer, cut, folder, texts)
         write_text(folder / "README.md", model_card(small, _evaluated(opened, result)) + _card(result))
         small.save_pretrained(folder)
-        shutil.copy2(opened.folder / "task.json", folder / "task.json")
+        write_task(folder, opened.trained)
         write_json(folder / SHRINK_FILE, asdict(result) | {"diverged": divergence(source)})
         write_sums(folder)
     return result
