@@ -20,6 +20,7 @@ from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
 INTERRUPTED = "Stopped. What was saved is whole; the same command goes on."
 BROKEN_PIPE = 13  # the number of SIGPIPE, which Windows does not have
+SPINS = "2000"  # about 0.1 ms: longer than Python takes from one operation to the next
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."
 
 
@@ -68,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_process(arguments: list[str]) -> int:
     """Run the command as the one thing that this process does, so that its signals are ours."""
     own_process_()
+    _wait_briefly()
     raise_again()
     follow_ctrl_c()
     repeat_lost()
@@ -76,6 +78,16 @@ def _run_process(arguments: list[str]) -> int:
     finally:
         die_quietly()
     return code
+
+
+def _wait_briefly() -> None:
+    """Let OpenMP's threads sleep soon where they wait for each other, unless the user says how they wait.
+
+    Without a word they spin for 300,000 rounds, 10 ms and more, and so take the core from the thread that
+    they wait for wherever another process computes too. It is read when torch is imported.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def _explain(error: BaseException) -> int:

@@ -3,11 +3,13 @@ documents.
 """
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from safetensors import SafetensorError
 
+from bermo import cli
 from bermo.cli import main
 from bermo.models.tasks import BermoForSequenceClassification
 
@@ -112,3 +114,18 @@ def test_a_full_disk_is_told_in_a_sentence_and_the_run_goes_on_when_there_is_roo
 def test_bars_of_transformers_stay_off_the_screen(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(f"bermo train --train my.csv --valid dev.csv --out run {SMALL}") == 0
     assert "it/s" not in capfd.readouterr().err
+
+
+def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    cli._wait_briefly()
+    assert "GOMP_SPINCOUNT" not in os.environ
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    cli._wait_briefly()
+    assert os.environ["GOMP_SPINCOUNT"] == "7"
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    cli._wait_briefly()
+    assert os.environ["GOMP_SPINCOUNT"] == cli.SPINS
+    monkeypatch.delenv("GOMP_SPINCOUNT")
