@@ -13,7 +13,7 @@ import time
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
 from bermo.errors import BermoError
 from bermo.figures.data import Findings, Section, write_findings
+from bermo.figures.scale import on_one_scale
 from bermo.files import DAMAGED, check_place, read_sealed, write_sealed
 from bermo.machine import peak_memory_bytes
 from bermo.progress import Display
@@ -253,7 +254,9 @@ def _findings(
             "seconds": f"{seconds:.0f}",
             "peak memory": f"{peak_mib():.0f} MiB",
         },
-        sections=tuple(sorted(sections, key=order)),
+        sections=tuple(
+            replace(section, figures=on_one_scale(section.figures)) for section in sorted(sections, key=order)
+        ),
     )
 
 
