@@ -15,6 +15,7 @@ from bermo.progress import Display
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.forms import FORMS, Form, FormName, why_not, why_slow
+from bermo.sums import check_sums
 
 LEFT_OUT: tuple[FormName, ...] = ("sparse", "onnx-int8")
 """A sparse container runs as the dense model does; onnx-int8 is the better of its two signs, which are both
@@ -72,7 +73,9 @@ def _write(
     """Write one form where it is not there yet, or return why it cannot be used."""
     has_texts = (spec.calibrate or spec.data) is not None
     reason = why_not(form, has_texts=has_texts) or (None if spec.forms else why_slow(form))
-    if reason is None and not folder.exists():
+    if reason is None and folder.exists():
+        check_sums(folder, f"Delete {folder}, and the same command writes it again")
+    elif reason is None:
         wanted = ExportSpec(to=form.name, data=spec.data, calibrate=spec.calibrate, max_loss=spec.max_loss)
         try:
             export(model, folder, wanted, display, traced)

@@ -11,6 +11,7 @@ import pytest
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.machine import processor
+from bermo.progress import Quiet
 from bermo.ship.bench.run import read_bench, write_bench
 from bermo.ship.compress import best as choosing
 from bermo.ship.compress.best import pick_form
@@ -18,6 +19,7 @@ from bermo.ship.compress.forms import LEFT_OUT, FormsSpec, write_forms
 from bermo.ship.compress.spec import Aim
 from bermo.ship.export import write
 from bermo.ship.runtimes.forms import FORMS
+from bermo.sums import SUMS_FILE
 from tests.ship.folders import make_model, save, write_rows
 from tests.ship.rows import make_bench
 
@@ -53,6 +55,14 @@ def test_the_best_form_is_kept_with_a_card_that_names_the_processor(
     monkeypatch.setattr(choosing, "write_forms", lambda *_: pytest.fail("other options start no work"))
     assert main((command + " --threads 1").split()) == 2
     assert "other options" in capsys.readouterr().err
+
+
+def test_a_form_that_was_damaged_since_is_not_taken(folders: Path, tmp_path: Path) -> None:
+    spec = FormsSpec(forms=("torch-bf16",))
+    sums = write_forms(folders / "model", tmp_path, spec, Quiet()).folders["torch-bf16"] / SUMS_FILE
+    sums.write_bytes(sums.read_bytes()[:100])
+    with pytest.raises(BermoError, match=rf"{SUMS_FILE}.*Delete .*torch-bf16, and the same command"):
+        write_forms(folders / "model", tmp_path, spec, Quiet())
 
 
 def test_every_form_is_written_or_its_reason_is_reported(
