@@ -128,6 +128,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder's files into another; unlike shutil.copytree it ends with the first error as it is."""
+    for path in sorted(source.rglob("*")):
+        copied = target / path.relative_to(source)
+        if path.is_dir():
+            copied.mkdir(exist_ok=True)
+        else:
+            shutil.copy2(path, copied)
+
+
 def share_tensors_(folder: Path, like: Path) -> None:
     """Let the tensors in a folder be read by whom the file or folder `like`, made under the user's umask, can
     be read by: safetensors makes its files for their owner alone.

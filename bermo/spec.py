@@ -233,11 +233,17 @@ class PruneSpec:
     density: float | None = option(None, "share of the weights that is kept in the end")
     penalty: float | None = option(None, "λ of soft-movement and l0; without it, density is aimed at")
     threshold: float = option(0.1, "soft-movement: σ(score) over which a weight is kept in the end")
-    scope: Literal["matrix", "global"] = option("matrix", "choose in each matrix, or over all", "scope")
+    scope: Literal["matrix", "global"] | None = option(
+        None, "choose in each matrix, or over all", "scope", shown="global by sensitivity, else matrix"
+    )
     block: tuple[int, int] = option((1, 1), "rows,columns pruned together; 0 = all of them", "block")
     start: Literal["zeros", "magnitude"] = option("zeros", "what movement scores start from", "scores")
-    rank: Literal["score", "size"] = option(
-        "size", "movement keeps the largest |weight| · σ(score), or the highest scores (paper)", "rank"
+    rank: Literal["sensitivity", "size", "score"] | None = option(
+        None,
+        "movement keeps the weights that the loss feels most, the largest |weight| · σ(score), or the highest"
+        " scores (paper)",
+        "rank",
+        shown="sensitivity, of units size",
     )
     warmup_steps: int | None = option(
         None, "pruning waits so long; default: 10 % of the steps", "prune-warmup", least=0

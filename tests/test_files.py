@@ -1,8 +1,10 @@
 """Files appear whole or not at all."""
 
+import errno
 import json
 import math
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from bermo import files
 from bermo.errors import BermoError
-from bermo.files import restore, whole_folder, write_json, write_text
+from bermo.files import copy_folder, restore, whole_folder, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rest(
@@ -154,3 +156,22 @@ def test_tensors_in_a_whole_folder_have_the_rights_of_the_umask(tmp_path: Path) 
         (folder / "model.safetensors").touch(mode=0o600)
     rights = (tmp_path / "model").stat().st_mode & 0o666
     assert (tmp_path / "model" / "model.safetensors").stat().st_mode & 0o777 == rights
+
+
+def test_a_folder_is_copied_whole_and_a_full_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "from" / "inner").mkdir(parents=True)
+    (tmp_path / "from" / "a.txt").write_text("a")
+    (tmp_path / "from" / "inner" / "b.txt").write_text("b")
+    (tmp_path / "to").mkdir()
+    copy_folder(tmp_path / "from", tmp_path / "to")
+    assert (tmp_path / "to" / "inner" / "b.txt").read_text() == "b"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        copy_folder(tmp_path / "from", tmp_path / "to")
+    assert caught.value.errno == errno.ENOSPC, "a list of errors would be no sentence for the user"

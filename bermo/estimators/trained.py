@@ -24,7 +24,7 @@ from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.estimators.inputs import LABEL, Columns, check_folder, labelled, unlabelled
 from bermo.estimators.options import Options
-from bermo.files import read_sealed, whole_folder, write_sealed
+from bermo.files import copy_folder, read_sealed, whole_folder, write_sealed
 from bermo.methods.finetune import finetune
 from bermo.progress import Quiet
 from bermo.report.terminal import TerminalDisplay
@@ -168,7 +168,7 @@ class AskedModel:
         if folder.exists() and (folder.is_file() or any(folder.iterdir())):
             raise BermoError(f"{folder} exists and is not overwritten. Give another folder.")
         with whole_folder(folder) as temporary:
-            shutil.copytree(self.opened.folder, temporary, dirs_exist_ok=True)
+            copy_folder(self.opened.folder, temporary)
             known = {name: _plain(value) for name, value in options.items()}
             saved = {"options": known, "classes": [_plain(value) for value in classes]}
             write_sealed(temporary / FILE, saved)

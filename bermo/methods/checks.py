@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from bermo.errors import BermoError
 from bermo.fields import leaves
-from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
-from bermo.spec import DistillSpec, PruneSpec, RunSpec
+from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement, usual_scope
+from bermo.spec import DistillSpec, PruneSpec, RunSpec, chosen
 
 UNITS = ("heads-and-neurons", "layers")
 """Methods that prune whole units; `by` says how these are chosen."""
+EARLIER = {"rank": "size", "scope": "matrix"}
+"""What folders of earlier versions hold for every method, where it means nothing too."""
 
 
 def check_methods(spec: RunSpec) -> None:
@@ -81,13 +83,23 @@ def check_prune(spec: PruneSpec) -> None:
             raise BermoError(f"{leaf.shown} belongs to pruning. Choose a method with --prune.")
 
 
+def resolve_prune(spec: PruneSpec) -> PruneSpec:
+    """Return the spec with the ranking and the scope that it leaves open."""
+    has_ranks = spec.method == "movement" or (spec.method == "heads-and-neurons" and spec.by == "movement")
+    if not has_ranks:
+        return replace(spec, scope=spec.scope or "matrix") if spec.method == "magnitude" else spec
+    rank = spec.rank or ("sensitivity" if spec.method == "movement" else "size")
+    return replace(spec, rank=rank, scope=spec.scope or usual_scope(rank))
+
+
 def make_method(spec: PruneSpec) -> Method:
     """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
+    spec = resolve_prune(spec)
     if spec.method in UNITS:
         _refuse(spec, "block", *(["scope", "start", "rank"] if spec.method == "layers" else []))
         if spec.by == "movement" and spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
-        rank = "score" if spec.method == "layers" else spec.rank
+        rank = "score" if spec.method == "layers" and spec.by == "movement" else spec.rank
         return make_method(replace(spec, method=spec.by, by="movement", rank=rank))
     _refuse(spec, "by")
     match spec.method:
@@ -95,7 +107,7 @@ def make_method(spec: PruneSpec) -> Method:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
         case "magnitude":
             _refuse(spec, "penalty", "threshold", "start", "rank")
-            return Magnitude(density=_density(spec), scope=spec.scope, block=spec.block)
+            return Magnitude(density=_density(spec), scope=chosen(spec.scope), block=spec.block)
         case "movement":
             _refuse(spec, "penalty", "threshold")
             return Movement(
@@ -103,7 +115,7 @@ def make_method(spec: PruneSpec) -> Method:
                 scope=spec.scope,
                 block=spec.block,
                 start=spec.start,
-                rank=spec.rank,
+                rank=chosen(spec.rank),
             )
         case "soft-movement":
             _refuse(spec, "scope", "start", "rank")
@@ -128,5 +140,5 @@ def _density(spec: PruneSpec) -> float:
 def _refuse(spec: PruneSpec, *names: str) -> None:
     flags = {leaf.dotted: leaf.shown for leaf in leaves(spec)}
     for name in names:
-        if getattr(spec, name) != getattr(PruneSpec(), name):
+        if getattr(spec, name) not in (getattr(PruneSpec(), name), EARLIER.get(name)):
             raise BermoError(f"{flags[name]} means nothing to --prune {spec.method}. Leave it out.")

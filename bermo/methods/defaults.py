@@ -6,16 +6,18 @@
     head     a linear probe of the frozen encoder (head.py), where the kind of task has one
     contrast weight 1 under 1,000 rows of classes (contrast.py), without a teacher, pruning or a random head
     pooling  as the folder says (sentence-transformers), else what the probe finds better
+    pruning  movement by sensitivity over all matrices; units by size
 
 A spec is resolved once, before training; from then on every value is concrete, and the folder of the run
 keeps it. With a random head pooling is the family's: that is how all measured recipes train.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
+from bermo.methods.checks import resolve_prune
 from bermo.spec import Pooling, RunSpec, replace_in
 
 RATE = 3e-5
@@ -77,7 +79,8 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
         contrast = CONTRAST if _can_contrast(spec, facts, model["head"]) else 0.0
         said += [f"contrast of classes {contrast:g}"] if contrast else []
     chosen = {"lr": lr, "batch_size": batch_size, "epochs": epochs, "contrast": contrast}
-    return Resolved(spec=replace_in(spec, train=chosen, model=model), reasons=(*reasons, *said))
+    resolved = replace_in(replace(spec, prune=resolve_prune(spec.prune)), train=chosen, model=model)
+    return Resolved(spec=resolved, reasons=(*reasons, *said))
 
 
 def _can_contrast(spec: RunSpec, facts: Facts, head: object) -> bool:

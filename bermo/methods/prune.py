@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from bermo.methods.checks import make_method
@@ -66,6 +67,9 @@ class PruneHook:
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
+
+    def begin(self, optimizer: Optimizer) -> None:
+        self.pruner.watch(optimizer)
 
     def plan(self, step: int) -> None:
         self.pruner.plan(step)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers.utils import ModelOutput
 
 from bermo.data.features import Features
@@ -27,6 +28,7 @@ from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.nn.fast.penalty import ScoreKernels, mean_size
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask
 from bermo.pruning.criteria import L0, Penalised
+from bermo.pruning.moments import second_moments
 from bermo.pruning.weights import PrunerGroup, WeightPruner
 from bermo.training.job import Batch, Batches, Job, ModelCall, Objective
 from bermo.training.stack import stack, stacked_masks
@@ -183,6 +185,14 @@ class JoinedHook:
         # All have one schedule, and so one set of numbers.
         for pruner in pruners[1:]:
             pruner.numbers = pruners[0].numbers
+
+    def begin(self, optimizer: Optimizer) -> None:
+        if self.pruners[0].rank != "sensitivity":
+            return
+        scores = [cast(ScoreMask, mask).scores for mask in self.masks]
+        moments = second_moments(optimizer, scores, len(self.pruners))
+        for pruner in self.pruners:
+            pruner.read(moments)
 
     def plan(self, step: int) -> None:
         self.pruners[0].plan(step)

@@ -77,7 +77,7 @@ def _against_collapse(spec: RunSpec) -> list[str]:
     ways = []
     is_pruned = spec.prune.method != "none"
     if spec.prune.method == "movement" and spec.prune.rank == "score":
-        ways.append("--rank size, which prunes no large weight before its score is clear")
+        ways.append("--rank sensitivity, which prunes no weight that the loss feels")
     if is_pruned and spec.model.mix.kind == "none":
         ways.append("--mix across")
     ways.append("more --epochs" if is_pruned else f"a smaller --lr than {chosen(spec.train.lr):g}")

@@ -14,13 +14,14 @@ with the lowest index, so every process agrees.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+Rank: TypeAlias = Literal["sensitivity", "size", "score"]
 # Up to so many scores torch.kthvalue is fast enough.
 FEW = 4096
 # Soft movement never prunes a matrix below this share, as the reference code of Sanh et al. (2020).
@@ -180,6 +181,8 @@ class ScoreMask(nn.Module):
     """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
     penalty_size: Any = None
     """What computes the mean size of all masks of a model at once, if anything does (`nn.fast.penalty`)."""
+    moment: Tensor | None = None
+    """The mean square of the scores' gradients G ⊙ W, which the optimiser keeps and saves."""
     shift = 0.0
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1), from_magnitude: bool = False) -> None:
@@ -253,10 +256,21 @@ class HardConcrete(nn.Module):
 Mask = TopMask | ScoreMask | HardConcrete
 
 
-def importance(mask: Mask, weight: Tensor, is_scaled: bool = False) -> Tensor:
-    """What the blocks of a weight are ranked by: learned scores, the size of the weights, or |W| · σ(S)."""
+def importance(mask: Mask, weight: Tensor, rank: Rank = "score") -> Tensor:
+    """What the blocks of a weight are ranked by: E[(G ⊙ W)²] · σ(S), |W| · σ(S) or S; without scores |W|."""
     if isinstance(mask, TopMask):
         return mask.blocks.gather(weight)
-    if is_scaled:
-        return mask.blocks.gather(weight) * torch.sigmoid(mask.scores.detach())
-    return mask.scores
+    if rank == "score":
+        return mask.scores
+    return factor(mask, weight, rank) * torch.sigmoid(mask.scores.detach())
+
+
+def factor(mask: Mask, weight: Tensor, rank: Rank) -> Tensor:
+    """What σ(S) is multiplied by: the size of the weights, or how much the loss feels them.
+
+    Before the first step nothing is known of the loss, nothing is pruned either, and the size stands in.
+    """
+    moment = getattr(mask, "moment", None)
+    if rank == "sensitivity" and moment is not None:
+        return moment.view(mask.blocks.count)
+    return mask.blocks.gather(weight)

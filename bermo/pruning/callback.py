@@ -32,11 +32,17 @@ class PruningCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         _check_rates(self.pruner, kwargs["model"], kwargs["optimizer"])
+        self.pruner.watch(_inner(kwargs["optimizer"]))
         # Not 0 where a training goes on from a checkpoint.
         self.pruner.at(state.global_step)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.pruner.at(state.global_step + 1)
+
+
+def _inner(optimizer: Any) -> Optimizer:
+    """Return the optimiser inside accelerate's wrapper."""
+    return getattr(optimizer, "optimizer", optimizer)
 
 
 def _check_rates(pruner: Pruner, model: nn.Module, optimizer: Optimizer) -> None:

@@ -12,6 +12,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 from bermo.errors import BermoError
 
 Scope = Literal["matrix", "global"]
+Rank = Literal["sensitivity", "size", "score"]
 UnitKind = Literal["heads-and-neurons", "layers"]
 
 
@@ -31,20 +32,24 @@ class Magnitude:
 
 @dataclass(frozen=True, kw_only=True)
 class Movement:
-    """Keep the weights with the largest |W| · σ(S), S a learned score that starts at zero, or at |W|.
+    """Keep the weights that the loss feels most: the largest E[(G ⊙ W)²] · σ(S).
 
-    The scores correct the sizes, and a large weight is not among the first to go because its score was the
-    first to move. rank="score" keeps the highest scores, as Sanh et al. and the paper do.
+    G is the gradient of the weight under the mask and S a learned score that starts at zero, or at |W|. The
+    mean square of G ⊙ W is the second moment that AdamW keeps of the score, so it costs nothing (`watch` of
+    the pruner reads it). rank="size" keeps the largest |W| · σ(S), and rank="score" the highest S, as Sanh et
+    al. and the paper do. Weights are compared over all matrices by sensitivity, else in each matrix.
     """
 
     density: float
-    scope: Scope = "matrix"
+    scope: Scope | None = None
     block: tuple[int, int] = (1, 1)
     start: Literal["zeros", "magnitude"] = "zeros"
-    rank: Literal["score", "size"] = "size"
+    rank: Rank = "sensitivity"
 
     def __post_init__(self) -> None:
         _check_density(self.density)
+        if self.scope is None:
+            object.__setattr__(self, "scope", usual_scope(self.rank))
         _check_block(self.block)
         _check_words(self)
 
@@ -91,10 +96,19 @@ def check_units(method: Method, unit: UnitKind) -> None:
         raise BermoError(
             "Heads, neurons and layers are chosen by movement, soft movement or L0, and have no blocks."
         )
+    if isinstance(method, Movement) and method.rank == "sensitivity":
+        raise BermoError(
+            'Whole units are ranked by their size or their scores. Choose rank="size" or "score".'
+        )
     if unit == "layers" and isinstance(method, Movement) and method.rank == "size":
         raise BermoError(
             'Whole layers are ranked by their scores. Choose rank="score", or prune heads-and-neurons.'
         )
+
+
+def usual_scope(rank: Rank | None) -> Scope:
+    """Return over what weights are compared if nobody says: sensitivities mean the same in every matrix."""
+    return "global" if rank == "sensitivity" else "matrix"
 
 
 def _check_density(density: float) -> None:
@@ -116,9 +130,16 @@ def _check_block(block: tuple[int, ...]) -> None:
         raise BermoError(f"block is rows,columns, 0 for all of them, but got {block}.")
 
 
+def _words_or_none(hint: object) -> tuple[str, ...]:
+    """Return the words of a type such as Literal["a", "b"] | None."""
+    kinds = [kind for kind in get_args(hint) if get_origin(kind) is Literal]
+    return get_args(kinds[0]) if kinds else ()
+
+
 def _check_words(method: Ranked) -> None:
     """Refuse a word that is not one of those that the field's type lists."""
     for name, hint in get_type_hints(type(method)).items():
-        words = get_args(hint) if get_origin(hint) is Literal else ()
+        # A field that may be None has been given its value by now.
+        words = get_args(hint) if get_origin(hint) is Literal else _words_or_none(hint)
         if words and (value := getattr(method, name)) not in words:
             raise BermoError(f'{name} is {" or ".join(words)}, but got "{value}".')

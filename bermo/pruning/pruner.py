@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from bermo.nn.masks import Mask
 from bermo.pruning.criteria import Method
@@ -46,6 +47,10 @@ class Pruner(Protocol):
 
     def apply(self) -> None:
         """The second half of `at`: set the masks as planned; on a GPU without waiting for the CPU."""
+        ...
+
+    def watch(self, optimizer: Optimizer) -> None:
+        """Read from now on what this optimiser knows of the scores; call it once, before the first step."""
         ...
 
     def penalty(self) -> Tensor:

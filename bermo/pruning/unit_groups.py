@@ -13,7 +13,7 @@ from bermo.encoders.sites import Site
 from bermo.encoders.structure import Group, Kind, groups_of
 from bermo.errors import BermoError
 from bermo.nn.masked import attach_mask_, is_masked
-from bermo.nn.masks import HardConcrete, ScoreMask, importance
+from bermo.nn.masks import HardConcrete, Rank, ScoreMask, importance
 from bermo.nn.unit_masks import Follower, UnitMask, share_scores_
 from bermo.pruning.criteria import L0, Method, Movement, UnitKind
 
@@ -62,9 +62,9 @@ def mask_groups_(model: PreTrainedModel, method: Method, unit: UnitKind) -> list
     return [_mask_layer_(members, method) for members in layers]
 
 
-def importance_of(groups: list[MaskedGroup], is_scaled: bool = False) -> Tensor:
+def importance_of(groups: list[MaskedGroup], rank: Rank = "score") -> Tensor:
     """What the units of several groups are ranked by: scores, or mean |W₂| of what reads them · σ(score)."""
-    values = [importance(group.masks[0], group.output.original, is_scaled) for group in groups]
+    values = [importance(group.masks[0], group.output.original, rank) for group in groups]
     return torch.cat([value.detach().flatten() for value in values])
 
 

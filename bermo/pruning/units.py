@@ -14,9 +14,10 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from bermo.nn.masks import HardConcrete, soft_kept, top_masks_at
+from bermo.nn.masks import HardConcrete, Rank, soft_kept, top_masks_at
 from bermo.pruning.criteria import L0, Method, Movement, SoftMovement, UnitKind, check_units
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.step_numbers import StepNumbers
@@ -36,7 +37,7 @@ class UnitPruner:
     ) -> None:
         check_units(method, unit)
         self.model, self.method, self.schedule = model, method, schedule
-        self.is_scaled = isinstance(method, Movement) and method.rank == "size"
+        self.rank: Rank = method.rank if isinstance(method, Movement) else "score"
         self.groups = mask_groups_(model, method, unit)
         self.numbers = StepNumbers(model, method, schedule, seed, holder=self.groups[0].masks[0])
         self.rivals: list[tuple[list[MaskedGroup], int]] = []
@@ -72,7 +73,7 @@ class UnitPruner:
             case Movement():
                 for index, (rivals, _) in enumerate(self.rivals):
                     kept = self.numbers[f"kept/{index}"].view(1)
-                    values = [importance_of(rivals, self.is_scaled)]
+                    values = [importance_of(rivals, self.rank)]
                     set_groups_(rivals, top_masks_at(values, kept, False)[0])
             case SoftMovement():
                 # A layer is one unit, so all layers are compared with each other: one of them is kept.
@@ -83,6 +84,9 @@ class UnitPruner:
                     set_groups_(rivals, top_masks_at(scores, kept, False)[0])
             case L0():
                 self._draw()
+
+    def watch(self, optimizer: Optimizer) -> None:
+        """Nothing of the optimiser is read: units are ranked by their size or their scores."""
 
     def _draw(self) -> None:
         for group in self.groups:

@@ -1,6 +1,7 @@
 """Fine-pruning: masks on an encoder's matrices that close on a cubic schedule while it is trained.
 
 pruner = prune_(model, Movement(density=0.1), CubicSchedule(total_steps=…, warmup_steps=…))
+optimizer = torch.optim.AdamW(bermo.parameter_groups(model, lr=…)); pruner.watch(optimizer)
 loss = model(**batch).loss + pruner.penalty(); loss.backward(); optimizer.step(); pruner.step()
 bermo.fold_(model)      masks become zeros, an ordinary model again, to the bit
 """
@@ -11,6 +12,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from bermo.encoders.sites import Site, prunable_sites
@@ -18,8 +20,9 @@ from bermo.errors import BermoError
 from bermo.nn.fast.penalty import ScoreKernels, mean_size
 from bermo.nn.fast.select_masks import MaskSelector
 from bermo.nn.masked import attach_mask_, is_masked
-from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask, importance, soft_mask, top_masks
+from bermo.nn.masks import HardConcrete, Mask, Rank, ScoreMask, TopMask, importance, soft_mask, top_masks
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, Ranked, SoftMovement
+from bermo.pruning.moments import second_moments
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.step_numbers import StepNumbers
 
@@ -56,6 +59,7 @@ class WeightPruner:
         """Put the numbers that a step needs on the device: kept numbers, thresholds, strengths, seeds."""
         self.numbers.move_to(step)
         if isinstance(self.method, Ranked):
+            self._check_watched()
             for size, number in {*zip(self._sizes(), self._kept(), strict=True)}:
                 self.numbers.put(f"kept/{size}", number)
 
@@ -77,6 +81,14 @@ class WeightPruner:
             made = top_masks(self._importances(), self._kept(), self._is_global())
             torch._foreach_copy_([mask.mask for mask in self.masks], made)
 
+    def _check_watched(self) -> None:
+        is_blind = self.rank == "sensitivity" and cast(ScoreMask, self.masks[0]).moment is None
+        if is_blind and self.numbers.density() < 1:
+            raise BermoError(
+                "Movement by sensitivity reads AdamW's second moments. Call pruner.watch(optimizer) before"
+                ' the first step, or choose rank="size".'
+            )
+
     def kept_on_device(self) -> Tensor:
         """How many are kept now of each matrix, or of all of them under a global scope; on the device."""
         if isinstance(self.method, SoftMovement):
@@ -89,12 +101,23 @@ class WeightPruner:
         return [math.floor(round(density * size, 6)) for size in self._sizes()]
 
     def _importances(self) -> list[Tensor]:
-        is_scaled = self.is_scaled()
-        return [importance(mask, site.original, is_scaled) for mask, site in self.pairs()]
+        return [importance(mask, site.original, self.rank) for mask, site in self.pairs()]
 
-    def is_scaled(self) -> bool:
-        """Tell whether weights are ranked by |W| · σ(S)."""
-        return isinstance(self.method, Movement) and self.method.rank == "size"
+    @property
+    def rank(self) -> Rank:
+        """What weights with scores are ranked by."""
+        return self.method.rank if isinstance(self.method, Movement) else "score"
+
+    def watch(self, optimizer: Optimizer) -> None:
+        """Read from now on what this optimiser knows of the scores; call it once, before the first step."""
+        if self.rank == "sensitivity":
+            self.read(second_moments(optimizer, self.score_parameters()))
+
+    def read(self, moments: Mapping[int, Tensor]) -> None:
+        """Rank by these second moments, given by the addresses of the scores."""
+        for mask in self._scored():
+            if isinstance(mask, ScoreMask):
+                mask.moment = moments[mask.scores.data_ptr()].view_as(mask.scores)
 
     def _is_global(self) -> bool:
         return isinstance(self.method, Ranked) and self.method.scope == "global"
@@ -198,7 +221,7 @@ def select_on_device_(pruners: Sequence[WeightPruner], selector: MaskSelector) -
         segments += [start + segment for segment in pruner.segments()]
     pairs = [(mask, site.original) for pruner in pruners for mask, site in pruner.pairs()]
     kept = torch.cat([pruner.kept_on_device() for pruner in pruners])
-    selector.select_(pairs, kept, segments, pruners[0].is_scaled())
+    selector.select_(pairs, kept, segments, pruners[0].rank)
 
 
 def prune_(model: PreTrainedModel, method: Method, schedule: CubicSchedule, seed: int = 0) -> WeightPruner:

@@ -48,6 +48,8 @@ FREE_FIELDS = (
 CHOSEN_FIELDS = (
     "model.head",
     "model.pooling",
+    "prune.rank",
+    "prune.scope",
     "train.batch_size",
     "train.contrast",
     "train.epochs",

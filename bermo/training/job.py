@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from bermo.nn.masks import Mask
 from bermo.progress import Display, Quiet
@@ -60,12 +61,14 @@ def compute_loss(model: Callable[..., Any], objective: Objective, batch: Batch) 
 
 
 class Hook(Protocol):
-    """What a method does in each step: `plan` on the CPU, `apply` on the device before the forward pass.
+    """What a method does: `begin` once; in each step `plan` on the CPU, then `apply` on the device.
 
     `apply` may be captured in a CUDA graph and replayed. So all that changes from step to step comes from
     `plan`, which writes into tensors that stay the same, or from random `generators`. `metrics` is called
     when losses are logged.
     """
+
+    def begin(self, optimizer: Optimizer) -> None: ...
 
     def plan(self, step: int) -> None: ...
 

@@ -99,6 +99,8 @@ class _Loop:
         started = saved = time.monotonic()
         before = self.seconds
         num_rows = chosen(self.settings.batch_size) * len(self.members)
+        for hook in self.job.hooks:
+            hook.begin(self.optimizer.optimizer)
         train_step = make_step(self.plain, self.settings, num_rows, self.job.display.tell)
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
         feed = Feed(self._make_batches, self.step, self.total, depth)

@@ -36,19 +36,6 @@ def set_rate_(group: dict[str, Any], rate: float) -> None:
         group["lr"] = rate
 
 
-@torch.no_grad()
-def start_optimizer_(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-    """Make the optimiser's state now: inside a capture, each replay would make it anew."""
-    for parameter in parameters:
-        if parameter in optimizer.state:
-            continue
-        optimizer.state[parameter] = {
-            "step": torch.zeros((), device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Direct:
     """Weights that are updated from the gradients of their copies."""

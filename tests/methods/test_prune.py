@@ -76,7 +76,10 @@ def test_a_pruned_run_records_density_kept_shares_scores_and_gradients(tmp_path:
     assert densities[0] == 1.0
     assert densities[-1] == pytest.approx(0.2, abs=1e-3)
     last = rows[-1]
-    assert last["kept/layer.1.attention.self.query"] == pytest.approx(0.2, abs=1e-3)
+    assert {0 <= last[key] <= 1 for key in last if key.startswith("kept/")} == {True}
+    assert len({last[key] for key in last if key.startswith("kept/")}) > 1, (
+        "weights compete over all matrices"
+    )
     assert last["score_std/layer.3.output.dense"] > 0
     assert last["gradient/layer.2"] > 0
 

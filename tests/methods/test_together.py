@@ -33,6 +33,7 @@ METHODS = {
     "dense": PruneSpec(),
     "magnitude": PruneSpec(method="magnitude", density=0.3),
     "movement": PruneSpec(method="movement", density=0.3, rank="score"),
+    "sensitivity": PruneSpec(method="movement", density=0.3),
     "size": PruneSpec(method="movement", density=0.3, rank="size"),
     "global": PruneSpec(method="movement", density=0.3, scope="global", rank="score"),
     "soft": PruneSpec(method="soft-movement", penalty=50.0),
@@ -175,7 +176,7 @@ def test_the_command_leaves_a_folder_a_seed_and_goes_on_where_it_was(
     assert [seed.loss for seed in more.seeds[:3]] == [seed.loss for seed in first.seeds]
 
 
-@pytest.mark.parametrize("method", ["movement", "soft to a density"])
+@pytest.mark.parametrize("method", ["sensitivity", "soft to a density"])
 def test_a_stopped_group_ends_in_the_same_bits(small_encoder: Path, tmp_path: Path, method: str) -> None:
     spec = _spec(small_encoder, METHODS[method], together=3)
     whole = finetune(spec, tmp_path / "whole")

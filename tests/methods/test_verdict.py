@@ -105,7 +105,7 @@ def test_advice_says_nothing_that_is_already_set_and_never_the_opposite(prepared
     )
     pruned = replace(spec, prune=PruneSpec(method="movement", density=0.1, rank="score"))
     said = advice(pruned, facts, "diverged")
-    assert "--rank size" in said
+    assert "--rank sensitivity" in said
     assert "more --epochs" in said
     assert "--mix" not in said
     plain = replace_in(pruned, model={"mix": replace(spec.model.mix, kind="none")}, prune={"rank": "size"})

@@ -60,7 +60,7 @@ def train_with(
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert"])
-@pytest.mark.parametrize("method", [Movement(density=0.1, rank="score"), SoftMovement(penalty=5.0)], ids=str)
+@pytest.mark.parametrize("method", [Movement(density=0.1), SoftMovement(penalty=5.0)], ids=str)
 def test_transformers_trainer_with_the_callback_reaches_the_density(
     family: str, method: Method, tmp_path: Path
 ) -> None:

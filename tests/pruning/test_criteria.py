@@ -34,7 +34,7 @@ from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
             lambda: Movement(density=0.1, start="ones", rank="score"),
             'start is zeros or magnitude, but got "ones"',
         ),  # type: ignore[arg-type]
-        (lambda: Movement(density=0.1, rank="sze"), 'rank is score or size, but got "sze"'),  # type: ignore[arg-type]
+        (lambda: Movement(density=0.1, rank="sze"), 'rank is sensitivity or size or score, but got "sze"'),  # type: ignore[arg-type]
     ],
 )
 def test_a_criterion_that_makes_no_sense_is_refused_when_it_is_made(

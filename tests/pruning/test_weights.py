@@ -13,7 +13,8 @@ from bermo.nn.fast.select_masks import MaskSelector
 from bermo.nn.masks import HardConcrete, Mask, TopMask
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, Ranked, SoftMovement
 from bermo.pruning.schedule import CubicSchedule
-from bermo.pruning.weights import PrunerGroup, prune_, select_on_device_
+from bermo.pruning.weights import PrunerGroup, WeightPruner, prune_, select_on_device_
+from bermo.training.groups import parameter_groups
 from tests.small_models import batch_of, model_of
 
 SCHEDULE = CubicSchedule(total_steps=10, warmup_steps=2)
@@ -177,6 +178,49 @@ def test_ranking_by_size_keeps_the_largest_weight_times_open_score() -> None:
         value = (site.original.abs() * torch.sigmoid(mask.scores)).flatten()
         kept = set(value.argsort(descending=True)[: math.floor(0.3 * len(value))].tolist())
         assert set(mask.mask.flatten().nonzero().flatten().tolist()) == kept
+
+
+def _train(model: nn.Module, pruner: WeightPruner, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    batch = batch_of(model)
+    for _ in range(steps):
+        model(**batch).logits.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pruner.step()
+
+
+@pytest.mark.parametrize("block", [(1, 1), (2, 4)])
+@pytest.mark.parametrize("optimizer_of", [torch.optim.AdamW, torch.optim.Adam])
+def test_ranking_by_sensitivity_keeps_what_the_loss_felt_most_over_all_matrices(
+    block: tuple[int, int], optimizer_of: type[torch.optim.Adam]
+) -> None:
+    model = model_of("bert").train()
+    pruner = prune_(model, Movement(density=0.3, block=block), CubicSchedule(total_steps=4, warmup_steps=1))
+    optimizer = optimizer_of(parameter_groups(model, 1e-3))
+    pruner.watch(optimizer)
+    _train(model, pruner, optimizer, 4)
+    felt = [
+        (optimizer.state[mask.scores]["exp_avg_sq"] * torch.sigmoid(mask.scores.detach())).flatten()
+        for mask in pruner.masks
+    ]
+    flat = torch.cat(felt)
+    kept = flat.argsort(descending=True, stable=True)[: math.floor(0.3 * len(flat))]
+    expected = torch.zeros(len(flat), dtype=torch.bool).index_fill_(0, kept, True)
+    assert torch.equal(torch.cat([mask.mask.flatten() for mask in pruner.masks]), expected)
+    assert len({density > 0.35 for density in pruner.densities().values()}) == 2, (
+        "not the same in each matrix"
+    )
+
+
+def test_sensitivity_needs_an_optimiser_that_keeps_second_moments() -> None:
+    model = model_of("bert")
+    pruner = prune_(model, Movement(density=0.3), SCHEDULE)
+    pruner.at(2)
+    with pytest.raises(BermoError, match=r"Call pruner.watch\(optimizer\) before"):
+        pruner.at(3)
+    with pytest.raises(BermoError, match="of Adam or AdamW, but got SGD"):
+        pruner.watch(torch.optim.SGD(parameter_groups(model, 1e-3)))
+    prune_(model_of("bert"), Movement(density=0.3, rank="size"), SCHEDULE).at(3)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ class StopAt:
     def __init__(self, step: int, number: int = signal.SIGINT) -> None:
         self.stop_step, self.number = step, number
 
+    def begin(self, optimizer: torch.optim.Optimizer) -> None: ...
+
     def plan(self, step: int) -> None:
         if step == self.stop_step:
             os.kill(os.getpid(), self.number)

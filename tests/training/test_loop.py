@@ -157,6 +157,9 @@ def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> Non
     class Recorder:
         seen: list[object] = []  # noqa: RUF012
 
+        def begin(self, optimizer: torch.optim.Optimizer) -> None:
+            self.seen.append("begun")
+
         def plan(self, step: int) -> None:
             self.seen.append(step)
 
@@ -175,8 +178,8 @@ def test_hooks_see_every_step_and_their_values_are_logged(tmp_path: Path) -> Non
 
     job = replace(toy_job(tmp_path, SETTINGS, hooks=(Recorder(),)), watch=watch)
     run(job)
-    assert Recorder.seen[:4] == [0, "applied", 1, "applied"]
-    assert len(Recorder.seen) == 2 * 21
+    assert Recorder.seen[:5] == ["begun", 0, "applied", 1, "applied"]
+    assert len(Recorder.seen) == 1 + 2 * 21
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert rows[-2]["density"] == 0.25
     # One step a row here, so the parts make up the whole.

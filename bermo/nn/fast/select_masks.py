@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bermo.nn.fast.available import has_kernels
-from bermo.nn.masks import Mask, TopMask, importance, top_masks_at
+from bermo.nn.masks import Mask, Rank, TopMask, importance, top_masks_at
 
 
 class MaskSelector:
@@ -26,21 +26,21 @@ class MaskSelector:
         pairs: Sequence[tuple[Mask, Tensor]],
         kept: Tensor,
         segments: Sequence[int],
-        is_scaled: bool,
+        rank: Rank,
     ) -> None:
         """Set the masks of (mask, weight) pairs; neighbours of one segment share a number of `kept`."""
         is_wide = all(weight.dtype == torch.float32 for _, weight in pairs)
         if has_kernels() and is_wide and all(mask.blocks.size == (1, 1) for mask, _ in pairs):
-            self._selector(pairs, segments, is_scaled).select_(kept)
+            self._selector(pairs, segments, rank).select_(kept)
         else:
-            _sort_(pairs, kept, segments, is_scaled)
+            _sort_(pairs, kept, segments, rank)
 
-    def _selector(
-        self, pairs: Sequence[tuple[Mask, Tensor]], segments: Sequence[int], is_scaled: bool
-    ) -> Any:
+    def _selector(self, pairs: Sequence[tuple[Mask, Tensor]], segments: Sequence[int], rank: Rank) -> Any:
         masks = [mask.mask for mask, _ in pairs]
         scores = [mask.scores.detach() for mask, _ in pairs if not isinstance(mask, TopMask)]
-        weights = [weight.detach() for _, weight in pairs] if is_scaled or not scores else []
+        weights = (
+            [_factor(mask, weight, rank) for mask, weight in pairs] if rank != "score" or not scores else []
+        )
         addresses = [tensor.data_ptr() for tensor in (*masks, *scores, *weights)]
         if self.addresses != addresses:
             from bermo.nn.fast.select import TopSelector
@@ -52,11 +52,15 @@ class MaskSelector:
         return self.selector
 
 
-def _sort_(
-    pairs: Sequence[tuple[Mask, Tensor]], kept: Tensor, segments: Sequence[int], is_scaled: bool
-) -> None:
+def _factor(mask: Mask, weight: Tensor, rank: Rank) -> Tensor:
+    """What the kernels take the size of and multiply by σ(score): a tensor that stays where it is."""
+    moment = getattr(mask, "moment", None) if rank == "sensitivity" else None
+    return weight.detach() if moment is None else moment
+
+
+def _sort_(pairs: Sequence[tuple[Mask, Tensor]], kept: Tensor, segments: Sequence[int], rank: Rank) -> None:
     for segment in range(segments[-1] + 1):
         own = [pair for pair, owner in zip(pairs, segments, strict=True) if owner == segment]
-        ranked = [importance(mask, weight, is_scaled) for mask, weight in own]
+        ranked = [importance(mask, weight, rank) for mask, weight in own]
         masks = top_masks_at(ranked, kept[segment : segment + 1], is_global=len(own) > 1)
         torch._foreach_copy_([mask.mask for mask, _ in own], masks)

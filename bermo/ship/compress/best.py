@@ -6,13 +6,12 @@
 The same command goes on where it stopped.
 """
 
-import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bermo.encoders.card import with_header
 from bermo.errors import BermoError
-from bermo.files import whole_folder, write_json, write_text
+from bermo.files import copy_folder, whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.progress import Display
 from bermo.runs.folder import locked_for
@@ -61,7 +60,7 @@ def export_best(run: Path, out: Path, spec: BestSpec, asked: ExportSpec, display
         picked = pick_form(spec.aim, result)
         sentence = _sentence(spec.aim, result, picked)
         with whole_folder(out / "model") as folder:
-            shutil.copytree(names[picked.name], folder, dirs_exist_ok=True)
+            copy_folder(names[picked.name], folder)
         write_bench(out / "bench.json", result)
         write_text(out / "README.md", _card(run, result, written, sentence))
         write_json(

@@ -11,7 +11,6 @@ card beside it.
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from bermo.data.rows import TextRows
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check
-from bermo.files import read_sealed, reading, whole_folder, write_json, write_sealed, write_text
+from bermo.files import copy_folder, read_sealed, reading, whole_folder, write_json, write_sealed, write_text
 from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
@@ -244,7 +243,7 @@ def _finish(
     sentence = _sentence(spec.goal, result, picked, is_met)
     for name, source in (("model", made.folders[picked.name]), ("torch", made.torch[picked.name])):
         with whole_folder(out / name) as folder:
-            shutil.copytree(source, folder, dirs_exist_ok=True)
+            copy_folder(source, folder)
     write_bench(out / "bench.json", result)
     write_text(out / "README.md", _card(spec, result, picked, sentence, found))
     write_json(

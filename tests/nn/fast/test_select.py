@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from bermo.nn.fast.select_masks import MaskSelector
-from bermo.nn.masks import ScoreMask, TopMask, importance, top_masks
+from bermo.nn.masks import Rank, ScoreMask, TopMask, importance, top_masks
 
 select = pytest.importorskip("bermo.nn.fast.select", reason="needs Triton")
 NOWHERE, SLOTS, EVERYWHERE = 0, 1, 2
@@ -93,7 +93,13 @@ def test_sizes_are_ranked_alone_or_scaled_by_their_scores(is_scaled: bool) -> No
 
 @pytest.mark.parametrize(
     ("kind", "is_global", "block"),
-    [("score", True, (1, 1)), ("scaled", False, (1, 1)), ("size", True, (4, 4))],
+    [
+        ("score", True, (1, 1)),
+        ("size", False, (1, 1)),
+        ("sensitivity", True, (1, 1)),
+        ("sensitivity", False, (4, 4)),
+        ("magnitude", True, (4, 4)),
+    ],
 )
 def test_a_choice_over_two_models_equals_one_for_each(
     kind: str, is_global: bool, block: tuple[int, int]
@@ -101,16 +107,18 @@ def test_a_choice_over_two_models_equals_one_for_each(
     """By kernels for single weights, by sorting for blocks."""
     torch.manual_seed(0)
     weights = [torch.randn(8, 12), torch.randn(4, 8)] * 2
-    make = TopMask if kind == "size" else ScoreMask
+    make = TopMask if kind == "magnitude" else ScoreMask
     masks = [make(weight, block) for weight in weights]
     for mask in masks:
         if isinstance(mask, ScoreMask):
             nn.init.normal_(mask.scores)
+            mask.moment = torch.rand_like(mask.scores) if kind == "sensitivity" else None
     pairs = list(zip(masks, weights, strict=True))
     segments, kept = ([0, 0, 1, 1], [3, 5]) if is_global else ([0, 1, 2, 3], [2, 1, 4, 2])
+    rank: Rank = kind if kind in ("size", "sensitivity") else "score"
     selector = MaskSelector()
-    selector.select_(pairs, torch.tensor(kept), segments, kind == "scaled")
-    ranked = [importance(mask, weight, kind == "scaled") for mask, weight in pairs]
+    selector.select_(pairs, torch.tensor(kept), segments, rank)
+    ranked = [importance(mask, weight, rank) for mask, weight in pairs]
     half = len(kept) // 2
     slow = top_masks(ranked[:2], kept[:half], is_global) + top_masks(ranked[2:], kept[half:], is_global)
     assert all(torch.equal(mask.mask, other) for mask, other in zip(masks, slow, strict=True))
@@ -120,7 +128,7 @@ def test_a_choice_over_two_models_equals_one_for_each(
 def test_tables_are_built_once_and_again_where_a_mask_was_moved() -> None:
     mask = TopMask(torch.randn(4, 4))
     selector, pairs = MaskSelector(), [(mask, torch.randn(4, 4))]
-    first = selector._selector(pairs, [0], False)
-    assert selector._selector(pairs, [0], False) is first
+    first = selector._selector(pairs, [0], "score")
+    assert selector._selector(pairs, [0], "score") is first
     mask.mask = mask.mask.clone()
-    assert selector._selector(pairs, [0], False) is not first
+    assert selector._selector(pairs, [0], "score") is not first
