@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape as glob_escape
 from pathlib import Path
@@ -128,14 +128,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def copy_folder(source: Path, target: Path) -> None:
+def copy_folder(source: Path, target: Path, copy: Callable[[str, str], object] | None = None) -> None:
     """Copy a folder's files into another; unlike shutil.copytree it ends with the first error as it is."""
     for path in sorted(source.rglob("*")):
         copied = target / path.relative_to(source)
         if path.is_dir():
             copied.mkdir(exist_ok=True)
         else:
-            shutil.copy2(path, copied)
+            (copy or shutil.copy2)(str(path), str(copied))
 
 
 def share_tensors_(folder: Path, like: Path) -> None:

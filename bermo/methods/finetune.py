@@ -19,7 +19,7 @@ from bermo.data.tasks import TaskData
 from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
-from bermo.files import restore, whole_folder
+from bermo.files import copy_folder, restore, whole_folder
 from bermo.methods.assemble import assemble, save_model
 from bermo.methods.checks import check_methods
 from bermo.methods.distill import set_aside
@@ -300,6 +300,6 @@ def _publish(out: Path, results: list[SeedResult]) -> None:
         return
     check_sums(source, f"Delete {source.parent}, and the same command trains this seed again")
     with whole_folder(out / "model") as temporary:
-        shutil.copytree(source, temporary, copy_function=_link, dirs_exist_ok=True)
+        copy_folder(source, temporary, _link)
         if not (temporary / SUMS_FILE).exists():
             write_sums(temporary)

@@ -15,22 +15,32 @@ from dataclasses import dataclass, fields
 
 from bermo.errors import BermoError
 from bermo.figures.data import Heat
+from bermo.methods.checks import resolve_prune
 from bermo.runs.statistics import Spread, spread, student_t
-from bermo.spec import MixSpec, PruneSpec
+from bermo.spec import MixSpec, PruneSpec, chosen
 from bermo.typed import check_fields
 from scripts.tables.numbers import signed, table
 
 WORDS = {
     "dense": "dense",
     "default": "movement, the default",
+    "sensitivity": "movement by sensitivity",
+    "no-scores": "by sensitivity, without scores",
     "size": "movement by size · σ(score)",
+    "size-global": "by size, over all matrices",
     "score": "movement by score (the paper's)",
     "soft": "soft movement",
     "soft-movement": "soft movement",
     "magnitude": "magnitude",
     "l0": "L0",
 }
-SHORT = {"size": "by size", "score": "by score", "default": "movement"}
+SHORT = {
+    "sensitivity": "by sensitivity",
+    "size": "by size",
+    "size-global": "by size, over all",
+    "score": "by score",
+    "default": "movement",
+}
 TASKS = {
     "sst2": "SST-2",
     "mrpc": "MRPC",
@@ -167,7 +177,8 @@ def default_arm(rows: Sequence[Training]) -> Arm:
     named = [row for row in rows if row.method == "default"]
     if named:
         return Arm(method="default", mix=named[0].mix)
-    return Arm(method=PruneSpec().rank, mix=MixSpec().kind != "none")
+    rank = resolve_prune(PruneSpec(method="movement")).rank
+    return Arm(method=chosen(rank), mix=MixSpec().kind != "none")
 
 
 def _place(encoder: str, task: str, arms: dict[Arm, list[Training]], default: Arm) -> Place:
