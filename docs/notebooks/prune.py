@@ -11,7 +11,7 @@ import bermo
 torch.manual_seed(0)
 model = bermo.BermoForSequenceClassification.from_backbone("box", num_labels=2)
 schedule = bermo.CubicSchedule(total_steps=20, warmup_steps=4)
-pruner = bermo.prune_(model, bermo.Movement(density=0.25, rank="size"), schedule)
+pruner = bermo.prune_(model, bermo.Movement(density=0.25), schedule)
 print("sites:", len(pruner.sites), "matrices")
 
 # %% [markdown]
@@ -29,6 +29,7 @@ optimizer = torch.optim.AdamW(
         {"params": [p for n, p in model.named_parameters() if "classifier" in n or "mix" in n], "lr": 1e-3},
     ]
 )
+pruner.watch(optimizer)  # movement ranks by what AdamW knows of the gradients
 labels = torch.tensor([0, 1] * 4)
 for _ in range(20):
     tokens = torch.where(labels[:, None] == 1, 40, 50) + torch.randint(0, 3, (8, 6))

@@ -19,7 +19,7 @@ from bermo.methods.checks import resolve_prune
 from bermo.runs.statistics import Spread, spread, student_t
 from bermo.spec import MixSpec, PruneSpec, chosen
 from bermo.typed import check_fields
-from scripts.tables.numbers import signed, table
+from scripts.tables.numbers import read, signed, table
 
 WORDS = {
     "dense": "dense",
@@ -52,6 +52,7 @@ TASKS = {
 }
 NEAR = 0.5
 """Points behind the best that are still called near."""
+ALONE = "nothing to compare with"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +216,8 @@ def verdict(place: Place) -> str:
     if cell.num_dead:
         return f"**dies**: {cell.num_dead} of {len(cell.rows)} seeds"
     assert best is not None
+    if len(place.pruned) == 1:
+        return ALONE
     gap, half = distance(cell, best)
     if gap >= -NEAR:
         return "the best" if cell is best else f"within {NEAR}"
@@ -255,10 +258,11 @@ def counted(known: Grid) -> str:
     """One sentence: in how many places the default lives and is near the best."""
     run = [place for place in known.places if place.default is not None]
     alive = [place for place in run if place.default is not None and not place.default.num_dead]
-    near = [place for place in alive if verdict(place) in ("the best", f"within {NEAR}")]
+    compared = [place for place in alive if verdict(place) != ALONE]
+    near = [place for place in compared if verdict(place) in ("the best", f"within {NEAR}")]
     return (
-        f"Of {len(run)} places (encoder and task) the default lives with every seed in {len(alive)}, and is"
-        f" the best or within {NEAR} points of it in {len(near)}."
+        f"Of {len(run)} places (encoder and task) the default lives with every seed in {len(alive)}. Of the"
+        f" {len(compared)} with another arm it is the best or within {NEAR} points of it in {len(near)}."
     )
 
 
@@ -272,6 +276,20 @@ def arms_of(known: Grid, encoder: str) -> str:
             name = f"{arm.name} (default)" if arm == known.default else arm.name
             rows.append([name, *map(_marked, places, cells), _kept([cell for cell in cells if cell])])
     return table(["", *(TASKS.get(place.task, place.task) for place in places), "kept"], rows)
+
+
+def ranks() -> str:
+    """By what movement ranks, and soft movement: each where it was run beside the default, for all encoders."""
+    known = grid(read("grid.json"))
+    methods = ("sensitivity", "size", "size-global", "soft")
+    rows = []
+    for place in known.places:
+        cells = {cell.arm.method: cell for cell in place.pruned if cell.arm.mix}
+        if len(cells) > 1:
+            scores = [shown(cells.get(method)) for method in methods]
+            rows.append([place.encoder, TASKS.get(place.task, place.task), *scores])
+    head = ["by sensitivity (default)", "by size · σ(score)", "by size, over all", "soft movement"]
+    return table(["encoder", "task", *head], rows)
 
 
 def heats(known: Grid) -> list[Heat]:

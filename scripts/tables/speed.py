@@ -1,4 +1,4 @@
-"""Tables about speed and memory: a training step, an epoch, the mix at inference, the loop on a CPU."""
+"""Tables about speed and memory: a training step, an epoch, inference on a GPU, the mix, the loop on a CPU."""
 
 import re
 
@@ -90,3 +90,42 @@ def _seconds(part: str, name: str) -> str:
     line = re.search(rf"^{re.escape(name)} +([\d.]+) ", part, flags=re.M)
     assert line is not None, name
     return f"{float(line[1]):.1f}"
+
+
+def families() -> str:
+    """The step of every family that was measured, beside Hugging Face's and beside BERT's."""
+    rows = [row for row in read("step-families-cuda.json")["rows"] if row["ms"]]
+    bert = rows[0]["ms"]["plain"]
+    lines = []
+    for row in rows:
+        ms = row["ms"]
+        for length in ms["plain"]:
+            ours, eager = ms["plain"][length], ms["eager"][length]
+            lines.append(
+                [
+                    row["family"],
+                    length,
+                    f"{ours:.2f}",
+                    f"{ms['pruned'][length]:.2f}",
+                    f"{eager:.1f}",
+                    f"{ms['fused'][length]:.1f}",
+                    f"{eager / ours:.1f} ×",
+                    f"{ours / bert[length]:.2f}",
+                ]
+            )
+    head = ["", "length", "plain", "mix + movement", "Hugging Face, eager", "its fused AdamW"]
+    return table([*head, "eager / plain", "plain / BERT's"], lines)
+
+
+def inference() -> str:
+    """Texts a second and the latency of one text, beside Hugging Face's."""
+    rows = [
+        [
+            row["name"],
+            f"{row['texts_a_second']:,}",
+            f"{row['latency_ms']:.2f}",
+            f"{row['latency_p95_ms']:.2f}",
+        ]
+        for row in read("infer-cuda.json")["rows"]
+    ]
+    return table(["", "texts a second", "ms, one text", "p95"], rows)
