@@ -279,7 +279,7 @@ def arms_of(known: Grid, encoder: str) -> str:
 
 
 def ranks() -> str:
-    """By what movement ranks, and soft movement: each where it was run beside the default, for all encoders."""
+    """What movement may rank by, and soft movement, wherever one was run beside the default."""
     known = grid(read("grid.json"))
     methods = ("sensitivity", "size", "size-global", "soft")
     rows = []

@@ -1,4 +1,4 @@
-"""Tables about speed and memory: a training step, an epoch, inference on a GPU, the mix, the loop on a CPU."""
+"""Tables about speed and memory: a training step, an epoch, inference, the mix, the loop on a CPU."""
 
 import re
 

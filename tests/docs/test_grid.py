@@ -34,12 +34,12 @@ def arm(method: str, scores: tuple[float, ...], **others: Any) -> list[dict[str,
 def rows() -> list[dict[str, Any]]:
     return [
         *arm("dense", DENSE, density=1.0),
-        *arm("size", SIZE),
+        *arm("sensitivity", SIZE),
         *arm("soft", SOFT, density=0.098),
         *arm("score", SCORE),
-        *arm("size", (50.9, 88.0, 87.0), encoder="base"),
+        *arm("sensitivity", (50.9, 88.0, 87.0), encoder="base"),
         *arm("magnitude", (82.0, 83.0, 84.0), encoder="base", mix=False),
-        *arm("size", (80.0, 80.1, 80.3), task="mrpc"),
+        *arm("sensitivity", (80.0, 80.1, 80.3), task="mrpc"),
         *arm("soft", (80.2, 80.4, 80.6), task="mrpc"),
     ]
 
@@ -54,7 +54,7 @@ def test_a_cell_is_mean_and_interval_of_the_last_evaluations_of_seeds_that_live(
 
 
 def test_the_default_is_the_spec_s_unless_rows_are_named_so(rows: list[Any]) -> None:
-    assert grid(rows).default.name == "movement by size · σ(score), mix"
+    assert grid(rows).default.name == "movement by sensitivity, mix"
     named = [*rows, *arm("default", (89.0, 89.0, 89.1), mix=False)]
     assert grid(named).default.name == "movement, the default, plain"
 
@@ -75,13 +75,17 @@ def test_the_default_is_compared_with_the_best_arm_whose_seeds_all_live(rows: li
 
 def test_the_sentence_counts_places_where_the_default_lives_and_is_near(rows: list[Any]) -> None:
     assert "Of 3 places" in counted(grid(rows))
-    assert "in 2, and is the best or within 0.5 points of it in 1." in counted(grid(rows))
+    assert "in 2. Of the 2 with another arm it is the best or within 0.5 points of it in 1." in counted(
+        grid(rows)
+    )
 
 
 def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(rows: list[Any]) -> None:
     small, base = heats(grid(rows))
     assert (small.title, small.columns, base.columns) == ("small", ("SST-2", "MRPC"), ("SST-2",))
-    assert small.rows == base.rows == ("by size, mix ★", "soft, mix", "by score, mix", "magnitude, plain")
+    assert (
+        small.rows == base.rows == ("by sensitivity, mix ★", "soft, mix", "by score, mix", "magnitude, plain")
+    )
     assert small.values == ((-1.5, -0.267), (0.0, 0.0), (None, None), (None, None))
     assert base.values == ((None,), (None,), (None,), (0.0,))
 
