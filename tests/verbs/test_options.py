@@ -27,17 +27,17 @@ OPTIONS = {
         --lowercase --cache --epochs --batch-size --accumulation=1 --lr --mix-lr=0.01
         --weight-decay=0.0 --warmup=0.1 --clip=1.0 --precision=fp32 --device=auto --group-lengths=True
         --evaluations --patience --give-up --checkpoint-minutes=5.0 --fast=auto --together=1 --keep=best
-        --tracker=none --prune=none --prune-by=movement --density --penalty --threshold=0.1 --scope=matrix
-        --block=1,1 --scores=zeros --rank=size --prune-warmup --initial-warmup=1 --final-warmup=1
+        --tracker=none --prune=none --prune-by=movement --density --penalty --threshold=0.1 --scope
+        --block=1,1 --scores=zeros --rank --prune-warmup --initial-warmup=1 --final-warmup=1
         --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0
         --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
-        --seeds=1
+        --student-neurons=1.0 --seeds=1 --kind
     """,
     "evaluate": """run file --text --label --unknown=error --separator --batch-size=64 --device=auto
-        --out""",
+        --precision --out""",
     "predict": """
         run file --text --out --columns --id --with-text=off --probabilities=off --format --separator
-        --batch-size=64 --device=auto
+        --batch-size=64 --device=auto --precision
     """,
     "pretrain": """
         --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128
@@ -70,7 +70,7 @@ OPTIONS = {
     """,
     "compress": """
         run --latency --speedup --size --train --valid --data --vocabulary --quick=off --candidates
-        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss=1.0 --batch=1,32
+        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts --batch=1,32
         --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
     "list": "",
@@ -82,7 +82,9 @@ OPTIONS = {
 }
 # A search takes the options of every trial's training, but for its folder.
 OPTIONS["search"] = """--space=required --trials=20 --on --retries=2 --workers --gpus --address --gpus-per-run
-    --partition --hours --out=runs/search""" + OPTIONS["train"].replace("--out ", "", 1)
+    --partition --hours --out=runs/search""" + OPTIONS["train"].replace("--out ", "", 1).replace(
+    " --kind", "", 1
+)
 
 
 def words_of(verb: str) -> set[str]:
