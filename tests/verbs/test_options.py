@@ -70,8 +70,8 @@ OPTIONS = {
     """,
     "compress": """
         run --latency --speedup --size --train --valid --data --vocabulary --quick=off --candidates
-        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts --batch=1,32
-        --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
+        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts
+        --batch=1,32 --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
     "list": "",
     "show": "recipe",
