@@ -27,6 +27,7 @@ MixKind = Literal[
     "sum-last-four",
     "gate",
 ]
+MixStart = Literal["xavier", "zeros", "last"]
 TokenPooling = Literal["first", "last"]
 Pooling = Literal[TokenPooling, "mean"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -94,7 +95,12 @@ class MixSpec:
     dropout: float = option(0.1, "dropout on the normalised layers", "mix-dropout", least=0, under=1)
     layer_dropout: float = option(0.0, "chance that a whole layer is left out of the mix", least=0, under=1)
     layers: tuple[int, ...] | None = option(None, "mix only these, 0 = embeddings, -1 = last")
-    init: Literal["xavier", "zeros"] = option("xavier", "how the mix logits start", "mix-init")
+    init: MixStart | None = option(
+        None,
+        "how the shares start: at random, equal, or nine tenths on the last layer",
+        "mix-init",
+        shown="last under 1,000 rows of classes, else xavier",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@
     head     a linear probe of the frozen encoder (head.py), where the kind of task has one
     contrast weight 1 under 1,000 rows of classes (contrast.py), without a teacher, pruning or a random head
     pooling  as the folder says (sentence-transformers), else what the probe finds better
+    mix      starts at the last layer under the same conditions, else at random
     pruning  movement by sensitivity over all matrices; units by size
 
 A spec is resolved once, before training; from then on every value is concrete, and the folder of the run
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.methods.checks import resolve_prune
-from bermo.spec import Pooling, RunSpec, replace_in
+from bermo.spec import MixKind, MixSpec, Pooling, RunSpec, replace_in
 
 RATE = 3e-5
 WIDTH = 768
@@ -33,6 +34,8 @@ SMALL_BATCH = 16
 FEW_ROWS = 1000
 CONTRAST = 1.0
 POOLED_KINDS: tuple[Kind, ...] = ("classification", "multi-label", "regression")
+SHARED_KINDS: tuple[MixKind, ...] = ("across", "within", "tensor", "raw", "sum-last-four")
+"""Kinds of mix whose layers have shares that are learned."""
 PROBED_KINDS: tuple[Kind, ...] = (*POOLED_KINDS, "tagging")
 
 
@@ -78,6 +81,9 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
     if contrast is None:
         contrast = CONTRAST if _can_contrast(spec, facts, model["head"]) else 0.0
         said += [f"contrast of classes {contrast:g}"] if contrast else []
+    if mix := _resolve_mix(spec, _can_contrast(spec, facts, model["head"])):
+        model["mix"] = mix
+        said += ["the mix starts at the last layer"] if mix.init == "last" else []
     chosen = {"lr": lr, "batch_size": batch_size, "epochs": epochs, "contrast": contrast}
     resolved = replace_in(replace(spec, prune=resolve_prune(spec.prune)), train=chosen, model=model)
     return Resolved(spec=resolved, reasons=(*reasons, *said))
@@ -89,6 +95,14 @@ def _can_contrast(spec: RunSpec, facts: Facts, head: object) -> bool:
     is_alone = spec.distill.teacher is None and spec.prune.method == "none" and is_whole
     is_small = facts.kind == "classification" and facts.num_rows < FEW_ROWS
     return is_small and is_alone and head == "probe"
+
+
+def _resolve_mix(spec: RunSpec, is_small: bool) -> MixSpec | None:
+    """Return the mix with the start that the spec leaves open; None where it has no shares, or says it."""
+    mix = spec.model.mix
+    if mix.init is not None or mix.kind not in SHARED_KINDS:
+        return None
+    return replace(mix, init="last" if is_small else "xavier")
 
 
 def usual_rate(facts: Facts) -> float:

@@ -10,6 +10,7 @@ output h_0 on. At inference `mix.stream(attention_mask)` takes the layers one by
 no stack of activations is kept. Axes: J mixed layers, B texts, T tokens, D hidden units.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -21,7 +22,9 @@ from bermo.errors import BermoError, nearest
 from bermo.nn.layers import check_choice, check_rate, choose, layer_numbers
 from bermo.nn.stream import AcrossStream, KeepStream, Norm, Stream, SumStream, standardise, wide
 
-Init: TypeAlias = Literal["xavier", "zeros"]
+Init: TypeAlias = Literal["xavier", "zeros", "last"]
+LAST_SHARE = 0.9
+"""What the last layer has at the start of a mix with init="last"."""
 LAST_FOUR = (-4, -3, -2, -1)
 
 
@@ -47,7 +50,7 @@ class LayerMix(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("norm", norm, ("across", "within", "tensor", None))
-        check_choice("init", init, ("xavier", "zeros"))
+        check_choice("init", init, ("xavier", "zeros", "last"))
         check_rate("dropout", dropout)
         check_rate("layer_dropout", layer_dropout)
         self.num_layers, self.norm, self.init, self.eps = num_layers, norm, init, eps
@@ -70,11 +73,14 @@ class LayerMix(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start from Xavier-uniform (or zero) logits and a scale of 1."""
-        if self.init == "zeros":
-            nn.init.zeros_(self.logits)
-        else:
+        """Start from Xavier-uniform logits, equal shares or mostly the last layer, and a scale of 1."""
+        if self.init == "xavier":
             nn.init.xavier_uniform_(self.logits)
+        else:
+            nn.init.zeros_(self.logits)
+        if self.init == "last" and len(self.layers) > 1:
+            odds = LAST_SHARE / (1 - LAST_SHARE)
+            nn.init.constant_(self.logits[:, -1], math.log(odds * (len(self.layers) - 1)))
         nn.init.ones_(self.scale)
 
     @property
@@ -271,9 +277,10 @@ def build_mix(
     dropout: float = 0.1,
     layer_dropout: float = 0.0,
     layers: Sequence[int] | None = None,
-    init: Init = "xavier",
+    init: Init | None = None,
 ) -> Mix:
     """Build the mix that `kind` names; an option that it cannot use is an error."""
+    is_init_given, init = init not in (None, "xavier"), init or "xavier"
     match kind:
         case "across" | "within" | "tensor":
             return LayerMix(num_layers, kind, dropout, layer_dropout, layers, init)
@@ -290,7 +297,7 @@ def build_mix(
         "dropout": dropout not in (0.0, 0.1),
         "layer_dropout": layer_dropout != 0.0,
         "layers": layers is not None,
-        "init": init != "xavier",
+        "init": is_init_given,
     }
     unused = ", ".join(name for name, is_given in given.items() if is_given)
     if unused:

@@ -11,9 +11,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bermo.errors import BermoError
 from bermo.files import check_place, is_temporary, read_sealed, reading, write_sealed
@@ -28,11 +28,12 @@ from bermo.runs.places import (
     locate,
     with_typed,
 )
-from bermo.spec import RunSpec, replace_in
+from bermo.spec import RunSpec
 from bermo.typed import check_fields
 from bermo.values import from_dict, to_dict
 
 Spec = RunSpec | PretrainSpec
+T = TypeVar("T")
 
 # These do not change what is computed, so a run may go on with others; more seeds may be asked for later.
 FREE_FIELDS = (
@@ -47,6 +48,7 @@ FREE_FIELDS = (
 
 CHOSEN_FIELDS = (
     "model.head",
+    "model.mix.init",
     "model.pooling",
     "prune.rank",
     "prune.scope",
@@ -113,12 +115,20 @@ def with_choices(out: Path, spec: RunSpec) -> RunSpec:
     if not (out / SPEC_FILE).is_file():
         return spec
     known = read_spec_file(out).spec
-    groups: dict[str, dict[str, Any]] = {}
     for dotted in CHOSEN_FIELDS:
-        group, name = dotted.split(".")
-        if getattr(getattr(spec, group), name) is None:
-            groups.setdefault(group, {})[name] = known.get(group, {}).get(name)
-    return replace_in(spec, **groups)
+        spec = _filled(spec, dotted.split("."), known)
+    return spec
+
+
+def _filled(spec: T, names: Sequence[str], known: Mapping[str, Any]) -> T:
+    """Return a spec with one field, of a spec inside it perhaps, as it is known, where it is open."""
+    name, *inner = names
+    value, there = getattr(spec, name), known.get(name)
+    if inner:
+        value = _filled(value, inner, there or {})
+    elif value is None:
+        value = there
+    return replace(spec, **{name: value})  # type: ignore[type-var]
 
 
 def check_free(out: Path, spec: Spec) -> None:

@@ -7,7 +7,7 @@ import pytest
 from bermo.errors import BermoError
 from bermo.methods.defaults import LEAST_STEPS, Facts, resolve_defaults, usual_epochs, usual_rate
 from bermo.recipes import RECIPES
-from bermo.spec import DistillSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
+from bermo.spec import DistillSpec, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 
 FACTS = Facts(width=384, is_box=False, kind="classification", num_rows=200, family_pooling="first")
 OPEN = RunSpec()
@@ -54,6 +54,33 @@ def test_few_rows_of_classes_are_contrasted_where_nothing_else_is_learned() -> N
         assert resolve_defaults(spec, FACTS).spec.train.contrast == 0
     for facts in (replace(FACTS, num_rows=1000), replace(FACTS, kind="regression")):
         assert resolve_defaults(OPEN, facts).spec.train.contrast == 0
+
+
+def test_the_mix_starts_at_the_last_layer_where_rows_are_few() -> None:
+    resolved = resolve_defaults(OPEN, FACTS)
+    assert resolved.spec.model.mix.init == "last"
+    assert "the mix starts at the last layer" in resolved.reasons
+    assert resolve_defaults(OPEN, replace(FACTS, num_rows=1000)).spec.model.mix.init == "xavier"
+    for mix in (MixSpec(kind="none"), MixSpec(init="xavier")):
+        spec = replace(OPEN, model=ModelSpec(mix=mix))
+        assert resolve_defaults(spec, FACTS).spec.model.mix == mix
+
+
+def test_ranking_and_scope_of_pruning_are_chosen_by_what_is_pruned() -> None:
+    found = {}
+    for method in ("movement", "heads-and-neurons", "magnitude", "soft-movement", "none"):
+        spec = replace(OPEN, prune=PruneSpec(method=method))
+        prune = resolve_defaults(spec, FACTS).spec.prune
+        found[method] = (prune.rank, prune.scope)
+    assert found == {
+        "movement": ("sensitivity", "global"),
+        "heads-and-neurons": ("size", "matrix"),
+        "magnitude": (None, "matrix"),
+        "soft-movement": (None, None),
+        "none": (None, None),
+    }
+    paper = replace(OPEN, prune=PruneSpec(method="movement", rank="score"))
+    assert resolve_defaults(paper, FACTS).spec.prune.scope == "matrix"
 
 
 def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:

@@ -159,6 +159,14 @@ def test_weights_sum_to_one_and_follow_the_logits() -> None:
     torch.testing.assert_close(mix.weights, torch.softmax(mix.logits[0], 0).detach())
 
 
+@pytest.mark.parametrize("layers", [None, (0, -1), (2,)])
+def test_a_mix_may_start_at_its_last_layer(layers: tuple[int, ...] | None) -> None:
+    shares = LayerMix(NUM_LAYERS, layers=layers, init="last").weights
+    assert shares.sum().item() == pytest.approx(1)
+    assert shares[-1].item() == pytest.approx(0.9 if len(shares) > 1 else 1)
+    assert shares[:-1].unique().numel() <= 1
+
+
 def test_zeros_start_as_the_plain_mean_where_the_norm_allows() -> None:
     mix, hidden = LayerMix(NUM_LAYERS, None, init="zeros").eval(), make_layers()
     torch.testing.assert_close(mix(hidden), torch.stack(hidden).mean(0))
