@@ -161,7 +161,7 @@ def test_weights_sum_to_one_and_follow_the_logits() -> None:
 
 @pytest.mark.parametrize("layers", [None, (0, -1), (2,)])
 def test_a_mix_may_start_at_its_last_layer(layers: tuple[int, ...] | None) -> None:
-    shares = LayerMix(NUM_LAYERS, layers=layers, init="last").weights
+    shares = LayerMix(NUM_LAYERS, "within", layers=layers, init="last").weights
     assert shares.sum().item() == pytest.approx(1)
     assert shares[-1].item() == pytest.approx(0.9 if len(shares) > 1 else 1)
     assert shares[:-1].unique().numel() <= 1
