@@ -36,6 +36,7 @@ WORDS = {
 }
 SHORT = {
     "sensitivity": "by sensitivity",
+    "no-scores": "without scores",
     "size": "by size",
     "size-global": "by size, over all",
     "score": "by score",
