@@ -234,7 +234,7 @@ def _differences(spec: Mapping[str, Any]) -> str:
         f"{part}.{name}={spec[part][name]}"
         for part, values in parts.items()
         for name, value in values.items()
-        if spec[part][name] != value
+        if spec[part][name] not in (value, None)
     ]
     if spec["model"]["mix"]["kind"] not in ("none", "across"):
         differences.append(f"mix {spec['model']['mix']['kind']}")

@@ -99,7 +99,7 @@ def become(rank: int, request: dict[str, Any]) -> None:
     os.environ.update(environment_of(rank, request))
     sys.argv[:] = request["arguments"]
     for stream, path in ((0, os.devnull), (1, os.devnull), (2, request["said"][rank])):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), stream)
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), stream)
 
 
 def start(rank: int, request: dict[str, Any]) -> int:

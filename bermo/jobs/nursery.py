@@ -21,14 +21,17 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import IO, Any
 
+import psutil
+
 from bermo.interrupts import SIGNALLED, ignored
 
+FORK: Callable[[], int] = getattr(os, "fork", int)
 CAN_FORK = sys.platform == "linux"
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.02
@@ -140,8 +143,8 @@ def _obey(message: Mapping[str, Any], children: dict[int, int]) -> None:
 
 def _stop(children: Mapping[int, int]) -> None:
     for process in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(process).terminate()
 
 
 def _reap(children: Mapping[int, int]) -> list[tuple[int, int]]:
@@ -167,7 +170,7 @@ def _start(message: Mapping[str, Any]) -> int:
                 env={**os.environ, **message["environment"]},
             ).pid
     nursery = os.getpid()
-    process = os.fork()
+    process = FORK()
     if process == 0:
         _live(message, nursery)
     return process
@@ -182,8 +185,8 @@ def _live(message: Mapping[str, Any], nursery: int) -> None:
     log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     for stream, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
         os.dup2(source, stream)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", newline="\n", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, newline="\n", closefd=False)  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["bermo", *message["words"]]
     code = 1

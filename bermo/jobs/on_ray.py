@@ -11,8 +11,6 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from bermo.jobs.executor import KILLED, Ended
 from bermo.jobs.job import Job
 from bermo.jobs.nursery import Nursery
@@ -42,6 +40,10 @@ class OnRay:
     """As many actors as the cluster has room for; each takes the next job when it has ended one."""
 
     def __init__(self, address: str | None, gpus_per_run: float | None) -> None:
+        # Asked for by the verb before; a machine without it must still be able to import this file.
+        import ray
+
+        self.ray = ray
         ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         room = ray.cluster_resources()
         gpus = min(1.0, room.get("GPU", 0.0)) if gpus_per_run is None else gpus_per_run
@@ -62,7 +64,7 @@ class OnRay:
         if not self.running:
             time.sleep(seconds)
             return None
-        ready, _ = ray.wait(list(self.running), timeout=seconds)
+        ready, _ = self.ray.wait(list(self.running), timeout=seconds)
         return self._end(ready[0]) if ready else None
 
     def stop(self, job: Job) -> None:
@@ -74,14 +76,14 @@ class OnRay:
         for _, worker in self.running.values():
             worker.stop.remote()
         if self.running:
-            ray.wait(list(self.running), num_returns=len(self.running), timeout=STOPPING_SECONDS)
-        ray.shutdown()
+            self.ray.wait(list(self.running), num_returns=len(self.running), timeout=STOPPING_SECONDS)
+        self.ray.shutdown()
 
     def _end(self, future: Any) -> Ended:
         job, worker = self.running.pop(future)
         try:
-            code = ray.get(future)
-        except ray.exceptions.RayError:
+            code = self.ray.get(future)
+        except self.ray.exceptions.RayError:
             # The actor or its machine is gone: another takes its place.
             return Ended(job=job, code=KILLED)
         self.free.append(worker)

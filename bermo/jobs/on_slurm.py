@@ -49,7 +49,7 @@ class Command:
         except BaseException:
             self.process.terminate()
             raise
-        code_file(self.log).write_text(str(code), encoding="ascii")
+        code_file(self.log).write_text(str(code), encoding="ascii", newline="\n")
 
     def checkpoint(self) -> DelayedSubmission:
         """Let the run save its state; the job is queued again with the same command."""

@@ -57,5 +57,5 @@ VERB = Verb(
     help="make a trained model as small or fast as you need: prune, shrink, int8, measure, choose",
     options=CompressOptions,
     run=run,
-    usage="bermo compress RUN --latency 5ms | --speedup 4 | --size 10MB [--texts FILE] [options]",
+    usage="bermo compress RUN --latency 5ms | --speedup 4 | --size 10MB [options]",
 )

@@ -64,5 +64,5 @@ VERB = Verb(
     help="the best values of a few options, by trials",
     options=SearchOptions,
     run=run,
-    usage="bermo search --space lr=1e-5..1e-4,… --train FILE [--valid FILE] [--trials N] [options]",
+    usage="bermo search --space lr=1e-5..1e-4 --train FILE [--trials N] [options]",
 )

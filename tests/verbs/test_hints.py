@@ -41,7 +41,10 @@ OF_OTHER_PROGRAMS = {"--query-gpu", "--format", "--no-deps"}
         ("train --Batch-Size 8", 'Did you mean "--batch-size"?'),
         ("train --epocs 8", 'Did you mean "--epochs"?'),
         ("train --what-is-this 8", 'Unknown option "--what-is-this". See: bermo train --help'),
-        ("report runs --density 1", "It belongs to bermo train, bermo shrink. See: bermo report --help"),
+        (
+            "report runs --density 1",
+            "It belongs to bermo train, bermo shrink, bermo search. See: bermo report --help",
+        ),
         ("train my.csv", '"my.csv" is one word too many. Did you mean --train my.csv?'),
         ("train something", '"something" is one word too many. See: bermo train --help'),
         ("train --device gpu", '--device cannot be "gpu". Did you mean "cuda"?'),
