@@ -12,8 +12,6 @@ from bermo.spec import DistillSpec, PruneSpec, RunSpec, chosen
 
 UNITS = ("heads-and-neurons", "layers")
 """Methods that prune whole units; `by` says how these are chosen."""
-EARLIER = {"rank": "size", "scope": "matrix"}
-"""What folders of earlier versions hold for every method, where it means nothing too."""
 
 
 def check_methods(spec: RunSpec) -> None:
@@ -140,5 +138,5 @@ def _density(spec: PruneSpec) -> float:
 def _refuse(spec: PruneSpec, *names: str) -> None:
     flags = {leaf.dotted: leaf.shown for leaf in leaves(spec)}
     for name in names:
-        if getattr(spec, name) not in (getattr(PruneSpec(), name), EARLIER.get(name)):
+        if getattr(spec, name) != getattr(PruneSpec(), name):
             raise BermoError(f"{flags[name]} means nothing to --prune {spec.method}. Leave it out.")

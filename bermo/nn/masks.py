@@ -270,7 +270,10 @@ def factor(mask: Mask, weight: Tensor, rank: Rank) -> Tensor:
 
     Before the first step nothing is known of the loss, nothing is pruned either, and the size stands in.
     """
-    moment = getattr(mask, "moment", None)
-    if rank == "sensitivity" and moment is not None:
-        return moment.view(mask.blocks.count)
-    return mask.blocks.gather(weight)
+    moment = moment_of(mask, rank)
+    return mask.blocks.gather(weight) if moment is None else moment.view(mask.blocks.count)
+
+
+def moment_of(mask: Mask, rank: Rank) -> Tensor | None:
+    """The moment that a mask is ranked by, if it is and there is one."""
+    return mask.moment if rank == "sensitivity" and isinstance(mask, ScoreMask) else None

@@ -12,28 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bermo.errors import BermoError
-
-SLOT = "exp_avg_sq"
-
-
-@torch.no_grad()
-def start_optimizer_(optimizer: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-    """Make AdamW's state of these parameters now: inside a capture, each replay would make it anew."""
-    for parameter in parameters:
-        if parameter in optimizer.state:
-            continue
-        optimizer.state[parameter] = {
-            "step": torch.zeros((), device=_step_device(optimizer, parameter)),
-            "exp_avg": torch.zeros_like(parameter),
-            SLOT: torch.zeros_like(parameter),
-        }
-
-
-def _step_device(optimizer: Optimizer, parameter: nn.Parameter) -> torch.device:
-    """Where AdamW keeps the number of its steps: with the parameter where it is fused or captured."""
-    settings = optimizer.defaults
-    is_there = settings.get("fused") or settings.get("capturable")
-    return parameter.device if is_there else torch.device("cpu")
+from bermo.nn.adam_state import SECOND, start_optimizer_
 
 
 def second_moments(
@@ -48,7 +27,7 @@ def second_moments(
     start_optimizer_(optimizer, scores)
     moments: dict[int, Tensor] = {}
     for parameter in scores:
-        moment = optimizer.state[parameter][SLOT]
+        moment = optimizer.state[parameter][SECOND]
         if num_models == 1:
             moments[parameter.data_ptr()] = moment
             continue

@@ -67,6 +67,8 @@ EARLIER_VALUES = {
 }
 """What was computed before a field existed: a spec without the field means this value."""
 
+READ_BY = {"rank": ("movement", "heads-and-neurons"), "scope": ("movement", "heads-and-neurons", "magnitude")}
+"""Fields of pruning, and the methods that read them."""
 SPEC_FILE = "spec.json"
 RESULT_FILE = "result.json"
 MODEL = "model"
@@ -125,7 +127,7 @@ def _filled(spec: T, names: Sequence[str], known: Mapping[str, Any]) -> T:
     name, *inner = names
     value, there = getattr(spec, name), known.get(name)
     if inner:
-        value = _filled(value, inner, there or {})
+        value = _filled(value, inner, there if isinstance(there, Mapping) else {})
     elif value is None:
         value = there
     return replace(spec, **{name: value})  # type: ignore[type-var]
@@ -263,11 +265,16 @@ def _check_groups(values: dict[str, Any]) -> None:
 
 
 def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:
-    """Add the fields that a spec from before they existed lacks."""
+    """Add the fields that a spec from before they existed lacks, and forget what its method never read."""
     for dotted, earlier in EARLIER_VALUES.items():
         group, name = dotted.split(".")
         if group in values:
             values[group].setdefault(name, earlier)
+    if isinstance(prune := values.get("prune"), dict):
+        # Once every spec held a ranking and a scope.
+        for name, methods in READ_BY.items():
+            if prune.get("method") not in methods:
+                values["prune"] = prune = prune | {name: None}
     return values
 
 

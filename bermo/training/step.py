@@ -14,11 +14,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn.attention import sdpa_kernel
 
+from bermo.nn.adam_state import start_optimizer_
 from bermo.nn.fast.cpu import CpuOverrides, is_faster
 from bermo.nn.fast.overrides import ATTENTION, NumbersOnDevice
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
-from bermo.pruning.moments import start_optimizer_
 from bermo.training.fuse import NOTHING, Fused, make_fusion
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job, compute_loss

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bermo.errors import BermoError
+from bermo.methods.checks import check_methods
 from bermo.runs.folder import (
     EARLIER_VALUES,
     check_free,
@@ -20,6 +21,7 @@ from bermo.runs.folder import (
     fixed_part,
     identity,
     locked,
+    read_run_spec,
     read_spec_file,
     with_choices,
 )
@@ -206,3 +208,18 @@ def test_a_changed_value_of_a_spec_is_noticed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"stride": 128', '"stride": 129'))
     with pytest.raises(BermoError, match=r"spec\.json is damaged .* not the one that was written"):
         read_spec_file(tmp_path)
+
+
+@pytest.mark.parametrize("method", ["none", "soft-movement", "layers", "magnitude", "movement"])
+def test_a_folder_from_when_every_method_had_a_ranking_is_read_as_what_it_did(
+    tmp_path: Path, method: str
+) -> None:
+    spec = replace_in(SPEC, prune={"method": method, "density": None if method == "none" else 0.5})
+    values = fixed_part(spec)
+    values["prune"] |= {"rank": "size", "scope": "matrix"}
+    (tmp_path / "spec.json").write_text(json.dumps({"spec": values, "data": "digest"}), encoding="utf-8")
+    check_free(tmp_path, spec)
+    old = read_run_spec(tmp_path)
+    check_methods(old)
+    assert (old.prune.rank == "size") == (method == "movement")
+    assert with_choices(tmp_path, spec).prune == old.prune

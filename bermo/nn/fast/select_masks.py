@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bermo.nn.fast.available import has_kernels
-from bermo.nn.masks import Mask, Rank, TopMask, importance, top_masks_at
+from bermo.nn.masks import Mask, Rank, TopMask, importance, moment_of, top_masks_at
 
 
 class MaskSelector:
@@ -54,7 +54,7 @@ class MaskSelector:
 
 def _factor(mask: Mask, weight: Tensor, rank: Rank) -> Tensor:
     """What the kernels take the size of and multiply by σ(score): a tensor that stays where it is."""
-    moment = getattr(mask, "moment", None) if rank == "sensitivity" else None
+    moment = moment_of(mask, rank)
     return weight.detach() if moment is None else moment
 
 
