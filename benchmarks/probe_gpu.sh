@@ -12,6 +12,9 @@
 #       capitals kept
 #   box-right box-wrong                 the same with the box
 #   gte-right-rest … box-wrong-rest     the other four tasks: 8,934 stacked steps
+#   NAME-right                          the four semantic tasks that count, with MODEL under another name
+#   gte-within-right gte-raw-right      the same, the mix alone, with the other two readings of the paper's norm
+#   gte-words box-words                 word content for 20 epochs
 #   quick
 #       the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
 #   vectors                             vectors.py, to be run alone
@@ -43,6 +46,14 @@ tuned() {
   [ "$3" = wrong ] && case="data.lowercase=off data.max_unknown=1"
   job "$1-$4" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $case $fields --arms "$4-plain,$4-mix" --seeds "$seeds" --out "$out/$1"
 }
+# Arguments: folder, encoder, task, kind of mix.
+reading() {
+  job "$1-$3" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $fields "model.mix.kind=$4" --arms "$3-mix" --seeds "$seeds" --out "$out/$1"
+}
+# Arguments: folder, encoder, arm.
+words() {
+  job "$1-$3" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $fields train.epochs=20 --arms "word-content-$3" --seeds "$seeds" --out "$out/$1"
+}
 # Arguments: task, kind.
 glue() {
   job "box-$1-$2" $python -m bermo train --task "$1" --data "$data/$1" --lr 3e-4 --precision "$PRECISION" --epochs "$EPOCHS" --seeds 9,25 --together 2 \
@@ -56,7 +67,7 @@ masked() {
 vectors() {
   job "vectors-$1" $python benchmarks/vectors.py "$model" --count "$COUNT" --precision "$1"
 }
-export -f job frozen tuned glue masked vectors
+export -f job frozen tuned reading words glue masked vectors
 
 # Arguments: folder, encoder, case, tasks.
 finetune() {
@@ -77,11 +88,16 @@ queue() {
         done ;;
       gte-right | gte-wrong | box-right | box-wrong) finetune "$stage" "$encoder" $case "$semantic" ;;
       gte-right-rest | gte-wrong-rest | box-right-rest | box-wrong-rest) finetune "${stage%-rest}" "$encoder" $case "$rest" ;;
+      *-within-right | *-raw-right)
+        local kind=${stage%-right}; kind=${kind##*-}
+        for task in ${semantic% *}; do echo "reading $stage $encoder $task $kind"; done ;;
+      *-words) for arm in plain mix; do echo "words $stage $encoder $arm"; done ;;
       quick)
         for task in sst2 cola rte; do echo "glue $task trained"; echo "glue $task untrained"; done
         echo "masked valid"; echo "masked test" ;;
       vectors) echo "vectors bf16"; echo "vectors fp32" ;;
-      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, quick vectors." >&2; exit 2 ;;
+      *-right) finetune "$stage" "$encoder" right "${semantic% *}" ;;
+      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, NAME-right, gte-within-right gte-raw-right, gte-words box-words, quick vectors." >&2; exit 2 ;;
     esac
   done
 }

@@ -33,6 +33,9 @@ WORDS = {
     "soft-movement": "soft movement",
     "magnitude": "magnitude",
     "l0": "L0",
+    "taught": "movement by sensitivity, taught",
+    "soft-penalty": "soft movement, the paper's penalty",
+    "l0-penalty": "L0, the paper's penalty",
 }
 SHORT = {
     "sensitivity": "by sensitivity",
@@ -88,6 +91,16 @@ class Arm:
     def is_taught(self) -> bool:
         """Whether a teacher helped, by the method's name: such an arm is shown, but is no rival of others."""
         return "taught" in self.method
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether a penalty decided how much is kept: no rival of arms that keep a given share."""
+        return "penalty" in self.method
+
+    @property
+    def is_rival(self) -> bool:
+        """Whether it may be the best of a task."""
+        return not (self.is_taught or self.has_penalty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +199,7 @@ def default_arm(rows: Sequence[Training]) -> Arm:
 def _place(encoder: str, task: str, arms: dict[Arm, list[Training]], default: Arm) -> Place:
     cells = [Cell(arm=arm, rows=tuple(rows)) for arm, rows in arms.items()]
     pruned = tuple(cell for cell in cells if not cell.arm.dense)
-    whole = [cell for cell in pruned if not cell.num_dead and not cell.arm.is_taught]
+    whole = [cell for cell in pruned if not cell.num_dead and cell.arm.is_rival]
     return Place(
         encoder=encoder,
         task=task,

@@ -1,22 +1,30 @@
-"""The grid's runs become rows, one a seed, with the names that the table shows."""
+"""The grid's jobs are commands that bermo reads; their runs become rows, one a seed."""
 
 import json
 from pathlib import Path
 
-from benchmarks.grid import METHODS, TASKS, rows
+import pytest
+
+from benchmarks.grid import METHODS, TASKS, beside, jobs, rows
 from bermo.fields import leaves
 from bermo.spec import RunSpec
 
+SEEDS = [
+    {"seed": 9, "score": 88.1, "last_score": 88.0, "diverged": None, "density": 0.1},
+    {"seed": 25, "score": 51.0, "last_score": 50.9, "diverged": "every prediction is 1", "density": 0.1},
+]
 
-def test_a_run_becomes_a_row_for_each_seed(tmp_path: Path) -> None:
-    seeds = [
-        {"seed": 9, "score": 88.1, "last_score": 88.0, "diverged": None, "density": 0.1},
-        {"seed": 25, "score": 51.0, "last_score": 50.9, "diverged": "every prediction is 1", "density": 0.1},
-    ]
-    for name in ("gte-sst2k-size-plain", "mpnet-mrpc-dense"):
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    for name in ("gte-sst2k-size-plain.9-25", "mpnet-mrpc-dense.9-25", "mpnet-sst2-teacher.9"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "result.json").write_text(json.dumps({"seeds": seeds}), encoding="utf-8")
-    found = rows(tmp_path)
+        (tmp_path / name / "result.json").write_text(json.dumps({"seeds": SEEDS}), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_run_becomes_a_row_for_each_seed_and_a_teacher_none(out: Path) -> None:
+    found = rows(out)
     assert [(row["seed"], row["last"], row["dead"]) for row in found[:2]] == [
         (9, 88.0, False),
         (25, 50.9, True),
@@ -24,10 +32,36 @@ def test_a_run_becomes_a_row_for_each_seed(tmp_path: Path) -> None:
     first, last = found[0], found[-1]
     assert (first["encoder"], first["task"]) == ("gte-small", "SST-2, 20,000 rows")
     assert (first["method"], first["mix"], first["dense"]) == ("size", False, False)
-    assert (last["encoder"], last["method"], last["dense"]) == ("mpnet-base", "dense", True)
+    assert (last["encoder"], last["task"], last["method"], last["dense"]) == (
+        "mpnet-base",
+        "mrpc",
+        "dense",
+        True,
+    )
+
+
+def test_new_rows_replace_earlier_ones_of_the_same_training(out: Path) -> None:
+    found = rows(out)
+    earlier = [found[0] | {"last": 1.0}, found[0] | {"seed": 39}]
+    both = beside(found, earlier)
+    assert [row["last"] for row in both if row["seed"] == 9 and row["method"] == "size"] == [88.0]
+    assert [row["seed"] for row in both if row["method"] == "size"] == [9, 25, 39]
+
+
+def test_no_job_is_planned_twice() -> None:
+    seeds = [(job.encoder, job.task, job.method, seed) for job in jobs() for seed in job.seeds]
+    assert len(seeds) == len(set(seeds))
 
 
 def test_every_arm_is_a_command_that_bermo_reads() -> None:
     known = {f"--{leaf.flag}" for leaf in leaves(RunSpec)}
     for words in (*TASKS.values(), *METHODS.values()):
         assert {word for word in words.split() if word.startswith("--")} <= known
+    for job in jobs():
+        assert {word for word in job.words(Path("m"), Path("d"), Path("o")) if word[:2] == "--"} <= known
+
+
+def test_a_taught_arm_reads_the_teacher_of_its_own_task() -> None:
+    (first, *_) = [job for job in jobs() if job.method == "taught"]
+    words = first.words(Path("m"), Path("d"), Path("o"))
+    assert words[words.index("--teacher") + 1] == f"o/{first.encoder}-{first.task}-teacher.9"
