@@ -39,12 +39,11 @@ def read_parquet(path: Path) -> Table:
 
 def _parquet_rows(path: Path, file: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows; their bytes are counted, since a text of a file's dictionary may stand in every row."""
-    facts = file.metadata
-    groups = range(facts.num_row_groups)
-    chunks = [facts.row_group(g).column(c) for g in groups for c in range(facts.num_columns)]
-    longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+    # Not of each column: pyarrow ends the whole process where it cannot describe a damaged one.
+    groups = range(file.metadata.num_row_groups)
+    longest = max((file.metadata.row_group(group).total_byte_size for group in groups), default=0)
     size = 0
-    # No batch is larger than what may be read in all, though every row held the whole of a column.
+    # No batch is larger than what may be read in all, though every row held the whole of a group.
     for batch in file.iter_batches(max(1, min(BATCH_ROWS, most_bytes() // max(longest, 1)))):
         size += batch.nbytes
         check_size(path, size)

@@ -1,8 +1,11 @@
-"""What kills, failing disks and damaged files did to every kind of command."""
+"""What kills, failing disks and damaged files did to every kind of command, and changed files to readers."""
+
+from typing import Any
 
 from scripts.tables.numbers import read, table
 
 ENDS = ("tries", "survived", "lost", "different", "hung", "tracebacks")
+FUZZED = {"inputs": "inputs", "refused": "refused", "accepted": "accepted", "fault": "faults"}
 
 
 def faults() -> str:
@@ -14,9 +17,30 @@ def faults() -> str:
 
 
 def kills() -> str:
-    """How many signals ended a process, how long it took and where."""
+    """How many signals and failing disks hit a process, how long it took and where."""
     known = read("torture.json")
-    return (
-        f"{known['kills']:,} kills in {known['seconds'] / 60:.0f} minutes, {known['workers']} workers, seed"
-        f" {known['seed']}, {known['processor']}."
-    )
+    return f"{known['kills']:,} kills in {_sittings(known)}"
+
+
+def fuzz() -> str:
+    """One row for each reader, and one for all of them."""
+    rows = read("fuzz.json")["readers"]
+    total = {"reader": "all"} | {name: sum(row[name] for row in rows) for name in FUZZED}
+    cells = [[row["reader"], *(f"{row[name]:,}" for name in FUZZED)] for row in (*rows, total)]
+    return table(["reader", *FUZZED.values()], cells)
+
+
+def inputs() -> str:
+    """How many changed files there were, how long it took and where."""
+    known = read("fuzz.json")
+    return f"{known['inputs']:,} inputs in {_sittings(known)}"
+
+
+def _sittings(known: dict[str, Any]) -> str:
+    """Minutes, workers, seeds and processors of all sittings."""
+    said = [
+        f"{sitting['seconds'] / 60:.0f} minutes by {sitting['workers']} workers (seed {sitting['seed']},"
+        f" {sitting['processor']})"
+        for sitting in known["sittings"]
+    ]
+    return "; ".join(said) + "."

@@ -1,10 +1,15 @@
 """python -m tests.fuzz [--minutes M] [--workers N] [--seed S] [--only READER] [--out FILE.json]
+                       [--add FILE.json …]
 
 Changed files for every reader, until the time is over; exits with 1 if anything but our own error came out,
-took too long or too much memory, or wrote. A fault is repeated by its number: --only READER --trial N.
+took too long or too much memory, or wrote. FILE.json is written every few seconds; where it exists, its
+counts are gone on with: further inputs of the same seed, or those of another seed, are added. --add counts
+the files of other machines too, and tries nothing. A fault is repeated by its number: --only READER --seed S
+--trial N.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -12,26 +17,39 @@ import time
 from pathlib import Path
 
 from bermo.files import write_json
-from bermo.machine import processor
 from tests.fuzz.readers import READERS
-from tests.fuzz.session import input_of, try_input
+from tests.fuzz.session import Results, input_of, try_input
 from tests.fuzz.workers import Plan, fuzz
 
 
 def main() -> int:
     """Fuzz for the time given, print the table, and write it as JSON."""
     options = _options()
-    readers = tuple(options.only or READERS)
+    readers, results = tuple(options.only or READERS), _read(options.out)
     if options.trial is not None:
         return _again(readers[0], options.seed, options.trial)
-    plan = Plan(readers, options.seed, options.workers, time.time() + 60 * options.minutes)
-    results = fuzz(plan)
+    for file in options.add:
+        results.join_(_read(file))
+    if not options.add:
+        plan = Plan(readers, options.seed, options.workers, time.time() + 60 * options.minutes)
+        fuzz(plan, results, lambda: _tell(results, options.out))
+    _tell(results, options.out)
     print(results.text())
-    print(f"{results.num_inputs:,} inputs, {len(results.faults)} kinds of faults.")
-    if options.out is not None:
-        facts = {"seed": plan.seed, "minutes": options.minutes, "workers": plan.workers}
-        write_json(options.out, facts | {"processor": processor().name} | results.to_json())
     return 1 if results.faults else 0
+
+
+def _read(path: Path | None) -> Results:
+    """What earlier trials left in the file."""
+    if path is None or not path.exists():
+        return Results()
+    return Results.from_json(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _tell(results: Results, path: Path | None) -> None:
+    """Print how far it is, and keep it."""
+    print(f"{results.num_inputs:,} inputs, {len(results.faults)} kinds of faults.", flush=True)
+    if path is not None:
+        write_json(path, results.to_json())
 
 
 def _again(reader: str, seed: int, number: int) -> int:
@@ -50,6 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=list(READERS), metavar="READER")
     parser.add_argument("--trial", type=int, help="make one trial again")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--add", nargs="+", default=[], type=Path, metavar="FILE.json")
     return parser.parse_args()
 
 

@@ -12,11 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.fuzz.guard import Outcome, guarded
+from tests import sittings
+from tests.fuzz.guard import End, Outcome, guarded
 from tests.fuzz.mutate import mutate
 from tests.fuzz.readers import READERS
+from tests.sittings import Sitting
 
 CORPUS = Path(__file__).parent / "corpus"
+ENDS: tuple[End, ...] = ("refused", "accepted", "fault")
 Input = Mapping[str, bytes]
 """The files of a folder by their names in it."""
 
@@ -27,6 +30,7 @@ class Fault:
 
     reader: str
     reason: str
+    seed: int
     number: int
     trace: str = field(default="", compare=False)
 
@@ -37,16 +41,18 @@ class Results:
 
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: dict[tuple[str, str], Fault] = field(default_factory=dict)
+    sittings: dict[int, Sitting] = field(default_factory=dict)
 
-    def add_(self, reader: str, number: int, outcome: Outcome) -> None:
+    def add_(self, reader: str, seed: int, number: int, outcome: Outcome) -> None:
         """Count one trial."""
         self.ends[reader, outcome.end] += 1
         if outcome.end == "fault":
-            fault = Fault(reader, outcome.reason, number, outcome.trace)
+            fault = Fault(reader, outcome.reason, seed, number, outcome.trace)
             self.faults.setdefault((reader, outcome.reason.partition(":")[0]), fault)
 
     def join_(self, other: "Results") -> None:
-        """Add the counts and faults of another process."""
+        """Add the counts and faults of another process, or of other seeds."""
+        self.sittings = sittings.join(self.sittings, other.sittings)
         self.ends.update(other.ends)
         for key, fault in other.faults.items():
             self.faults.setdefault(key, fault)
@@ -58,25 +64,29 @@ class Results:
     def rows(self) -> list[dict[str, Any]]:
         """The table: what became of the inputs of each reader."""
         names = [name for name in READERS if any(name == reader for reader, _ in self.ends)]
-        counts = [{end: self.ends[name, end] for end in ("refused", "accepted", "fault")} for name in names]
-        return [
-            {
-                "reader": name,
-                "inputs": sum(count.values()),
-                "refused": count["refused"],
-                "accepted": count["accepted"],
-                "faults": count["fault"],
-            }
-            for name, count in zip(names, counts, strict=True)
-        ]
+        counts = {name: {end: self.ends[name, end] for end in ENDS} for name in names}
+        return [{"reader": name, "inputs": sum(count.values())} | count for name, count in counts.items()]
 
     def to_json(self) -> dict[str, Any]:
         """The table, and each kind of fault with its first trial."""
         return {
+            "sittings": sittings.to_json(self.sittings),
             "inputs": self.num_inputs,
             "readers": self.rows(),
             "faults": list(map(asdict, self._faults())),
         }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Results":
+        """Read what `to_json` gave, to count on."""
+        faults = [Fault(**fault) for fault in values["faults"]]
+        return cls(
+            ends=Counter(
+                {(row["reader"], end): row[end] for row in values["readers"] for end in ENDS if row[end]}
+            ),
+            faults={(fault.reader, fault.reason.partition(":")[0]): fault for fault in faults},
+            sittings=sittings.from_json(values["sittings"]),
+        )
 
     def _faults(self) -> list[Fault]:
         return sorted(self.faults.values())
@@ -85,10 +95,12 @@ class Results:
         """The table and the faults for the terminal."""
         lines = [f"{'reader':<12}{'inputs':>10}{'refused':>10}{'accepted':>10}{'faults':>8}"]
         lines += [
-            f"{row['reader']:<12}{row['inputs']:>10,}{row['refused']:>10,}{row['accepted']:>10,}{row['faults']:>8,}"
+            f"{row['reader']:<12}{row['inputs']:>10,}{row['refused']:>10,}{row['accepted']:>10,}{row['fault']:>8,}"
             for row in self.rows()
         ]
-        lines += [f"{fault.reader} {fault.number}: {fault.reason!r}" for fault in self._faults()]
+        lines += [
+            f"--only {f.reader} --seed {f.seed} --trial {f.number}: {f.reason!r}" for f in self._faults()
+        ]
         return "\n".join(lines)
 
 

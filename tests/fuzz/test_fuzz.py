@@ -3,13 +3,14 @@
 What was found once has a test of its own beside the reader.
 """
 
+import json
 import os
 import pickle
 import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,6 +32,7 @@ from tests.fuzz.guard import guarded
 from tests.fuzz.mutate import BYTE_CHANGES, INSIDE, mutate
 from tests.fuzz.readers import READERS
 from tests.fuzz.session import CORPUS, Results, input_of, seeds_of, try_input
+from tests.sittings import sit
 
 SAME = settings(
     derandomize=True, deadline=None, max_examples=40, suppress_health_check=list(HealthCheck), database=None
@@ -62,7 +64,7 @@ def test_every_seed_of_the_corpus_is_valid(reader: str, folder: Path) -> None:
 def test_a_changed_file_is_read_or_refused_by_a_sentence(reader: str, folder: Path) -> None:
     results = Results()
     for number in range(READERS[reader].in_suite):
-        results.add_(reader, number, try_input(reader, input_of(reader, 7, number), folder))
+        results.add_(reader, 7, number, try_input(reader, input_of(reader, 7, number), folder))
     assert not results.faults, results.text()
     assert results.ends[reader, "refused"]
 
@@ -151,10 +153,24 @@ def test_whatever_a_reader_must_not_do_is_a_fault(
 def test_the_table_counts_every_end_and_names_each_fault_once() -> None:
     results, other = Results(), Results()
     for number in range(3):
-        results.add_("conll", number, guarded(lambda: 1 // 0))
-    other.add_("conll", 3, guarded(lambda: None))
+        results.add_("conll", 1, number, guarded(lambda: 1 // 0))
+    other.add_("conll", 1, 3, guarded(lambda: None))
     results.join_(other)
     assert results.num_inputs == 4
-    assert results.rows() == [{"reader": "conll", "inputs": 4, "refused": 0, "accepted": 1, "faults": 3}]
+    assert results.rows() == [{"reader": "conll", "inputs": 4, "refused": 0, "accepted": 1, "fault": 3}]
     assert len(results.to_json()["faults"]) == 1
-    assert "conll 0: 'ZeroDivisionError" in results.text()
+    assert "--only conll --seed 1 --trial 0: 'ZeroDivisionError" in results.text()
+
+
+def test_counts_are_kept_gone_on_with_and_added_by_their_seeds() -> None:
+    results, other = Results(), Results()
+    for seed, kept in ((1, results), (2, other)):
+        kept.sittings[seed] = replace(sit({}, seed, 4), last=9, seconds=60.0)
+        kept.add_("conll", seed, 5, guarded(lambda: 1 // 0))
+    again = Results.from_json(json.loads(json.dumps(results.to_json())))
+    assert again == results
+    assert sit(again.sittings, 1, 2).last == 9
+    again.join_(other)
+    assert (again.num_inputs, list(again.sittings)) == (2, [1, 2])
+    with pytest.raises(SystemExit, match="--seed 2"):
+        again.join_(other)

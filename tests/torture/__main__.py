@@ -1,22 +1,24 @@
 """python -m tests.torture [--minutes M] [--workers N] [--seed S] [--only KIND …] [--faults SORT …]
-                          [--out FILE.json]
+                          [--out FILE.json] [--add FILE.json …]
 
 Kills, failing disks and damaged files for every kind of command; exits with 1 if anything was lost, differed,
 hung or ended in a traceback. FILE.json is written every few seconds; where it exists, its counts are gone on
-with, and the trials after its last one are made. Ctrl-C keeps what was counted. A failed trial is repeated by
-its number: --seed S --trial N.
+with: the trials after the last one of the same seed are made, and those of another seed are added. Whatever
+ends it keeps what was counted. --add counts the files of other machines too, and makes no trial. A failed
+trial is repeated by its number: --seed S --trial N.
 """
 
 import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from bermo.files import write_json
-from bermo.machine import processor
 from tests.torture.kinds import BY_NAME, KINDS
 from tests.torture.session import SHARES, Plan, memory_folder, torture
 from tests.torture.table import Results
@@ -25,6 +27,9 @@ from tests.torture.table import Results
 def main() -> int:
     """Torture for the time given, print the table, and keep it as JSON."""
     options = _options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.add:
+        return _add(options.out, options.add)
     plan = Plan(
         kinds=[BY_NAME[name] for name in options.only] if options.only else KINDS,
         seed=options.seed,
@@ -33,10 +38,10 @@ def main() -> int:
         sorts=options.faults or tuple(SHARES),
         workers=1 if options.trial is not None else options.workers,
     )
-    results = _read(options.out, plan.seed)
+    results = _read(options.out)
     home = Path(tempfile.mkdtemp(prefix="torture-", dir=memory_folder()))
     try:
-        torture(plan, home, results, lambda so_far: _tell(so_far, plan, options.out))
+        torture(plan, home, results, lambda so_far: _tell(so_far, options.out))
     finally:
         if not options.keep:
             shutil.rmtree(home, ignore_errors=True)
@@ -44,22 +49,27 @@ def main() -> int:
     return 0 if results.is_clean else 1
 
 
-def _read(path: Path | None, seed: int) -> Results:
-    """What earlier trials of the same seed left in the file."""
+def _read(path: Path | None) -> Results:
+    """What earlier trials left in the file."""
     if path is None or not path.exists():
         return Results()
-    values = json.loads(path.read_text(encoding="utf-8"))
-    if values["seed"] != seed:
-        sys.exit(f"{path} holds trials of --seed {values['seed']}. Give the same one, or another --out.")
-    return Results.from_json(values)
+    return Results.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _tell(results: Results, plan: Plan, path: Path | None) -> None:
+def _add(out: Path | None, files: Sequence[Path]) -> int:
+    """Count what other files hold in one."""
+    results = _read(out)
+    for file in files:
+        results.join(_read(file))
+    _tell(results, out)
+    return 0 if results.is_clean else 1
+
+
+def _tell(results: Results, path: Path | None) -> None:
     """Print how far it is, and keep it."""
     print(results.line(), flush=True)
     if path is not None:
-        facts = {"seed": plan.seed, "workers": plan.workers, "processor": processor().name}
-        write_json(path, facts | results.to_json())
+        write_json(path, results.to_json())
 
 
 def _options() -> argparse.Namespace:
@@ -71,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", nargs="+", choices=tuple(SHARES), metavar="SORT", help=", ".join(SHARES))
     parser.add_argument("--trial", type=int, help="make one trial again")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--add", nargs="+", type=Path, metavar="FILE.json", help="count these too, and end")
     parser.add_argument("--keep", action="store_true", help="leave the folders of the last trials")
     return parser.parse_args()
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -82,7 +82,8 @@ def torture(
     `tell` is called with what was counted every few seconds, and at the end.
     """
     results = Results() if results is None else results
-    session = Session(plan, compile_shim(home), results, _numbers(plan, results.last))
+    sitting = results.sit(plan.seed, plan.workers)
+    session = Session(plan, compile_shim(home), results, _numbers(plan, sitting.last))
     if session.shim is None:
         print("No preloaded library here: faults come at random times only.", file=sys.stderr)
     with ExitStack() as stack:
@@ -101,7 +102,8 @@ def torture(
 def _work_together(session: Session, places: Sequence[Place], tell: Callable[[Results], None]) -> None:
     """Let every place make trials until all are done; after Ctrl-C they end those under way."""
     threads = [threading.Thread(target=_work, args=(session, place)) for place in places]
-    start, before = time.monotonic(), session.results.seconds
+    results, seed = session.results, session.plan.seed
+    start, before = time.monotonic(), results.sittings[seed].seconds
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -110,8 +112,9 @@ def _work_together(session: Session, places: Sequence[Place], tell: Callable[[Re
         except KeyboardInterrupt:
             session.is_over = True
         with session.lock:
-            session.results.seconds = before + time.monotonic() - start
-            tell(session.results)
+            seconds = round(before + time.monotonic() - start, 1)
+            results.sittings[seed] = replace(results.sittings[seed], seconds=seconds)
+            tell(results)
 
 
 def _wait(threads: Sequence[threading.Thread]) -> None:
@@ -143,7 +146,7 @@ def _work(session: Session, place: Place) -> None:
                 return
             kind, outcome = _try(session, place, number)
             with session.lock:
-                session.results.add(number, kind.name, outcome)
+                session.results.add(session.plan.seed, number, kind.name, outcome)
     except BaseException as error:
         session.errors.append(error)
         session.is_over = True

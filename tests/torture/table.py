@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
+from tests import sittings
+from tests.sittings import Sitting
 from tests.torture.damage import DAMAGES
 from tests.torture.trials import End, Outcome
 
@@ -15,8 +17,9 @@ MOST_KEPT = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A trial, which its number repeats: what was done to which kind of command, how it ended and why so."""
+    """A trial, which seed and number repeat: what was done to which kind of command, how it ended and why."""
 
+    seed: int
     trial: int
     kind: str
     end: End
@@ -34,20 +37,39 @@ class Results:
     failures: list[Example] = field(default_factory=list)
     examples: dict[tuple[str, str], Example] = field(default_factory=dict)
     """The first trial of every kind and fault."""
-    last: int = 0
-    """The highest number of a trial."""
-    seconds: float = 0.0
+    sittings: dict[int, Sitting] = field(default_factory=dict)
 
-    def add(self, number: int, kind: str, outcome: Outcome) -> None:
+    def sit(self, seed: int, workers: int) -> Sitting:
+        """Begin or go on with the trials of a seed."""
+        self.sittings[seed] = sittings.sit(self.sittings, seed, workers)
+        return self.sittings[seed]
+
+    def add(self, seed: int, number: int, kind: str, outcome: Outcome) -> None:
         """Count a trial: each fault that hit it has its end."""
-        example = Example(trial=number, kind=kind, end=outcome.end, what=outcome.what, why=outcome.why)
-        self.last = max(self.last, number)
+        example = Example(
+            seed=seed, trial=number, kind=kind, end=outcome.end, what=outcome.what, why=outcome.why
+        )
+        sitting = self.sittings[seed]
+        self.sittings[seed] = replace(sitting, last=max(sitting.last, number))
         self.trials[outcome.end] += 1
         for fault in outcome.hits:
             self.counts[kind, fault, outcome.end] += 1
             self.examples.setdefault((kind, fault), example)
         if outcome.end != "survived" and len(self.failures) < MOST_KEPT:
             self.failures.append(example)
+
+    def join(self, other: "Results") -> None:
+        """Add the counts of other seeds."""
+        self.sittings = sittings.join(self.sittings, other.sittings)
+        self.counts.update(other.counts)
+        self.trials.update(other.trials)
+        self.failures = [*self.failures, *other.failures][:MOST_KEPT]
+        self.examples = other.examples | self.examples
+
+    @property
+    def seconds(self) -> float:
+        """How long all sittings took."""
+        return sum(sitting.seconds for sitting in self.sittings.values())
 
     @property
     def is_clean(self) -> bool:
@@ -80,15 +102,18 @@ class Results:
         lines = [_line("", ("tries", *ENDS))]
         for key in (lambda kind, fault: kind, lambda kind, fault: fault, lambda kind, fault: "all"):
             lines += [_line(name, map(str, row.values())) for name, row in self.rows(key)] + [""]
-        lines += [f"trial {f.trial}, {f.kind}, {f.end}: {f.what}\n    {f.why}" for f in self.failures]
+        lines += [
+            f"--seed {f.seed} --trial {f.trial}, {f.kind}, {f.end}: {f.what}\n    {f.why}"
+            for f in self.failures
+        ]
         return "\n".join([*lines, self.line()])
 
     def to_json(self) -> dict[str, Any]:
         """All counts, by kind and fault too, with an example of each, and the failures."""
         return {
+            "sittings": sittings.to_json(self.sittings),
             "seconds": round(self.seconds, 1),
             "trials": dict(self.trials),
-            "last": self.last,
             "kills": self.num_kills,
             "by_kind": dict(self.rows(lambda kind, fault: kind)),
             "by_fault": dict(self.rows(lambda kind, fault: fault)),
@@ -110,8 +135,7 @@ class Results:
             trials=Counter(values["trials"]),
             failures=[Example(**failure) for failure in values["failures"]],
             examples={(row["kind"], row["fault"]): Example(**row["example"]) for row in rows},
-            last=values["last"],
-            seconds=values["seconds"],
+            sittings=sittings.from_json(values["sittings"]),
         )
 
 

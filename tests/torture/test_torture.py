@@ -112,26 +112,37 @@ def test_a_failure_with_a_sentence_and_an_end_by_the_signal_are_as_they_should_b
 
 
 def test_the_table_counts_every_hit_and_names_what_failed() -> None:
-    results = Results()
-    results.add(1, "dense", Outcome(end="survived", hits=("KILL at a write", "disk full")))
-    results.add(2, "dense", Outcome(end="lost", hits=("KILL at a write",), what="what", why="why"))
-    results.add(3, "dense", Outcome(end="survived", hits=("cut",)))
+    results = _sitting(1)
+    results.add(1, 1, "dense", Outcome(end="survived", hits=("KILL at a write", "disk full")))
+    results.add(1, 2, "dense", Outcome(end="lost", hits=("KILL at a write",), what="what", why="why"))
+    results.add(1, 3, "dense", Outcome(end="survived", hits=("cut",)))
     assert not results.is_clean
     assert results.num_kills == 3
     row = results.to_json()["by_fault"]["KILL at a write"]
     assert (row["tries"], row["lost"]) == (2, 1)
-    assert "trial 2, dense, lost: what" in results.text()
+    assert "--seed 1 --trial 2, dense, lost: what" in results.text()
 
 
-def test_counts_are_kept_and_gone_on_with() -> None:
+def _sitting(seed: int) -> Results:
     results = Results()
-    results.add(1, "dense", Outcome(end="survived", hits=("KILL at a write", "cut"), what="what"))
-    results.add(3, "layers", Outcome(end="different", hits=("disk full",), why="why"))
+    results.sit(seed, 4)
+    return results
+
+
+def test_counts_are_kept_gone_on_with_and_added_by_their_seeds() -> None:
+    results = _sitting(1)
+    results.add(1, 1, "dense", Outcome(end="survived", hits=("KILL at a write", "cut"), what="what"))
+    results.add(1, 3, "layers", Outcome(end="different", hits=("disk full",), why="why"))
     again = Results.from_json(json.loads(json.dumps(results.to_json())))
     assert again == results
-    again.add(4, "layers", Outcome(end="survived", hits=("disk full",)))
+    assert again.sit(1, 2).last == 3
+    other = _sitting(2)
+    other.add(2, 4, "layers", Outcome(end="survived", hits=("disk full",)))
+    again.join(other)
     assert again.to_json()["by_kind"]["layers"]["tries"] == 2
-    assert again.last == 4
+    assert [sitting.last for sitting in again.sittings.values()] == [3, 4]
+    with pytest.raises(SystemExit, match="--seed 2"):
+        again.join(other)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LD_PRELOAD")
