@@ -1,11 +1,12 @@
 """What small_data.py compares with: a linear probe on frozen vectors, and contrastive training as in SetFit.
 
     frozen   mean of the last layer's vectors -> logistic regression (classes, tags) or ridge (numbers)
+    apart    of a pair u and v, each read alone: u, v, |u − v| and u · v, then as frozen
     setfit   Tunstall et al. 2022: the encoder learns that texts of one class are alike (cosine of 1) and
              others not (0), 20 pairs of each kind a text, one epoch, batch 16, rate 2e-5; then logistic
              regression
 
-Both choose the strength of the penalty by five folds of the training rows. Plain transformers: nothing of
+All choose the strength of the penalty by five folds of the training rows. Plain transformers: nothing of
 bermo's is used but the rows.
 """
 
@@ -30,6 +31,14 @@ def mean_vectors(model: nn.Module, tokenizer: Callable, texts: Texts, max_length
             inputs = tokens_of(model, tokenizer, texts[start : start + 64], max_length)
             found.append(pooled(model, inputs).float())
     return torch.cat(found).cpu()
+
+
+def apart_vectors(model: nn.Module, tokenizer: Callable, pairs: Texts) -> Tensor:
+    """Return what the vectors of two texts say of each other: both of length 1, |u − v| and u · v by unit."""
+    columns = [[(text,) for text in column] for column in zip(*pairs, strict=True)]
+    vectors = (mean_vectors(model, tokenizer, column) for column in columns)
+    u, v = (nn.functional.normalize(vector, dim=-1) for vector in vectors)
+    return torch.cat([u, v, (u - v).abs(), u * v, (u * v).sum(-1, keepdim=True)], dim=-1)
 
 
 def tokens_of(model: nn.Module, tokenizer: Callable, texts: Texts, max_length: int) -> dict[str, Tensor]:

@@ -2,12 +2,13 @@
 
     python benchmarks/small_data_cells.py DATA CELLS
     python benchmarks/small_data.py CELLS OUT ENCODER… [--workers 8] [--only REGEX] [--ways bermo,setfit]
+    python benchmarks/small_data.py --compare OUT…
     python benchmarks/small_data.py --gather results/small-data.json OUT…
 
 Every score is of the cell's test rows; the best evaluation is chosen by its validation rows. Where a sample
-is drawn three times, the table shows the mean. `--change train.lr=1e-4 --name rate-1e-4` tries another
-setting than the defaults, under a name of its own. The same command goes on where it stopped: OUT holds one
-JSON file for each encoder, cell and way.
+is drawn three times, the table shows the mean. `--try slow:train.lr=3e-5,train.epochs=77` adds a way: other
+settings than the defaults, under a name; `--compare` prints all ways side by side. The same command goes on
+where it stopped: OUT holds one JSON file for each encoder, cell and way.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.few_shot import Linear, contrast_, mean_vectors
+from benchmarks.few_shot import Linear, apart_vectors, contrast_, mean_vectors
 from bermo.data.features import make_features
 from bermo.data.load import load_task
 from bermo.data.rows import TaggedRows, TextRows
@@ -42,6 +43,8 @@ from bermo.training.devices import make_accelerator
 from bermo.values import override
 
 METRICS = {"stsb": "mean", "conll": "f1"}
+BASELINES = ("frozen", "setfit", "apart")
+PAIRS = ("mrpc", "rte", "qnli", "qqp", "mnli", "stsb")
 
 
 def data_spec(cell: Path, valid: str) -> DataSpec:
@@ -70,12 +73,11 @@ def main_score(cell: str, values: dict[str, float]) -> float:
     return values[METRICS.get(re.split("[-/]", cell)[0], "accuracy")]
 
 
-def run_bermo(encoder: str, cell: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Train by the defaults; score the test rows with the model that is kept."""
-    files = options.cells / cell
+def run_bermo(encoder: str, files: Path, changes: list[str], folder: Path) -> dict[str, Any]:
+    """Train by the defaults, but for some changes; score the test rows with the model that is kept."""
     train = TrainSpec(precision="bf16" if torch.cuda.is_available() else "fp32", checkpoint_minutes=60)
     spec = RunSpec(model=ModelSpec(backbone=encoder), data=data_spec(files, "valid"), train=train)
-    for change in options.change:
+    for change in changes:
         spec = override(spec, *change.split("=", 1))
     run = folder / "run"
     result = finetune(spec, run).seeds[0]
@@ -99,9 +101,9 @@ def run_bermo(encoder: str, cell: str, options: argparse.Namespace, folder: Path
     return {"values": values, "valid": kept | {"frozen": getattr(result, "frozen_score", None)}}
 
 
-def run_baseline(encoder: str, cell: str, is_setfit: bool, options: argparse.Namespace) -> dict[str, Any]:
+def run_baseline(encoder: str, files: Path, way: str) -> dict[str, Any]:
     """Fit a linear head on vectors of the frozen encoder, or of one that was trained by contrast."""
-    data = load_task(data_spec(options.cells / cell, "test"))
+    data = load_task(data_spec(files, "test"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, tokenizer = load_encoder(encoder).encoder.float().to(device), load_tokenizer(encoder)
     if isinstance(data.train, TaggedRows):
@@ -111,11 +113,12 @@ def run_baseline(encoder: str, cell: str, is_setfit: bool, options: argparse.Nam
     is_number = data.task.kind == "regression"
     train, test = _texts(data.train), _texts(data.valid)
     targets = [float(x) if is_number else data.labels.index(str(x)) for x in data.train.labels or ()]
-    if is_setfit:
+    if way == "setfit":
         contrast_(model, tokenizer, train, [int(t) for t in targets], seed=1)
-    head = Linear(mean_vectors(model, tokenizer, train), torch.tensor(targets), is_number)
-    answers = list(head(mean_vectors(model, tokenizer, test)))
-    spec = data_spec(options.cells / cell, "test")
+    read = apart_vectors if way == "apart" else mean_vectors
+    head = Linear(read(model, tokenizer, train), torch.tensor(targets), is_number)
+    answers = list(head(read(model, tokenizer, test)))
+    spec = data_spec(files, "test")
     features = make_features(data.valid, data.task, data.labels, tokenizer, spec, has_segments=False)
     return {"values": score(features, answers).values}
 
@@ -161,7 +164,7 @@ def _texts(rows: TextRows) -> list[tuple[str, ...]]:
 def work(job: tuple[str, str, str, argparse.Namespace]) -> str:
     """Do one job and write its result; a failure is told and the others go on."""
     encoder, cell, way, options = job
-    folder = options.out / Path(encoder).name / cell / (options.name if way == "bermo" else way)
+    files, folder = options.cells / cell, options.out / Path(encoder).name / cell / way
     file = folder / "score.json"
     if file.exists():
         return ""
@@ -169,43 +172,86 @@ def work(job: tuple[str, str, str, argparse.Namespace]) -> str:
     torch.set_num_threads(1)
     began = time.monotonic()
     try:
-        if way == "bermo":
-            result = run_bermo(encoder, cell, options, folder)
+        if way in BASELINES:
+            result = run_baseline(encoder, files, way)
         else:
-            result = run_baseline(encoder, cell, way == "setfit", options)
+            result = run_bermo(encoder, files, options.changes.get(way, []), folder)
     except Exception:
         return f"FAILED {folder}\n{traceback.format_exc()}"
     result |= {"score": main_score(cell, result["values"]), "seconds": round(time.monotonic() - began, 1)}
+    result |= {"torch": torch.__version__, "device": _device()}
     write_json(file, result)
     return f"{Path(encoder).name} {cell} {way}: {result['score']:.1f} in {result['seconds']} s"
 
 
 def jobs(options: argparse.Namespace) -> list[tuple[str, str, str, argparse.Namespace]]:
-    """Return what is to be done: first draws before second ones, and within them way by way."""
+    """Return what is to be done, the longest first, so that no long one is left at the end."""
     cells = sorted(str(path.relative_to(options.cells)) for path in options.cells.glob("*/*"))
-    ways = options.ways.split(",")
+    ways = [*options.ways.split(","), *options.changes] if options.ways else [*options.changes]
     found = [
         (encoder, cell, way, options)
         for cell in cells
         for encoder in options.encoders
         for way in ways
-        # Contrast needs classes of whole texts.
-        if re.search(options.only, cell) and not (way == "setfit" and cell.startswith(("stsb", "conll")))
+        if re.search(options.only, cell) and has_way(cell, way)
     ]
-    return sorted(found, key=lambda job: (job[1].split("/")[1], "-200" not in job[1], ways.index(job[2])))
+    return sorted(found, key=lambda job: -_work(options.cells / job[1], job[0], job[2]))
 
 
-def gather(out: Path, folders: list[Path]) -> None:
-    """Write the scores of every encoder, cell and way into one file: the mean over samples, and each."""
-    table: dict[str, Any] = {}
+def has_way(cell: str, way: str) -> bool:
+    """Tell whether a cell can be done that way: contrast needs classes of whole texts, `apart` two texts."""
+    if way == "setfit":
+        return not cell.startswith(("stsb", "conll"))
+    return way != "apart" or cell.startswith(PAIRS)
+
+
+def _work(files: Path, encoder: str, way: str) -> float:
+    """Guess how long a job takes: bytes of weights times bytes of training rows, 400 steps at least."""
+    weights = sum(file.stat().st_size for file in Path(encoder).glob("*.safetensors")) or 1e7
+    rows = max(file.stat().st_size for file in files.glob("train.*"))
+    return float(weights * max(rows, 2e5)) * (0.01 if way in ("frozen", "apart") else 1)
+
+
+Scores = dict[tuple[str, str, str], list[float]]
+
+
+def read_scores(folders: list[Path]) -> Scores:
+    """Return the scores of all samples by encoder, cell and way."""
+    found: Scores = {}
     for folder in folders:
         for file in sorted(folder.rglob("score.json")):
             encoder, cell, _, way = file.relative_to(folder).parts[:4]
-            found = json.loads(file.read_text(encoding="utf-8"))
-            entry = table.setdefault(encoder, {}).setdefault(cell, {}).setdefault(way, {"scores": []})
-            entry["scores"].append(round(found["score"], 2))
-            entry["mean"] = round(statistics.fmean(entry["scores"]), 2)
-    write_json(out, {"encoders": table, "torch": torch.__version__, "device": _device()})
+            value = json.loads(file.read_text(encoding="utf-8"))["score"]
+            found.setdefault((encoder, cell, way), []).append(value)
+    return found
+
+
+def read_machine(folder: Path) -> dict[str, str]:
+    """Return where the scores of a folder were made."""
+    first = json.loads(next(folder.rglob("score.json")).read_text(encoding="utf-8"))
+    return {name: first[name] for name in ("torch", "device")}
+
+
+def compare(found: Scores) -> None:
+    """Print the mean score of every encoder, cell and way, and each way's mean gain over the defaults."""
+    gains: dict[str, list[float]] = {}
+    for (encoder, cell, way), scores in found.items():
+        mean = statistics.fmean(scores)
+        print(f"{encoder:8} {cell:10} {way:12} {mean:6.1f} ({len(scores)})")
+        if usual := found.get((encoder, cell, "bermo")):
+            gains.setdefault(way, []).append(mean - statistics.fmean(usual))
+    for way, differences in gains.items():
+        print(f"{way:12} {statistics.fmean(differences):+.2f} over the defaults, in {len(differences)} cells")
+
+
+def gather(out: Path, found: Scores, machine: dict[str, str]) -> None:
+    """Write each sample's score and their mean into one file; what was not found stays in it as it is."""
+    known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"encoders": {}}
+    table = known["encoders"]
+    for (encoder, cell, way), scores in found.items():
+        entry = {"scores": [round(value, 2) for value in scores], "mean": round(statistics.fmean(scores), 2)}
+        table.setdefault(encoder, {}).setdefault(cell, {})[way] = entry
+    write_json(out, known | machine)
 
 
 def _device() -> str:
@@ -220,14 +266,23 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", default=".")
     parser.add_argument("--ways", default="bermo,frozen,setfit")
-    parser.add_argument("--change", action="append", default=[])
-    parser.add_argument("--name", default="bermo")
+    parser.add_argument("--try", action="append", default=[], dest="tries", metavar="NAME:FIELD=VALUE,…")
     parser.add_argument("--gather", type=Path)
+    parser.add_argument("--compare", action="store_true")
     options = parser.parse_args()
-    if options.gather:
-        folders = [path for path in (options.cells, options.out, *map(Path, options.encoders)) if path]
-        gather(options.gather, folders)
-        return
+    tries = (tried.split(":", 1) for tried in options.tries)
+    options.changes = {name: changes.split(",") for name, changes in tries}
+    folders = [path for path in (options.cells, options.out, *map(Path, options.encoders)) if path]
+    if options.compare:
+        compare(read_scores(folders))
+    elif options.gather:
+        gather(options.gather, read_scores(folders), read_machine(folders[-1]))
+    else:
+        train_all(options)
+
+
+def train_all(options: argparse.Namespace) -> None:
+    """Do every job on as many processes as wanted."""
     with multiprocessing.get_context("fork").Pool(options.workers) as pool:
         for said in pool.imap_unordered(work, jobs(options)):
             if said:
