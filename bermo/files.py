@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape as glob_escape
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from bermo.errors import BermoError
 
@@ -61,13 +61,25 @@ def sync(path: Path) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
     """Yield a text file that becomes `path` when the block ends well, replacing what was there."""
+    # The same bytes on every system: Windows would end lines with \r\n.
+    with _becoming(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as handle:
+        yield handle
+
+
+@contextmanager
+def whole_bytes(path: Path) -> Iterator[BinaryIO]:
+    """As `whole_file`, for bytes."""
+    with _becoming(path) as temporary, temporary.open("wb") as handle:
+        yield handle
+
+
+@contextmanager
+def _becoming(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     temporary = _temporary(path)
     try:
-        # The same bytes on every system: Windows would end lines with \r\n.
-        with temporary.open("w", encoding="utf-8", newline="\n") as handle:
-            yield handle
+        yield temporary
         sync(temporary)
         temporary.replace(path)
     finally:
@@ -125,6 +137,19 @@ def whole_folder(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         restore(path)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def passing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path` for the time of the block; one that a kill left goes too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    temporary = _temporary(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 

@@ -12,7 +12,15 @@ import pytest
 
 from bermo import files
 from bermo.errors import BermoError
-from bermo.files import copy_folder, restore, whole_folder, write_json, write_text
+from bermo.files import (
+    copy_folder,
+    passing_folder,
+    restore,
+    whole_bytes,
+    whole_folder,
+    write_json,
+    write_text,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rest(
@@ -175,3 +183,23 @@ def test_a_folder_is_copied_whole_and_a_full_disk_says_so(
     with pytest.raises(OSError, match="No space left") as caught:
         copy_folder(tmp_path / "from", tmp_path / "to")
     assert caught.value.errno == errno.ENOSPC, "a list of errors would be no sentence for the user"
+
+
+def test_a_passing_folder_goes_and_so_does_one_that_a_kill_left(tmp_path: Path) -> None:
+    left = _left_by(tmp_path, "traced")
+    left.mkdir()
+    with passing_folder(tmp_path / "traced") as folder:
+        (folder / "graph").write_text("here")
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_become_a_file_only_when_all_are_there(tmp_path: Path) -> None:
+    with pytest.raises(TypeError), whole_bytes(tmp_path / "a.npy") as file:
+        file.write("no bytes")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+    with whole_bytes(tmp_path / "a.npy") as file:
+        file.write(b"00le")
+        file.seek(0)
+        file.write(b"wh")
+    assert (tmp_path / "a.npy").read_bytes() == b"whle"

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ class Reader:
 
     read: Callable[[Path], object]
     in_suite: int = 60
+    needs: str = ""
+    """The package of an extra."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether what it needs is there."""
+        return not self.needs or find_spec(self.needs) is not None
 
 
 def _only(folder: Path) -> Path:
@@ -186,8 +194,8 @@ def _results(folder: Path) -> None:
 READERS: Mapping[str, Reader] = {
     "tables": Reader(_table, 150),
     "objects": Reader(_table, 150),
-    "parquet": Reader(_table, 150),
-    "xlsx": Reader(_table, 60),
+    "parquet": Reader(_table, 150, "pyarrow"),
+    "xlsx": Reader(_table, 60, "openpyxl"),
     "packed": Reader(_table, 100),
     "overrides": Reader(_overrides, 300),
     "commands": Reader(_command, 100),

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bermo.files import write_json
-from tests.torture.kinds import BY_NAME, KINDS
+from tests.torture.kinds import BY_NAME, KINDS, Kind
 from tests.torture.session import SHARES, Plan, memory_folder, torture
 from tests.torture.table import Results
 
@@ -31,7 +31,7 @@ def main() -> int:
     if options.add:
         return _add(options.out, options.add)
     plan = Plan(
-        kinds=[BY_NAME[name] for name in options.only] if options.only else KINDS,
+        kinds=_kinds(options.only),
         seed=options.seed,
         seconds=60 * options.minutes,
         only_trial=options.trial,
@@ -47,6 +47,16 @@ def main() -> int:
             shutil.rmtree(home, ignore_errors=True)
         print(results.text())
     return 0 if results.is_clean else 1
+
+
+def _kinds(names: Sequence[str] | None) -> Sequence[Kind]:
+    """The kinds of these names, or all whose packages are installed."""
+    if names:
+        return [BY_NAME[name] for name in names]
+    left_out = [kind.name for kind in KINDS if not kind.is_installed]
+    if left_out:
+        print(f"Without their packages: {', '.join(left_out)}.", file=sys.stderr)
+    return [kind for kind in KINDS if kind.is_installed]
 
 
 def _read(path: Path | None) -> Results:

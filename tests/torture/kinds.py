@@ -4,6 +4,7 @@ In a command {world} is the folder of inputs (world.py), and `out` is what it wr
 """
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 Words = tuple[str, ...]
 
@@ -19,6 +20,13 @@ class Kind:
     """Files that hold times and memory, and differ from run to run."""
     is_slow: bool = False
     """Whether one run takes many seconds, so that few trials are made."""
+    needs: tuple[str, ...] = ()
+    """Packages of extras."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether all that it needs is there."""
+        return all(find_spec(name) for name in self.needs)
 
 
 def _words(text: str) -> Words:
@@ -52,14 +60,21 @@ TRAINED = (PREDICT, EVALUATE, REPORT)
 SHIPPED = (PREDICT, EVALUATE)
 
 
+ONNX = ("onnx", "onnxruntime", "onnxscript")
+PAIRS = TRAIN.replace("/train.csv", "/pairs.csv").replace("/dev.csv", "/pairs.csv").replace(PLAIN, "")
+ENCODE = _words("encode out {world}/texts.txt --out vectors.npy")
+SIMILAR = _words("similar out {world}/texts.txt --query good")
+SENTENCE = (ENCODE, SIMILAR, _words("evaluate out {world}/pairs.csv --out scores.json"), REPORT)
+
+
 def _training(name: str, more: str, export: Words = BF16, command: str = TRAIN) -> Kind:
     words = _words(f"{command} {more}")
     return Kind(name=name, words=words, readers=(words, *TRAINED, export))
 
 
-def _export(form: str, run: str, more: str = "", is_slow: bool = False) -> Kind:
+def _export(form: str, run: str, more: str = "", needs: tuple[str, ...] = ()) -> Kind:
     words = _words(f"export {{world}}/{run} --to {form} --out out {more}")
-    return Kind(name=form, words=words, readers=SHIPPED, is_slow=is_slow)
+    return Kind(name=form, words=words, readers=SHIPPED, is_slow=bool(needs), needs=needs)
 
 
 def _again(name: str, text: str, *readers: Words, measured: tuple[str, ...] = ()) -> Kind:
@@ -71,7 +86,7 @@ KINDS: tuple[Kind, ...] = (
     _training("chosen", "--mix none", command=CHOSEN),
     _training("dense", "--mix none"),
     _training("mixed", "--mix across"),
-    _training("seeds", "--seeds 2 --epochs 1"),
+    _training("seeds", "--seeds 2 --epochs 2"),
     _training("stacked", "--seeds 2 --together 2 --epochs 2"),
     _training("magnitude", "--prune magnitude --density 0.3"),
     _training("movement", "--prune movement --density 0.3", SPARSE),
@@ -80,6 +95,8 @@ KINDS: tuple[Kind, ...] = (
     _training("heads-and-neurons", "--prune heads-and-neurons --density 0.5"),
     _training("layers", "--prune layers --density 0.5"),
     _training("taught", "--teacher {world}/runs/dense"),
+    _again("embedding", f"{PAIRS} --kind embedding", *SENTENCE),
+    _again("reranker", f"{PAIRS} --kind reranker".replace("pairs.csv", "ranked.csv"), REPORT),
     _again("pretrain", PRETRAIN, FINETUNE, measured=(CARD,)),
     _again("replaced tokens", f"{PRETRAIN} --objective electra", measured=(CARD,)),
     _again(
@@ -98,11 +115,15 @@ KINDS: tuple[Kind, ...] = (
     ),
     _export("torch-bf16", "runs/dense"),
     _export("sparse", "runs/sparse", "--values fp32"),
-    _export("onnx", "runs/dense", is_slow=True),
-    _export("openvino", "runs/dense", is_slow=True),
+    _export("onnx", "runs/dense", needs=ONNX),
+    _export("openvino", "runs/dense", needs=(*ONNX, "openvino")),
     Kind(name="report", words=_words("report {world}/runs/dense {world}/runs/thin --out out.html")),
     Kind(name="evaluate", words=_words("evaluate {world}/runs/dense {world}/dev.csv --out out.json")),
     Kind(name="predict", words=_words("predict {world}/runs/dense {world}/texts.txt --out out.jsonl")),
+    Kind(
+        name="encode",
+        words=_words("encode {world}/runs/dense {world}/texts.txt --out out.npy"),
+    ),
     Kind(
         name="compress",
         words=_words(

@@ -1,6 +1,7 @@
 """Trials in a row: what is tried next, by how many workers, for how long, and what came of it."""
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -30,7 +31,7 @@ from tests.torture.trials import (
 )
 from tests.torture.world import make_world
 
-MOST_FAULTS = 4
+MOST_FAULTS = 6
 """Faults that one run is hit by before it may end."""
 Sorts = Literal["kills", "disks", "damage"]
 SHARES: Mapping[Sorts, float] = {"kills": 0.8, "disks": 0.1, "damage": 0.1}
@@ -38,6 +39,8 @@ SHARES: Mapping[Sorts, float] = {"kills": 0.8, "disks": 0.1, "damage": 0.1}
 SLOW_WEIGHT = 0.05
 """How often a slow kind is tried, for one trial of any other."""
 KILL_AT_WRITE = KILLS[0]
+ROOM = 4 << 30
+"""Bytes of a folder in memory that are enough for the trials of many workers."""
 A_WHILE = 10.0
 """Seconds between two lines of how far it is."""
 
@@ -69,9 +72,10 @@ class Session:
 
 
 def memory_folder() -> Path | None:
-    """A folder in memory, where there is one: a disk's own time would be most of a trial."""
+    """A folder in memory with room, where there is one: a disk's own time would be most of a trial."""
     folder = Path("/dev/shm")
-    return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
+    has_room = folder.is_dir() and shutil.disk_usage(folder).free > ROOM
+    return folder if has_room and os.access(folder, os.W_OK) else None
 
 
 def torture(

@@ -70,5 +70,11 @@ def _write_texts(world: Path) -> None:
         (world / f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]), encoding="utf-8")
     texts = [text for text, _ in rows]
     (world / "texts.txt").write_text("\n".join([*texts[:8], ""]), encoding="utf-8")
+    pairs = [
+        f"{one},{other},{i % 3}" for i, (one, other) in enumerate(zip(texts[:24], texts[24:48], strict=True))
+    ]
+    (world / "pairs.csv").write_text("\n".join(["text1,text2,score", *pairs, ""]), encoding="utf-8")
+    ranked = [f"{texts[i // 4]},{text},{int(i % 4 == 0)}" for i, text in enumerate(texts[:24])]
+    (world / "ranked.csv").write_text("\n".join(["query,passage,label", *ranked, ""]), encoding="utf-8")
     documents = [" ".join(random.sample(texts, 4)) for _ in range(NUM_DOCUMENTS)]
     (world / "text.txt").write_text("\n\n".join([*documents, ""]), encoding="utf-8")

@@ -8,9 +8,9 @@ that passed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bermo.errors import BermoError
+from bermo.files import passing_folder
 from bermo.progress import Display
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
@@ -53,10 +53,9 @@ def write_forms(model: Path, out: Path, spec: FormsSpec, display: Display) -> Wr
     """
     folders: dict[FormName, Path] = {}
     refused: dict[FormName, str] = {}
-    out.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out, ignore_cleanup_errors=True) as aside:
+    with passing_folder(out / "traced") as aside:
         for form in chosen_forms(spec.forms):
-            reason = _write(model, out / form.name, form, spec, display, Path(aside) / "traced.onnx")
+            reason = _write(model, out / form.name, form, spec, display, aside / "traced.onnx")
             if reason is None:
                 folders[form.name] = out / form.name
             else:

@@ -7,12 +7,11 @@ A prompt of the model's own ("query", "document") is put before each text where 
 sentence-transformers does. An empty text has a vector too: that of the special tokens alone.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from bermo.data.load import own_task
 from bermo.data.ranking import unit
 from bermo.data.rows import ApartRows
 from bermo.errors import BermoError
-from bermo.files import check_place
+from bermo.files import check_place, whole_bytes
 from bermo.printing import number_of
 from bermo.progress import Display, Quiet, counted
 from bermo.runs.model_files import warn_diverged
@@ -80,27 +79,23 @@ def encode_file(
     warn_diverged(model, display.tell)
     encoder = SentenceEncoder(model, spec)
     prompt, shape = encoder.prompt(), (0, 0)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out.parent, ignore_cleanup_errors=True) as aside:
-        rows = Path(aside) / "rows"
-        with counted(display, "encoding", 0) as advance, rows.open("wb") as file:
-            for texts in chain([first], blocks):
-                vectors = encoder.encode(texts, prompt)
-                file.write(np.ascontiguousarray(vectors).data)
-                shape = (shape[0] + len(vectors), vectors.shape[1])
-                advance(len(texts))
-        _write_npy(Path(aside) / "whole", rows, shape)
-        (Path(aside) / "whole").replace(out)
+    with counted(display, "encoding", 0) as advance, whole_bytes(out) as file:
+        for texts in chain([first], blocks):
+            vectors = encoder.encode(texts, prompt)
+            if not shape[0]:
+                _write_header(file, vectors.shape)
+            file.write(np.ascontiguousarray(vectors).data)
+            shape = (shape[0] + len(vectors), vectors.shape[1])
+            advance(len(texts))
+        file.seek(0)
+        _write_header(file, shape)
     display.tell(f"{number_of(shape[0], 'vector')} of {shape[1]} units written to {out}")
     return shape
 
 
-def _write_npy(path: Path, rows: Path, shape: tuple[int, int]) -> None:
-    """Put numpy's header before rows of float32: how many there are is known only at their end."""
-    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    with path.open("wb") as file, rows.open("rb") as content:
-        np.lib.format.write_array_header_1_0(file, header)
-        shutil.copyfileobj(content, file)
+def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:
+    """Write numpy's header of float32; it leaves room for the number of rows, which is known at their end."""
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
 
 @dataclass(frozen=True, kw_only=True)
