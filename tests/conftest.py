@@ -1,15 +1,16 @@
 """Every test has its own token cache, and no test reaches the network.
 
-Here `box` means a box without weights, half as wide as an untrained one and far smaller than the real one:
-a test that trains wants a moment, not a score. The `shallow_box` fixture leaves half of its layers, and
+Here `box` means a box without weights, far smaller than the real one (small_box.py): a test that trains wants
+a moment, not a score. The `shallow_box` fixture leaves half of its layers, and
 `real_box` brings the real one back.
 """
 
-import gc
+import importlib
+import multiprocessing
 import os
 import shutil
 import signal
-import tempfile
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,28 +21,30 @@ import pytest
 # need the compiler: TRITON_INTERPRET=0 pytest -m gpu. Triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import torch
-from transformers import AutoConfig, AutoModel
-
-from bermo.encoders import where
-from scripts.make_box import FOLDER, write_untrained
 from tests.pairs import Pairs
+from tests.warm.start import CAN_FORK, FOLDER, Warm
 
-SMALL_BOX = Path(tempfile.mkdtemp(prefix="bermo-box-"))
-write_untrained(SMALL_BOX)
-small = AutoConfig.from_pretrained(SMALL_BOX)
-small.update({"hidden_size": 32, "intermediate_size": 128})
-small.save_pretrained(SMALL_BOX)
-where.BOX = SMALL_BOX
 # A suite that is started in the background ignores Ctrl-C, and so would every process that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-gc.freeze()  # a million objects of torch and transformers, walked through again and again otherwise
+OPENED: list[Warm] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Import what is heavy where tests run: not in the process that only hands them to others, which starts
+    the server of warm processes for all.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ and CAN_FORK:
+        OPENED.append(Warm())
+    if not config.getoption("numprocesses", None):
+        importlib.import_module("tests.small_box")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests that carry the mark `gpu` where there is none, or where kernels are interpreted on the
     CPU.
     """
+    import torch
+
     if torch.cuda.is_available() and os.environ["TRITON_INTERPRET"] == "0":
         return
     for item in items:
@@ -50,12 +53,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(SMALL_BOX, ignore_errors=True)
+    if "tests.small_box" in sys.modules:
+        shutil.rmtree(sys.modules["tests.small_box"].SMALL_BOX, ignore_errors=True)
+    while OPENED:
+        OPENED.pop().close()
+
+
+@pytest.fixture
+def warm_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a `python` and a `bermo` whose processes are forked, imports done: what this process
+    starts is forked too. They are for tests in which it does not matter how a process begins.
+    """
+    if not CAN_FORK:
+        yield Path(sys.executable).parent
+        return
+    folder, own = Path(os.environ[FOLDER]), sys.executable
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    multiprocessing.set_executable(sys.executable)
+    yield folder
+    multiprocessing.set_executable(own)
 
 
 @pytest.fixture
 def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The box that is in the package."""
+    from bermo.encoders import where
+    from scripts.make_box import FOLDER
+
     monkeypatch.setattr(where, "BOX", FOLDER)
     return FOLDER
 
@@ -63,6 +87,11 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def shallow_box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The small box with three layers: half the time to train it, and to trace it for an export."""
+    from transformers import AutoConfig
+
+    from bermo.encoders import where
+    from tests.small_box import SMALL_BOX
+
     folder = tmp_path_factory.mktemp("shallow") / "box"
     shutil.copytree(SMALL_BOX, folder)
     config = AutoConfig.from_pretrained(folder)
@@ -77,6 +106,11 @@ def small_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small box with random weights as a folder, for tests that start other processes; it has no
     dropout.
     """
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    from tests.small_box import SMALL_BOX
+
     folder = tmp_path_factory.mktemp("encoder")
     shutil.copytree(SMALL_BOX, folder, dirs_exist_ok=True)
     torch.manual_seed(0)
@@ -92,11 +126,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="session")
-def pairs() -> Iterator[Pairs]:
+def pairs() -> Pairs:
     """What runs scripts as two processes that train as one."""
-    made = Pairs()
-    yield made
-    made.close()
+    return Pairs()
 
 
 @pytest.fixture
@@ -140,6 +172,8 @@ def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def bench_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Measure in this process and with few calls, where a test is not about the numbers."""
+    import torch
+
     from bermo.ship.bench import run
     from tests.bench_here import WorkerHere
 

@@ -56,7 +56,7 @@ PYTHON
 
 # The exported file answers without bermo, torch and transformers: this is all that a server needs.
 serve() {
-    python - small-onnx-int8 <<'PYTHON'
+    python -I - small-onnx-int8 <<'PYTHON'
 import json
 import sys
 from pathlib import Path

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,13 @@ WIDTH = 80
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_the_first_hour_runs_to_its_end_and_every_screen_fits_80_columns(tmp_path: Path) -> None:
+def test_the_first_hour_runs_to_its_end_and_every_screen_fits_80_columns(
+    tmp_path: Path, warm_python: Path
+) -> None:
     environment = os.environ | {
         "FIRST_HOUR": "tiny",
         "COLUMNS": str(WIDTH),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{warm_python}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "BERMO_CACHE": str(tmp_path / "cache"),
     }

@@ -67,6 +67,7 @@ def holder_in_the_middle(out: Path, but: int = 0) -> Holder | None:
     return holder if is_begun and holder is not None and holder.process != but else None
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_killed_worker_and_a_killed_driver_change_no_bit(
     engine: str, recipe: list[str], tmp_path: Path

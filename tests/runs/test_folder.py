@@ -142,6 +142,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     refusal = f"Another bermo is at work in {tmp_path}. Wait for it, or stop it."
     with hold(tmp_path, 600) as first:

@@ -33,6 +33,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_bench_compares_processes_and_writes_what_it_found(
     folders: Path,
     tmp_path: Path,
