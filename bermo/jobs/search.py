@@ -2,9 +2,10 @@
 
     Bergstra et al. 2011, "Algorithms for hyper-parameter optimization" (the tree-structured Parzen estimator)
 
-optuna's journal (a file of JSON lines) says which values were suggested and what came of them; everything
+The journal (a file of JSON lines) says which values were suggested and what came of them; everything
 else is in the folders. A trial that a kill left under way is found again by its number, and goes on. The
-sampler is seeded by the number of the trial, so a search that goes on suggests what it would have.
+sampler is seeded by the numbers of the trial and of the option, so a search that goes on suggests what it
+would have.
 """
 
 import math
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from bermo.files import reading
 from bermo.jobs.drive import Drive, Over, Tell
 from bermo.jobs.executor import Executor
 from bermo.jobs.job import Failure, Job, make_job
+from bermo.jobs.journal import REMEDY, Journal
 from bermo.jobs.space import Parameter, Range, Value, set_values
 from bermo.runs.results import SeedResult
 from bermo.runs.rows import METRICS_FILE, read_rows
@@ -27,6 +29,8 @@ from bermo.spec import RunSpec
 JOURNAL = "journal.jsonl"
 RANDOM_TRIALS = 10
 """Drawn evenly before the sampler has seen enough."""
+MOST_PARAMETERS = 100
+"""Seeds that a trial has, one for each of its values."""
 FULL_TRIALS = 5
 """Finished before one is compared with them and stopped early."""
 
@@ -37,11 +41,16 @@ class Search:
     def __init__(self, spec: RunSpec, space: tuple[Parameter, ...], out: Path) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.spec, self.space, self.out = spec, space, out
-        storage = JournalStorage(JournalFileBackend(str(out / JOURNAL)))
+        journal = Journal(out / JOURNAL)
         pruner = optuna.pruners.MedianPruner(n_startup_trials=FULL_TRIALS)
-        self.study = optuna.create_study(
-            storage=storage, study_name="bermo", direction="maximize", pruner=pruner, load_if_exists=True
-        )
+        with reading(journal.path, REMEDY):
+            self.study = optuna.create_study(
+                storage=JournalStorage(journal),
+                study_name="bermo",
+                direction="maximize",
+                pruner=pruner,
+                load_if_exists=True,
+            )
         self.under_way: dict[str, Trial] = {}
 
     def run(self, executor: Executor, num_trials: int, retries: int, tell: Tell) -> dict[str, Failure]:
@@ -52,7 +61,7 @@ class Search:
                 self._add(now, Trial(self.study, known._trial_id))
             while now.num_open or len(self.study.trials) < num_trials:
                 while now.num_open < executor.room and len(self.study.trials) < num_trials:
-                    self._add(now, self._ask())
+                    self._add(now, self.study.ask())
                 over = now.step()
                 self._look(now, tell)
                 if over is not None:
@@ -71,13 +80,10 @@ class Search:
         done = self.study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
         return self.job(self.study.best_trial) if done else None
 
-    def _ask(self) -> Trial:
-        number = len(self.study.trials)
-        self.study.sampler = optuna.samplers.TPESampler(seed=number, n_startup_trials=RANDOM_TRIALS)
-        return self.study.ask()
-
     def _add(self, now: Drive, trial: Trial) -> None:
-        for parameter in self.space:
+        for index, parameter in enumerate(self.space):
+            seed = trial.number * MOST_PARAMETERS + index
+            self.study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
             suggest(trial, parameter)
         job = self.job(trial)
         self.under_way[job.name] = trial

@@ -60,6 +60,12 @@ TRAINED = (PREDICT, EVALUATE, REPORT)
 SHIPPED = (PREDICT, EVALUATE)
 
 
+ARMS = "subject-number-plain,subject-number-mix"
+RECIPE = (
+    f"--arms {ARMS} --seeds 1 model.backbone={{world}}/encoder data.task=own data.train={{world}}/train.csv"
+    " data.valid={world}/dev.csv data.max_length=48 train.epochs=3 train.batch_size=12 train.lr=5e-3"
+    " train.checkpoint_minutes=0.0003 train.device=cpu"
+)
 ONNX = ("onnx", "onnxruntime", "onnxscript")
 PAIRS = TRAIN.replace("/train.csv", "/pairs.csv").replace("/dev.csv", "/pairs.csv").replace(PLAIN, "")
 ENCODE = _words("encode out {world}/texts.txt --out vectors.npy")
@@ -80,6 +86,19 @@ def _export(form: str, run: str, more: str = "", needs: tuple[str, ...] = ()) ->
 def _again(name: str, text: str, *readers: Words, measured: tuple[str, ...] = ()) -> Kind:
     """A command that goes on in its folder, and so reads what it left there."""
     return Kind(name=name, words=_words(text), readers=(_words(text), *readers), measured=measured)
+
+
+def _compress(name: str, text: str, reader: Words, needs: tuple[str, ...] = ()) -> Kind:
+    names = ("README.md", "bench.json", "figures.json", "front.svg", "work/dense.json")
+    words = _words(f"compress {text} --size 1MB {BENCH} --out out")
+    return Kind(
+        name=name,
+        words=words,
+        readers=(reader,),
+        measured=tuple(f"out/{name}" for name in names),
+        is_slow=True,
+        needs=needs,
+    )
 
 
 KINDS: tuple[Kind, ...] = (
@@ -124,20 +143,38 @@ KINDS: tuple[Kind, ...] = (
         name="encode",
         words=_words("encode {world}/runs/dense {world}/texts.txt --out out.npy"),
     ),
+    _compress(
+        "compress",
+        "{world}/runs/dense --quick --forms torch-bf16",
+        _words("predict out/model {world}/texts.txt --out answers.jsonl"),
+    ),
+    _compress(
+        "compress texts",
+        "{world}/encoder --texts {world}/many.txt --epochs 1 --batch-size 32 --forms onnx",
+        _words("encode out/model {world}/texts.txt --out vectors.npy"),
+        ONNX,
+    ),
     Kind(
-        name="compress",
+        name="run local",
+        words=_words(f"run demo {RECIPE} --on local --workers 2 --out out"),
+        readers=(_words("report out --out page.html"), _words(f"jobs demo {RECIPE} --out out")),
+        measured=tuple(f"out/jobs/{arm}.log" for arm in ARMS.split(",")),
+        is_slow=True,
+    ),
+    Kind(
+        name="search",
         words=_words(
-            f"compress {{world}}/runs/dense --size 1MB --quick --forms torch-bf16 {BENCH} --out out"
+            f"search --space lr=1e-3..1e-2 --trials 2 {DATA} {PLAIN} --epochs 1 --device cpu --out out"
         ),
-        readers=(_words("predict out/model {world}/texts.txt --out answers.jsonl"),),
+        readers=(REPORT,),
         measured=(
-            "out/README.md",
-            "out/bench.json",
+            "out/journal.jsonl",
             "out/figures.json",
-            "out/front.svg",
-            "out/work/dense.json",
+            "out/jobs/trial-0000.log",
+            "out/jobs/trial-0001.log",
         ),
         is_slow=True,
+        needs=("optuna",),
     ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}

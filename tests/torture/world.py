@@ -70,6 +70,7 @@ def _write_texts(world: Path) -> None:
         (world / f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]), encoding="utf-8")
     texts = [text for text, _ in rows]
     (world / "texts.txt").write_text("\n".join([*texts[:8], ""]), encoding="utf-8")
+    (world / "many.txt").write_text("\n".join([*texts[:120], ""]), encoding="utf-8")
     pairs = [
         f"{one},{other},{i % 3}" for i, (one, other) in enumerate(zip(texts[:24], texts[24:48], strict=True))
     ]
