@@ -12,7 +12,7 @@ from scripts.make_lock import ROOT, normal
 LONGEST_LICENCE = 60
 """Letters of a licence's name; what is longer is the licence itself."""
 CLASSIFIER = "License :: OSI Approved :: "
-EXTRAS = ("parquet", "xlsx", "onnx", "openvino", "nncf", "slurm", "search")
+EXTRAS = ("parquet", "xlsx", "onnx", "openvino", "nncf", "slurm", "search", "serve")
 """What users install; the tools of developers are no part of the wheel's list of parts."""
 
 

@@ -23,6 +23,7 @@ ROOMS: list[dict[str, str]] = [
     {
         "ship/bench/": "models side by side: size, latency, throughput, memory, score",
         "ship/export/": "ONNX, OpenVINO, int8 and sparse files, compared with the model before they are kept",
+        "ship/serve/": "models over HTTP: batches of the requests that wait, limits, metrics",
         "ship/shrink/": "delete heads, neurons, layers and words that are dead or chosen",
     },
     {

@@ -73,6 +73,10 @@ OPTIONS = {
         --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts
         --batch=1,32 --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
+    "serve": """
+        folder+ --host=127.0.0.1 --port=8000 --batch-size=16 --queue=1024 --timeout=30.0 --max-texts=256
+        --max-characters=20000 --max-bytes=2000000 --threads --device=auto
+    """,
     "list": "",
     "show": "recipe",
     "run": """recipe changes* --seeds --arms --tiny=off --out --together --on --retries=2 --workers --gpus

@@ -48,24 +48,26 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str], prompt: str = "") -> Vectors:
         """Return (N, D): the vectors of the texts, `prompt` before each."""
         rows = ApartRows([(prompt + text,) for text in texts])
-        return self._cut(np.stack(self.predictor.logits(rows)).astype(np.float32))
+        vectors = np.stack(self.predictor.logits(rows)).astype(np.float32)
+        return cut_vectors(vectors, self.spec.dimension, self.settings.normalise)
 
     def prompt(self, *usual: str) -> str:
         """Return the prompt that was asked for, else the first of the usual names that the model has."""
         known = self.spec.prompt or next((name for name in usual if name in self.settings.prompts), None)
         return self.settings.prompt(known)
 
-    def _cut(self, vectors: Vectors) -> Vectors:
-        """Keep the first units that were asked for; vectors of length 1 get it again."""
-        wanted, width = self.spec.dimension, vectors.shape[1]
-        if wanted is None:
-            return vectors
-        if wanted > width:
-            raise BermoError(
-                f"dimension must be at most {width}, the units of this model's vectors, but got {wanted}."
-            )
-        cut = vectors[:, :wanted]
-        return unit(cut).astype(np.float32) if self.settings.normalise else cut
+
+def cut_vectors(vectors: Vectors, wanted: int | None, normalise: bool) -> Vectors:
+    """Keep the first units that were asked for; vectors of length 1 get it again."""
+    width = vectors.shape[1]
+    if wanted is None:
+        return vectors
+    if wanted > width:
+        raise BermoError(
+            f"dimension must be at most {width}, the units of this model's vectors, but got {wanted}."
+        )
+    cut = vectors[:, :wanted]
+    return unit(cut).astype(np.float32) if normalise else cut
 
 
 def encode_file(

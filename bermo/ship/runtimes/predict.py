@@ -8,6 +8,7 @@ that memory stays flat. A row without a text has an empty answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +45,17 @@ class Predictor:
         device: Device = "auto",
         batch_size: int = 64,
         precision: Precision | None = None,
+        threads: int | None = None,
     ) -> None:
         self.opened, self.batch_size = opened, batch_size
         self.tokenizer = opened.load_tokenizer()
-        self.candidate = open_candidate(opened, device=choose_device(opened, device), precision=precision)
+        self.candidate = open_candidate(opened, threads, choose_device(opened, device), precision)
+
+    def twin(self) -> "Predictor":
+        """Return the same model for another thread, with a tokenizer of its own, which each use changes."""
+        other = copy(self)
+        other.tokenizer = deepcopy(self.tokenizer)
+        return other
 
     def logits(self, rows: Rows) -> list[np.ndarray]:
         """Return the logits of each row; none may be empty."""
