@@ -74,7 +74,7 @@ OPTIONS = {
         --batch=1,32 --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
     "serve": """
-        folder+ --host=127.0.0.1 --port=8000 --batch-size=16 --queue=1024 --timeout=30.0 --max-texts=256
+        folders+ --host=127.0.0.1 --port=8000 --batch-size=16 --queue=1024 --timeout=30.0 --max-texts=256
         --max-characters=20000 --max-bytes=2000000 --threads --device=auto
     """,
     "list": "",
