@@ -29,6 +29,7 @@ def _position_bias(encoder: nn.Module, x: Tensor) -> Tensor:
     tables_NSH = table.view(-1, *table.shape[-2:])
     count, size, num_heads = tables_NSH.shape
     values = functional.embedding(buckets_TT, tables_NSH.transpose(0, 1).reshape(size, -1))
-    bias_NHTT = values.view(num_tokens, num_tokens, count, num_heads).permute(2, 3, 0, 1)
+    # Row by row: torch's fast attention takes no mask whose last axis has another stride than 1.
+    bias_NHTT = values.view(num_tokens, num_tokens, count, num_heads).permute(2, 3, 0, 1).contiguous()
     shape = (count, num_rows // count, num_heads, num_tokens, num_tokens)
     return bias_NHTT[:, None].expand(shape).flatten(0, 1)

@@ -1,0 +1,33 @@
+"""The position bias of our own: transformers' numbers, laid out as torch's fast attention takes them."""
+
+import torch
+from torch import nn
+from transformers import MPNetConfig
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+
+from bermo.encoders.position_bias import set_position_bias_
+
+
+def encoder() -> MPNetEncoder:
+    config = MPNetConfig(hidden_size=12, num_attention_heads=3, num_hidden_layers=1, intermediate_size=8)
+    return MPNetEncoder(config)
+
+
+def test_the_bias_is_that_of_transformers_and_lies_row_by_row() -> None:
+    ours, hidden = encoder(), torch.zeros(4, 7, 12)
+    expected = ours.compute_position_bias(hidden)
+    set_position_bias_(ours)
+    bias = ours.compute_position_bias(hidden)
+    assert torch.equal(bias, expected)
+    assert bias.stride()[-2:] == (7, 1), "torch's fast attention refuses a mask with another last stride"
+
+
+def test_each_model_of_a_stack_has_its_own_bias() -> None:
+    members = [encoder() for _ in range(2)]
+    hidden = torch.zeros(2, 5, 12)
+    expected = [member.compute_position_bias(hidden) for member in members]
+    joint = encoder()
+    tables = [member.relative_attention_bias.weight.detach() for member in members]
+    joint.relative_attention_bias.weight = nn.Parameter(torch.stack(tables))
+    set_position_bias_(joint)
+    assert torch.equal(joint.compute_position_bias(hidden.repeat(2, 1, 1)), torch.cat(expected))
