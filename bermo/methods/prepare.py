@@ -11,7 +11,7 @@ import transformers
 
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
-from bermo.data.rows import ApartRows
+from bermo.data.rows import ApartRows, TextRows
 from bermo.data.tasks import TaskData
 from bermo.data.unknown import check_ids
 from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
@@ -19,7 +19,7 @@ from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.pooling import trained_pooling
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
-from bermo.methods.defaults import Facts, resolve_defaults
+from bermo.methods.defaults import FEW_ROWS, Facts, resolve_defaults
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
@@ -188,12 +188,25 @@ def notes(prepared: Prepared) -> list[str]:
     longest = min(spec.data.max_length, prepared.tokenizer.model_max_length)
     if longest < spec.data.max_length:
         sentences.append(f"The encoder reads {longest} tokens at most, not {spec.data.max_length}.")
+    if _suits_cosines(prepared):
+        sentences.append(
+            "The encoder was trained to read texts apart; here it reads a pair as one text. If the numbers"
+            " tell how alike the two are, --kind embedding learns more from few rows."
+        )
     if train.truncated_share > 0:
         sentences.append(
             f"{train.truncated_share:.1%} of the training texts are longer than {longest} tokens and are cut"
             " (--max-length)."
         )
     return sentences
+
+
+def _suits_cosines(prepared: Prepared) -> bool:
+    """Tell whether cosines of a sentence encoder's vectors would say more: few pairs with a number each."""
+    facts, rows = prepared.facts, prepared.data.train
+    is_paired = isinstance(rows, TextRows) and rows.second is not None
+    is_small = facts.kind == "regression" and facts.num_rows < FEW_ROWS
+    return is_paired and is_small and facts.trained_pooling is not None and prepared.teacher is None
 
 
 def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
