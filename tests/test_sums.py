@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bermo.errors import BermoError
+from bermo.files import write_sealed
 from bermo.sums import SUMS_FILE, check_sums, write_sums
 
 
@@ -59,3 +60,21 @@ def test_every_flipped_bit_of_the_sums_is_noticed_or_changes_nothing(folder: Pat
 def test_a_folder_without_sums_is_not_checked(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     check_sums(tmp_path)
+
+
+def test_files_of_folders_below_are_summed_too(folder: Path) -> None:
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.parent.mkdir()
+    pooling.write_text('{"pooling_mode": "mean"}')
+    write_sums(folder)
+    check_sums(folder)
+    pooling.write_text('{"pooling_mode": "cls"}')
+    with pytest.raises(BermoError, match=r"1_Pooling.config\.json is damaged, or was changed"):
+        check_sums(folder)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../other", "a/../../other"])
+def test_sums_name_no_file_outside_of_their_folder(folder: Path, name: str) -> None:
+    write_sealed(folder / SUMS_FILE, {"files": {name: {"bytes": 1, "crc32": 1}}})
+    with pytest.raises(BermoError, match="names a file outside of its folder"):
+        check_sums(folder)

@@ -43,7 +43,7 @@ from bermo.runs.folder import check_free, claim, identity, locked, release, with
 from bermo.runs.results import RunResult, SeedResult, read_seed, write_result
 from bermo.runs.statistics import summarise
 from bermo.spec import RunSpec
-from bermo.sums import SUMS_FILE, check_sums, write_sums
+from bermo.sums import check_sums, ensure_sums
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit_members
@@ -301,5 +301,4 @@ def _publish(out: Path, results: list[SeedResult]) -> None:
     check_sums(source, f"Delete {source.parent}, and the same command trains this seed again")
     with whole_folder(out / "model") as temporary:
         copy_folder(source, temporary, _link)
-        if not (temporary / SUMS_FILE).exists():
-            write_sums(temporary)
+        ensure_sums(temporary)

@@ -10,6 +10,7 @@ from transformers import AutoModel
 from bermo.cli import main
 from bermo.encoders.backbone import load_tokenizer
 from bermo.encoders.sentence import SentenceSettings, is_sentence_folder
+from bermo.errors import BermoError
 from bermo.methods.student import keep_neurons_, student_from_teacher
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.nn.losses import soft_vectors
@@ -55,6 +56,10 @@ def test_an_embedding_is_trained_on_pairs_and_saved_for_sentence_transformers(
     assert is_sentence_folder(tmp_path / "run" / "model")
     assert SentenceEncoder(tmp_path / "run").encode(["a good film"]).shape == (1, 16)
     assert main(["evaluate", str(tmp_path / "run"), str(files / data)]) == 0
+    pooling = tmp_path / "run" / "model" / "1_Pooling" / "config.json"
+    pooling.write_text(pooling.read_text().replace("mean", "cls"))
+    with pytest.raises(BermoError, match="config.json is damaged, or was changed"):
+        SentenceEncoder(tmp_path / "run")
 
 
 def test_a_mix_is_learned_where_it_is_asked_for(files: Path, tmp_path: Path) -> None:

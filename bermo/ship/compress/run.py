@@ -51,6 +51,7 @@ from bermo.ship.shrink.delete import is_shrinkable
 from bermo.ship.shrink.run import make_small
 from bermo.ship.shrink.spec import FisherSpec
 from bermo.spec import DataSpec, RunSpec
+from bermo.sums import ensure_sums
 from bermo.values import to_dict
 
 SMALLEST_SHARE = 0.02
@@ -244,6 +245,7 @@ def _finish(
     for name, source in (("model", made.folders[picked.name]), ("torch", made.torch[picked.name])):
         with whole_folder(out / name) as folder:
             copy_folder(source, folder)
+            ensure_sums(folder)
     write_bench(out / "bench.json", result)
     write_text(out / "README.md", _card(spec, result, picked, sentence, found))
     write_json(

@@ -36,6 +36,7 @@ from bermo.ship.compress.plan import AROUND, Arm, Plan
 from bermo.ship.compress.spec import CompressSpec
 from bermo.ship.runtimes.embed import SentenceEncoder
 from bermo.spec import DataSpec, DistillSpec, MixSpec, ModelSpec, RunSpec
+from bermo.sums import write_sums
 
 Vectors = npt.NDArray[np.floating]
 HELD_OUT, MOST_HELD_OUT, FEWEST_TEXTS = 0.1, 1000, 100
@@ -121,6 +122,7 @@ def prepared_teacher(source: TrainedFolder, folder: Path) -> Path:
             source.load_model().save_pretrained(temporary)
             source.load_tokenizer().save_pretrained(temporary)
             write_task(temporary, source.trained)
+            write_sums(temporary)
     return folder
 
 
