@@ -6,6 +6,7 @@ from pathlib import Path
 
 from transformers.utils import logging
 
+from bermo.crashes import was_interrupted
 from bermo.errors import BermoError
 
 UNTOUCHED = (BermoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -26,6 +27,8 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
         raise
     # A damaged file fails in any way, and a panic of the tokenizers' library is not even an Exception.
     except BaseException as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
         raise BermoError(f'Could not load the {what} of "{name}": {_reason(error)}') from error
     finally:
         logging.set_verbosity(level)

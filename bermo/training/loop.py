@@ -121,6 +121,8 @@ class _Loop:
                     saved = time.monotonic()
                 if stop and self.step < self.total:
                     raise Stopped(self.step, self.total)
+            if caught and self.accelerator.num_processes == 1:
+                self._save()  # the signal comes once more before this training's results are written
             if self.step < self.total and (why := self._why_to_stop()):
                 self.job.display.tell(f"Stopped after step {self.step} of {self.total}: {why}.")
         finally:

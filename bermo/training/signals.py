@@ -12,7 +12,9 @@ from bermo.interrupts import SCHEDULERS
 def catch_signals() -> Iterator[list[int]]:
     """Collect the signals instead of dying; a second Ctrl-C takes the usual way.
 
-    Schedulers send theirs more than once, and to every process of a job.
+    Schedulers send theirs more than once, and to every process of a job. One that came too late to stop the
+    block, such as in the evaluation after the last step, comes once more at its end: the command may have
+    much more to do.
     """
     caught: list[int] = []
 
@@ -32,3 +34,5 @@ def catch_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+    if caught:
+        signal.raise_signal(caught[0])

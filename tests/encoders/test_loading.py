@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from bermo.encoders import backbone, hub, trust, where
+from bermo.encoders.failures import loading
 from bermo.errors import BermoError
 from tests.tiny import FAMILIES, make_config, make_tokenizer, save_backbone
 
@@ -234,3 +235,8 @@ def test_capitals_that_are_kept_stay_so_after_saving(kind: str, tmp_path: Path) 
         wrong = AutoTokenizer.from_pretrained(folder)
         assert wrong(text)["input_ids"] == ids
         assert backbone.load_tokenizer(folder)(text)["input_ids"] == ids
+
+
+def test_ctrl_c_that_a_library_turned_into_its_own_error_is_no_failure_to_load() -> None:
+    with pytest.raises(KeyboardInterrupt), loading("weights", "encoder"):
+        raise RuntimeError("something in C++") from KeyboardInterrupt()

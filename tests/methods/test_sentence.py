@@ -58,7 +58,7 @@ def test_an_embedding_is_trained_on_pairs_and_saved_for_sentence_transformers(
     assert main(["evaluate", str(tmp_path / "run"), str(files / data)]) == 0
     pooling = tmp_path / "run" / "model" / "1_Pooling" / "config.json"
     pooling.write_text(pooling.read_text().replace("mean", "cls"))
-    with pytest.raises(BermoError, match="config.json is damaged, or was changed"):
+    with pytest.raises(BermoError, match=r"config\.json is damaged, or was changed"):
         SentenceEncoder(tmp_path / "run")
 
 

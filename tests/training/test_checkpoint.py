@@ -68,6 +68,17 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int, num
     assert rows[0] == rows[1]
 
 
+def test_a_signal_in_the_last_step_ends_the_command_and_no_step_is_made_again(tmp_path: Path) -> None:
+    whole = toy_job(tmp_path / "whole", SETTINGS)
+    ended = run(whole)
+    # Swallowed, it would let the next seed or the next arm begin.
+    with pytest.raises(KeyboardInterrupt):
+        run(toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(ended.steps - 1, signal.SIGINT),)))
+    resumed = toy_job(tmp_path / "parts", SETTINGS, hooks=(StopAt(ended.steps - 1, signal.SIGINT),))
+    assert replace(run(resumed), seconds=0) == replace(ended, seconds=0)
+    assert torch.equal(weights(whole), weights(resumed))
+
+
 def test_metrics_after_the_last_checkpoint_and_torn_lines_are_written_again(tmp_path: Path) -> None:
     whole = toy_job(tmp_path / "whole", SETTINGS)
     run(whole)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bermo.crashes import was_interrupted
 from bermo.errors import BermoError
 from bermo.files import passing_folder
 from bermo.progress import Display
@@ -79,5 +80,7 @@ def _write(
         try:
             export(model, folder, wanted, display, traced)
         except BermoError as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from error
             reason = str(error)
     return reason

@@ -14,6 +14,7 @@ from bermo.machine import processor
 from bermo.progress import Quiet
 from bermo.ship.bench.run import read_bench, write_bench
 from bermo.ship.compress import best as choosing
+from bermo.ship.compress import forms
 from bermo.ship.compress.best import pick_form
 from bermo.ship.compress.forms import LEFT_OUT, FormsSpec, write_forms
 from bermo.ship.compress.spec import Aim
@@ -99,9 +100,18 @@ def test_every_form_is_written_or_its_reason_is_reported(
         assert json.loads((folder / "export.json").read_text())["to"] == name
 
 
-def test_where_no_form_passes_nothing_is_chosen(folders: Path, tmp_path: Path) -> None:
-    from bermo.progress import Quiet
+def test_ctrl_c_in_a_library_of_one_form_ends_them_all(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise BermoError("torch could not write this model") from KeyboardInterrupt()
 
+    monkeypatch.setattr(forms, "export", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_forms(folders / "model", tmp_path / "forms", FormsSpec(forms=("onnx", "torch-bf16")), Quiet())
+
+
+def test_where_no_form_passes_nothing_is_chosen(folders: Path, tmp_path: Path) -> None:
     with pytest.raises(BermoError, match="No form of"):
         write_forms(folders / "model", tmp_path / "forms", FormsSpec(forms=("openvino-int8",)), Quiet())
 
