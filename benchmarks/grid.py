@@ -8,9 +8,7 @@ datasets sst2, mrpc, cola, mr, qnli, qqp_partial. PLAN says what is run with how
 first; seeds of an arm are trained together, arms side by side on one GPU. The same command goes on where it
 stopped: OUT holds a folder for each run, ENCODER-TASK-METHOD.SEEDS. Then: python scripts/make_grid.py
 
-The encoder of RoBERTa's shape: bermo pretrain --text part0.txt.xz --layers 6 --width 384 --heads 12
---intermediate 1536 --steps 12000 --length 64 --lr 5e-4 --precision bf16 --out P, then
-python benchmarks/as_roberta.py P/model MODELS/roberta
+The encoder of RoBERTa's shape is the box: python benchmarks/as_roberta.py bermo/box MODELS/roberta
 """
 
 import argparse
@@ -63,7 +61,7 @@ SHOWN = {
     "minilm": "MiniLM-L6",
     "mpnet": "mpnet-base",
     "box": "the box",
-    "roberta": "RoBERTa's shape, 6 × 384",
+    "roberta": "the box as RoBERTa",
 }
 """What the table calls a task or a folder of an encoder, where it is not its own name."""
 SMALL = "mrpc cola mr qnli qqp"

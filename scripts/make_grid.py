@@ -16,7 +16,8 @@ sys.path.insert(0, str(ROOT))
 
 from bermo.figures.draw import to_panels_file  # noqa: E402
 from bermo.files import write_text  # noqa: E402
-from scripts.tables.grid import Grid, arms_of, counted, defaults, grid, heats  # noqa: E402
+from scripts.tables.grid import Grid, grid  # noqa: E402
+from scripts.tables.grid_pages import arms_of, counted, defaults, heats  # noqa: E402
 
 SOURCE = ROOT / "results" / "grid.json"
 HEAD = (

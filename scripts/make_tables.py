@@ -17,7 +17,7 @@ from bermo.files import write_text
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.tables import grid, little, pruning, scores, ship, speed, torture, tree, verdicts  # noqa: E402
+from scripts.tables import grid_pages, little, pruning, scores, ship, speed, torture, tree, verdicts  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
@@ -29,7 +29,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pruning-summary": pruning.summary,
     "pruning-first-runs": pruning.first_runs,
     "pruning-rank": pruning.rank,
-    "pruning-grid": grid.ranks,
+    "pruning-grid": grid_pages.ranks,
     "pruning-first-cut": pruning.first_cut,
     "pruning-alive": pruning.alive,
     "pruning-box": pruning.box_rank,

@@ -9,12 +9,14 @@ printed number again from it:
     probing-gpu.json: CASE/ARM           the mean of an arm's last scores over the seeds that did not diverge
     grid.json: ENCODER/TASK/METHOD/mix   the mean of a cell of the grid
     grid.json: CELL − CELL               the difference of two means, with Welch's interval
+    grid.json: kept CELL ÷ CELL          how many times as many weights the first keeps
 """
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from bermo.methods.probing.paired import Paired
-from scripts.tables.grid import TASKS, Cell, Grid, distance, grid
+from scripts.tables.grid import TASKS, WORDS, Cell, Grid, Place, distance, grid
 from scripts.tables.numbers import (
     RESULTS,
     difference,
@@ -114,38 +116,77 @@ def measured_grid() -> Grid | None:
 
 
 def of_grid(known: Grid | None, task: str, methods: tuple[str, ...]) -> list[Evidence]:
-    """Every cell of some methods on a task, for the encoders of the grid."""
+    """Cells of some methods on a task, for the encoders of the grid that have the mix and the plain form."""
     places = [place for place in known.places if place.task == task] if known else []
     return [
         _cell(place.encoder, task, cell)
         for place in places
         for cell in place.pruned
-        if cell.arm.method in methods
+        if cell.arm.method in methods and (cell.arm.method, not cell.arm.mix) in _arms(place)
     ]
+
+
+def _arms(place: Place) -> dict[tuple[str, bool], Cell]:
+    return {(cell.arm.method, cell.arm.mix): cell for cell in place.pruned}
 
 
 def taught_gaps(known: Grid | None) -> list[Evidence]:
     """Mix − plain of every taught arm of the grid that has both."""
     gaps = []
     for place in known.places if known else ():
-        taught = {(c.arm.method, c.arm.mix): c for c in place.pruned if c.arm.is_taught and len(c.alive) > 1}
-        for (method, is_mix), mix in taught.items():
-            plain = taught.get((method, False))
-            if is_mix and plain is not None:
-                gaps.append(_welch(place.encoder, place.task, mix, plain))
+        arms = _arms(place)
+        for (method, is_mix), mix in arms.items():
+            plain = arms.get((method, False))
+            if is_mix and mix.arm.is_taught and plain is not None:
+                gaps.append(_welch(place, "mix − plain", mix, plain))
     return gaps
 
 
-def _welch(encoder: str, task: str, mix: Cell, plain: Cell) -> Evidence:
-    mean, half = distance(mix, plain)
+def teacher_gains(known: Grid | None) -> list[Evidence]:
+    """Taught − untaught of the default, wherever both were run."""
+    gains = []
+    for place in known.places if known else ():
+        taught = _arms(place).get(("taught", True))
+        if taught is not None and place.default is not None:
+            gains.append(_welch(place, "mix, by sensitivity: taught − untaught", taught, place.default))
+    return gains
+
+
+def kept_ratios(known: Grid | None) -> list[Evidence]:
+    """How many times as many weights the plain encoder keeps as the mix, at the same penalty."""
+    found = []
+    for place in known.places if known else ():
+        arms = _arms(place)
+        for (method, is_mix), mix in arms.items():
+            plain = arms.get((method, False))
+            if is_mix and mix.arm.has_penalty and plain is not None:
+                shares = [fmean(row.density for row in cell.rows) for cell in (plain, mix)]
+                where = f"{place.encoder}/{place.task}/{method}"
+                words = WORDS[method].partition(",")[0]
+                found.append(
+                    Evidence(
+                        encoder=place.encoder,
+                        what=f"{TASKS.get(place.task, place.task)}, {words}: kept by plain ÷ by the mix",
+                        value=f"{shares[0] / shares[1]:.3f} ×",
+                        n=f"{len(plain.rows)} and {len(mix.rows)} seeds",
+                        source=f"grid.json: kept {where}/plain ÷ {where}/mix",
+                    )
+                )
+    return found
+
+
+def _welch(place: Place, what: str, one: Cell, other: Cell) -> Evidence:
+    mean, half = distance(one, other)
     interval = (mean - (half or 0.0), mean + (half or 0.0))
-    place = f"{encoder}/{task}/{mix.arm.method}"
+    names = [
+        f"{place.encoder}/{place.task}/{c.arm.method}/{'mix' if c.arm.mix else 'plain'}" for c in (one, other)
+    ]
     return Evidence(
-        encoder=encoder,
-        what=f"{TASKS.get(task, task)}, mix − plain",
+        encoder=place.encoder,
+        what=f"{TASKS.get(place.task, place.task)}, {what}",
         value=gap(Paired(count=0, mean=mean, interval=interval, p=1.0)),
-        n=f"{len(mix.alive)} and {len(plain.alive)} seeds",
-        source=f"grid.json: {place}/mix − {place}/plain",
+        n=f"{len(one.alive)} and {len(other.alive)} seeds",
+        source=f"grid.json: {names[0]} − {names[1]}",
         interval=interval,
     )
 

@@ -12,7 +12,8 @@ import pytest
 
 from bermo.errors import BermoError
 from scripts import make_grid
-from scripts.tables.grid import arms_of, counted, defaults, grid, heats
+from scripts.tables.grid import grid
+from scripts.tables.grid_pages import arms_of, counted, defaults, heats
 from tests.docs.documents import ROOT, rows_of
 
 # From a printed table of Student's t, 97.5 %.

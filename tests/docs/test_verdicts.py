@@ -41,6 +41,15 @@ def interval(values: list[float]) -> list[float]:
     return [mean, mean - half, mean + half]
 
 
+def welch(one: list[float], other: list[float]) -> list[float]:
+    """Difference of means, low and high end; degrees of freedom are whole, as in a printed table of t."""
+    test = stats.ttest_ind(one, other, equal_var=False)
+    mean = statistics.fmean(one) - statistics.fmean(other)
+    error = (statistics.variance(one) / len(one) + statistics.variance(other) / len(other)) ** 0.5
+    half = stats.t.ppf(0.975, max(1, int(test.df))) * error
+    return [mean, mean - half, mean + half]
+
+
 def semantic(case: str) -> list[float]:
     tasks = ("tense", "subject-number", "object-number", "coordination-inversion")
     runs = read("probing-gpu.json")["finetuned"][case]
@@ -52,10 +61,10 @@ def semantic(case: str) -> list[float]:
     return [statistics.fmean(of_seed) for of_seed in gains.values()]
 
 
-def grid_cell(name: str) -> list[float]:
+def grid_cell(name: str, key: str = "last") -> list[float]:
     encoder, task, method, mix = name.split("/")
     return [
-        row["last"]
+        row[key]
         for row in read("grid.json")
         if (row["encoder"], row["task"], row["method"], row["mix"]) == (encoder, task, method, mix == "mix")
         and not row["dead"]
@@ -69,11 +78,11 @@ def expected(source: str) -> list[float]:
     one, _, other = name.partition(" − ")
     if file == "mix-cuda.json":
         return [read(file)["ways"]["text, mix streaming"][name]]
+    if name.startswith("kept "):
+        plain, mix = (grid_cell(cell, "density") for cell in name.removeprefix("kept ").split(" ÷ "))
+        return [statistics.fmean(plain) / statistics.fmean(mix)]
     if file == "grid.json" and other:
-        test = stats.ttest_ind(grid_cell(one), grid_cell(other), equal_var=False)
-        known = test.confidence_interval()
-        mean = statistics.fmean(grid_cell(one)) - statistics.fmean(grid_cell(other))
-        return [mean, known.low, known.high]
+        return welch(grid_cell(one), grid_cell(other))
     if file == "grid.json":
         values = grid_cell(name)
     elif file == "probing-gpu.json" and "/" in name:
@@ -96,9 +105,7 @@ def test_a_printed_number_is_that_of_its_file(title: str, row: dict[str, str]) -
     shown = [float(text.replace("−", "-")) for text in NUMBER.findall(row["mean (95 % interval)"])]
     wanted = expected(source)
     assert len(shown) == len(wanted), f"{title}: {source}"
-    # Welch's interval is taken with whole degrees of freedom.
-    within = 0.2 if source.startswith("grid.json") and " − " in source else 0.00501
-    assert shown == pytest.approx(wanted, abs=within), f"{title}: {source}"
+    assert shown == pytest.approx(wanted, abs=0.00501), f"{title}: {source}"
 
 
 def test_how_many_seeds_live_is_counted_by_their_answers() -> None:
@@ -149,7 +156,7 @@ def test_another_encoder_in_the_grid_changes_the_verdicts(
     rows = [
         {
             "encoder": "base",
-            "task": "sst2",
+            "task": "SST-2, 20,000 rows",
             "method": method,
             "mix": is_mix,
             "seed": seed,

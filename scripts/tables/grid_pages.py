@@ -1,0 +1,151 @@
+"""What the grid shows: tables of the default and of all arms, one sentence, heat maps."""
+
+from collections.abc import Sequence
+
+from bermo.figures.data import Heat
+from scripts.tables.grid import ALONE, NEAR, SHORT, TASKS, Arm, Cell, Grid, Place, distance, grid, verdict
+from scripts.tables.numbers import read, signed, table
+
+
+def defaults(known: Grid) -> str:
+    """The default at every place, beside dense and beside the best arm."""
+    rows = []
+    for place in known.places:
+        dense = place.dense[0] if place.dense else None
+        rows.append(
+            [
+                place.encoder,
+                TASKS.get(place.task, place.task),
+                shown(dense),
+                shown(place.default),
+                _share(place.default, dense),
+                "–" if place.best is None else f"{place.best.arm.name}: {shown(place.best)}",
+                _behind(place),
+                verdict(place),
+            ]
+        )
+    head = [
+        "encoder",
+        "task",
+        "dense",
+        f"{known.default.name} (default)",
+        "of dense",
+        "best",
+        "default − best",
+    ]
+    return table([*head, "verdict"], rows)
+
+
+def counted(known: Grid) -> str:
+    """One sentence: in how many places the default lives and is near the best."""
+    run = [place for place in known.places if place.default is not None]
+    alive = [place for place in run if place.default is not None and not place.default.num_dead]
+    compared = [place for place in alive if verdict(place) != ALONE]
+    near = [place for place in compared if verdict(place) in ("the best", f"within {NEAR}")]
+    return (
+        f"Of {len(run)} places (encoder and task) the default lives with every seed in {len(alive)}. Of the"
+        f" {len(compared)} with another arm it is the best or within {NEAR} points of it in {len(near)}."
+    )
+
+
+def arms_of(known: Grid, encoder: str) -> str:
+    """Every arm on every task of an encoder; the best of a task is bold."""
+    places = known.of(encoder)
+    rows = []
+    for arm in known.arms:
+        cells = [_cell(place, arm) for place in places]
+        if any(cells):
+            name = f"{arm.name} (default)" if arm == known.default else arm.name
+            rows.append([name, *map(_marked, places, cells), _kept([cell for cell in cells if cell])])
+    return table(["", *(TASKS.get(place.task, place.task) for place in places), "kept"], rows)
+
+
+def ranks() -> str:
+    """What movement may rank by, and other methods, wherever one was run beside the default."""
+    known = grid(read("grid.json"))
+    head = {
+        "sensitivity": "by sensitivity (default)",
+        "size": "by size · σ(score)",
+        "score": "by score (the paper's)",
+        "soft": "soft movement",
+        "magnitude": "magnitude",
+    }
+    rows = []
+    for place in known.places:
+        cells = {cell.arm.method: cell for cell in place.pruned if cell.arm.mix}
+        if len(cells.keys() & head.keys()) > 1:
+            scores = [shown(cells.get(method)) for method in head]
+            rows.append([place.encoder, TASKS.get(place.task, place.task), *scores])
+    return table(["encoder", "task", *head.values()], rows)
+
+
+def heats(known: Grid) -> list[Heat]:
+    """Distance to the best of each task, by encoder; empty where an arm lost a seed or was not run."""
+    arms = [arm for arm in known.arms if not arm.dense]
+    return [
+        Heat(
+            title=encoder,
+            x_label="task",
+            y_label="arm",
+            columns=tuple(TASKS.get(place.task, place.task) for place in known.of(encoder)),
+            rows=tuple(_short(arm, known.default) for arm in arms),
+            values=tuple(tuple(_behind_of(place, arm) for place in known.of(encoder)) for arm in arms),
+            unit="points",
+            limits=(-5.0, 0.0),
+            digits=1,
+        )
+        for encoder in known.encoders
+    ]
+
+
+def shown(cell: Cell | None) -> str:
+    """Write a cell: mean ± half its interval, seeds, and how many died."""
+    if cell is None:
+        return "–"
+    dead = f" † {cell.num_dead} of {len(cell.rows)}" if cell.num_dead else f" ({len(cell.rows)})"
+    if not cell.alive:
+        return dead.strip()
+    interval = cell.spread.interval
+    half = "" if interval is None else f" ± {(interval[1] - interval[0]) / 2:.2f}"
+    return f"{cell.spread.mean:.2f}{half}{dead}"
+
+
+def _marked(place: Place, cell: Cell | None) -> str:
+    return f"**{shown(cell)}**" if cell is not None and cell is place.best else shown(cell)
+
+
+def _short(arm: Arm, default: Arm) -> str:
+    """Write an arm's name for the narrow space beside a heat map; a star marks the default."""
+    words = SHORT.get(arm.method, arm.method)
+    return f"{words}, {'mix' if arm.mix else 'plain'}{' ★' if arm == default else ''}"
+
+
+def _cell(place: Place, arm: Arm) -> Cell | None:
+    return next((cell for cell in (*place.dense, *place.pruned) if cell.arm == arm), None)
+
+
+def _kept(cells: Sequence[Cell]) -> str:
+    """Write the least and the most that was kept over the cells' trainings."""
+    shares = [100 * row.density for cell in cells for row in cell.rows]
+    low, high = (f"{share:.1f}" for share in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} … {high} %"
+
+
+def _share(cell: Cell | None, dense: Cell | None) -> str:
+    if cell is None or dense is None or not cell.alive or not dense.alive:
+        return "–"
+    return f"{100 * cell.spread.mean / dense.spread.mean:.1f} %"
+
+
+def _behind(place: Place) -> str:
+    if place.default is None or place.best is None or not place.default.alive:
+        return "–"
+    gap, half = distance(place.default, place.best)
+    return signed(gap) if half is None else f"{signed(gap)} ± {half:.2f}"
+
+
+def _behind_of(place: Place, arm: Arm) -> float | None:
+    cell = _cell(place, arm)
+    if cell is None or place.best is None or cell.num_dead:
+        return None
+    return round(distance(cell, place.best)[0], 3)
