@@ -81,21 +81,25 @@ def ranks() -> str:
 
 def heats(known: Grid) -> list[Heat]:
     """Distance to the best of each task, by encoder; empty where an arm lost a seed or was not run."""
-    arms = [arm for arm in known.arms if not arm.dense]
-    return [
-        Heat(
-            title=encoder,
-            x_label="task",
-            y_label="arm",
-            columns=tuple(TASKS.get(place.task, place.task) for place in known.of(encoder)),
-            rows=tuple(_short(arm, known.default) for arm in arms),
-            values=tuple(tuple(_behind_of(place, arm) for place in known.of(encoder)) for arm in arms),
-            unit="points",
-            limits=(-5.0, 0.0),
-            digits=1,
-        )
-        for encoder in known.encoders
+    return [_heat(known, encoder) for encoder in known.encoders]
+
+
+def _heat(known: Grid, encoder: str) -> Heat:
+    places = known.of(encoder)
+    arms = [
+        arm for arm in known.arms if arm.is_rival and not arm.dense and any(_cell(p, arm) for p in places)
     ]
+    return Heat(
+        title=encoder,
+        x_label="task",
+        y_label="arm",
+        columns=tuple(TASKS.get(place.task, place.task) for place in places),
+        rows=tuple(_short(arm, known.default) for arm in arms),
+        values=tuple(tuple(_behind_of(place, arm) for place in places) for arm in arms),
+        unit="points",
+        limits=(-5.0, 0.0),
+        digits=1,
+    )
 
 
 def shown(cell: Cell | None) -> str:
