@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
+from bermo.encoders.quick_import import quick_imports
 from bermo.interrupts import ending_at_once
 from bermo.verbs.light import leave_out_
 
@@ -15,7 +16,8 @@ WAIT = "loading torch"
 
 @contextmanager
 def importing(only_answers: bool = False) -> Iterator[None]:
-    """Import without Python's garbage collector, and exclude what was imported from every later collection.
+    """Import quickly (encoders/quick_import.py), without Python's garbage collector, and exclude what was
+    imported from every later collection.
 
     A command that only answers imports nothing that is there to train (light.py). Ctrl-C ends the command at
     once meanwhile, and a terminal shows the seconds. This is done once in a process. Then transformers' own
@@ -24,7 +26,7 @@ def importing(only_answers: bool = False) -> Iterator[None]:
     is_first = gc.isenabled() and not gc.get_freeze_count()
     if is_first:
         gc.disable()
-    with ending_at_once(), _counting_seconds():
+    with ending_at_once(), _counting_seconds(), quick_imports():
         try:
             if only_answers:
                 leave_out_()
