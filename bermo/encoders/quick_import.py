@@ -1,16 +1,18 @@
 """torch and transformers are imported with the same result in less time.
 
 While it is imported, transformers reads the sources of all its models twice to learn their public names, and
-the list of files of every installed package to learn which distribution a package is of; torch looks up the
-line of source at which each of its own operators is defined. Together this is a quarter of the start of a
-command. Here the sources are read once and only their ends are looked at, a package is asked for when its
-name is, and a place in the source is known without its text.
+the list of files of every installed package to learn which distribution a package is of; for the first
+weights it compiles a thousand patterns, those of all models. torch looks up the line of source at which each
+of its own operators is defined. Together this is a third of the start of a command. Here the sources are read
+once and only their ends are looked at, a package is asked for when its name is, a pattern is compiled when it
+is used, and a place in the source is known without its text.
 """
 
 import importlib.abc
 import importlib.metadata
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +21,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-NAMES_OF_MODELS = "transformers.utils.import_utils"
 PUBLIC = "\n__all__"
 
 
@@ -29,34 +30,39 @@ def quick_imports() -> Iterator[None]:
     if "transformers" in sys.modules:
         yield
         return
-    finder = AfterImport(NAMES_OF_MODELS, read_once_)
-    list_all, place = importlib.metadata.packages_distributions, inspect.getframeinfo
+    finder = AfterImport(
+        {
+            "transformers.utils.import_utils": read_once_,
+            "transformers.core_model_loading": compile_late_,
+        }
+    )
     sys.meta_path.insert(0, finder)
-    importlib.metadata.packages_distributions = lambda: Distributions(list_all)
-    inspect.getframeinfo = partial(place, context=0)
+    list_all, place = importlib.metadata.packages_distributions, inspect.getframeinfo
     try:
+        setattr(importlib.metadata, list_all.__name__, lambda: Distributions(list_all))
+        setattr(inspect, place.__name__, partial(place, context=0))
         yield
     finally:
         sys.meta_path.remove(finder)
-        importlib.metadata.packages_distributions = list_all
-        inspect.getframeinfo = place
+        setattr(importlib.metadata, list_all.__name__, list_all)
+        setattr(inspect, place.__name__, place)
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Finds one module as Python does, and changes it once it is executed."""
+    """Finds some modules as Python does, and changes each once it is executed."""
 
-    def __init__(self, name: str, change_: Callable[[ModuleType], None]) -> None:
-        self.name, self.change_ = name, change_
+    def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
+        self.changes = changes
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path, target) if name == self.name else None
+        spec = PathFinder.find_spec(name, path, target) if name in self.changes else None
         if spec is None or spec.loader is None:
             return None
         run = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             run(module)
-            self.change_(module)
+            self.changes[name](module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -64,7 +70,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 def read_once_(module: ModuleType) -> None:
     """Let transformers read each source once, and look for public names at its end alone."""
-    scan = getattr(module, "create_import_structure_from_path", None)
+    scan: Any = getattr(module, "create_import_structure_from_path", None)
     if hasattr(scan, "__wrapped__") and hasattr(module, "fetch__all__"):
         module.create_import_structure_from_path = lru_cache(maxsize=None)(scan.__wrapped__)  # type: ignore[attr-defined]
         module.fetch__all__ = partial(public_names, module.fetch__all__)  # type: ignore[attr-defined]
@@ -73,6 +79,36 @@ def read_once_(module: ModuleType) -> None:
 def public_names(read: Callable[[str], list[str]], source: str) -> list[str]:
     """Return what `read` finds in a source: the names of the last line that begins with `__all__`."""
     return read(source[max(0, source.rfind(PUBLIC) + 1) :])
+
+
+def compile_late_(module: ModuleType) -> None:
+    """Let a module compile its patterns when they are used."""
+    module.re = LatePatterns(re.__name__)  # type: ignore[attr-defined]
+
+
+class LatePatterns(ModuleType):
+    """Python's `re`, but for `compile`."""
+
+    compile = staticmethod(lambda pattern: LatePattern(pattern))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(re, name)
+
+
+class LatePattern:
+    """A pattern that is compiled when something is asked of it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self.text)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.compiled, name)
 
 
 class Distributions(Mapping[str, list[str]]):

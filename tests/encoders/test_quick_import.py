@@ -1,7 +1,9 @@
 """Quick imports find what slow ones find."""
 
+import copy
 import importlib.metadata
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +11,14 @@ import pytest
 import transformers
 from transformers.utils import import_utils
 
-from bermo.encoders.quick_import import AfterImport, Distributions, public_names, quick_imports, read_once_
+from bermo.encoders.quick_import import (
+    AfterImport,
+    Distributions,
+    LatePatterns,
+    public_names,
+    quick_imports,
+    read_once_,
+)
 
 MODELS = Path(transformers.__file__).parent / "models"
 
@@ -53,10 +62,21 @@ def test_distributions_are_found_by_the_packages_name_and_else_among_all() -> No
     assert len(calls) == 1
 
 
+def test_a_pattern_is_compiled_when_it_is_used() -> None:
+    late = LatePatterns("re")
+    pattern = copy.deepcopy(late.compile("(?P<name>a+)|b"))
+    assert "compiled" not in vars(pattern)
+    assert pattern.search("caab").group("name") == "aa"
+    assert pattern.groupindex == re.compile("(?P<name>a+)|b").groupindex
+    assert late.search("a", "ba").span() == (1, 2)
+    with pytest.raises(re.error):
+        late.compile("(").search("a")
+
+
 def test_a_module_is_changed_after_it_was_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "quick_example.py").write_text("value = 1\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    finder = AfterImport("quick_example", lambda module: setattr(module, "value", module.value + 1))
+    finder = AfterImport({"quick_example": lambda module: setattr(module, "value", module.value + 1)})
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     import quick_example  # type: ignore[import-not-found]
 
