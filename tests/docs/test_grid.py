@@ -84,11 +84,10 @@ def test_the_sentence_counts_places_where_the_default_lives_and_is_near(rows: li
 def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(rows: list[Any]) -> None:
     small, base = heats(grid(rows))
     assert (small.title, small.columns, base.columns) == ("small", ("SST-2", "MRPC"), ("SST-2",))
-    assert (
-        small.rows == base.rows == ("by sensitivity, mix ★", "soft, mix", "by score, mix", "magnitude, plain")
-    )
-    assert small.values == ((-1.5, -0.267), (0.0, 0.0), (None, None), (None, None))
-    assert base.values == ((None,), (None,), (None,), (0.0,))
+    assert small.rows == ("by sensitivity, mix ★", "soft, mix", "by score, mix")
+    assert base.rows == ("by sensitivity, mix ★", "magnitude, plain")
+    assert small.values == ((-1.5, -0.267), (0.0, 0.0), (None, None))
+    assert base.values == ((None,), (0.0,))
 
 
 def test_a_taught_arm_is_shown_but_is_not_the_best_that_others_are_compared_with(rows: list[Any]) -> None:
