@@ -15,14 +15,26 @@ from bermo.training.step import Step, WeightedBatch, to_device
 LARGEST_GAP = 0.2
 
 
-class GraphedStep:
-    """Replays whole steps; a smaller last batch, and what cannot be captured, takes the plain step."""
+Decisions = dict[str, bool]
+"""Whether steps are captured on a GPU (by its name), and fused for a shape of batch (by both)."""
 
-    def __init__(self, step: Step, num_rows: int, tell: Callable[[str], None]) -> None:
+
+class GraphedStep:
+    """Replays whole steps; a smaller last batch, and what cannot be captured, takes the plain step.
+
+    Kernels round otherwise than torch does. What is decided about them is kept in `decisions`, with which a
+    resumed run goes on, so that it ends in the same bits.
+    """
+
+    def __init__(
+        self, step: Step, num_rows: int, tell: Callable[[str], None], decisions: Decisions | None = None
+    ) -> None:
         self.step, self.num_rows, self.tell = step, num_rows, tell
+        self.decisions = {} if decisions is None else decisions
         self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
         self.pool = torch.cuda.graph_pool_handle()
-        self.can_capture = True
+        self.gpu = torch.cuda.get_device_name(step.accelerator.device)
+        self.can_capture = self.decisions.get(self.gpu, True)
         set_position_bias_(step.model)
         step.start_()
 
@@ -55,11 +67,19 @@ class GraphedStep:
     def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:
         inputs = to_device(batch, self.step.accelerator.device)
         batches = [WeightedBatch(inputs, 1.0, True)]
-        self.step.is_fused = self.step.fusion is not None and self._is_right(batches)
+        self.step.is_fused = self.step.fusion is not None and self._decide(batches)
         try:
             return inputs, self._capture_run(batches)
         finally:
             self.step.is_fused = False
+
+    def _decide(self, batches: Sequence[WeightedBatch]) -> bool:
+        """Tell whether batches of this shape are fused: as was decided earlier in this run, or by a check."""
+        shapes = (f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].batch.items())
+        name = f"{self.gpu}: {', '.join(shapes)}"
+        if name not in self.decisions:
+            self.decisions[name] = self._is_right(batches)
+        return self.decisions[name]
 
     def _is_right(self, batches: Sequence[WeightedBatch]) -> bool:
         """Tell whether the fused kernels compute batches of this shape right; if not, tell the user."""
@@ -95,7 +115,7 @@ class GraphedStep:
         return graph
 
     def _give_up(self, error: Exception) -> None:
-        self.can_capture = False
+        self.can_capture = self.decisions[self.gpu] = False
         self.step.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         reason = str(error).strip().partition("\n")[0]
@@ -103,7 +123,11 @@ class GraphedStep:
 
 
 def make_step(
-    step: Step, settings: TrainSpec, num_rows: int, tell: Callable[[str], None]
+    step: Step,
+    settings: TrainSpec,
+    num_rows: int,
+    tell: Callable[[str], None],
+    decisions: Decisions | None = None,
 ) -> Step | GraphedStep:
     """Return the step as CUDA graphs where that works, else the plain one; on a GPU, tell the user why."""
     if step.accelerator.device.type != "cuda" or settings.fast == "off":
@@ -113,7 +137,7 @@ def make_step(
         return step
     if fault := kernel_fault():
         tell(f"No kernel of ours can run here ({fault}): going on with torch's.")
-    return GraphedStep(step, num_rows, tell)
+    return GraphedStep(step, num_rows, tell, decisions)
 
 
 def _why_not(step: Step, settings: TrainSpec) -> str | None:

@@ -22,7 +22,7 @@ from bermo.spec import TrainSpec, chosen
 from bermo.training import checkpoint
 from bermo.training.feed import Feed
 from bermo.training.fuse import NOTHING, Fused
-from bermo.training.graphs import GraphedStep, make_step
+from bermo.training.graphs import Decisions, GraphedStep, make_step
 from bermo.training.job import Fit, Job, Stopped, compute_loss
 from bermo.training.members import Member
 from bermo.training.optimiser import make_optimizer, set_rate_
@@ -74,6 +74,7 @@ class _Loop:
         self.inner = accelerator.unwrap_model(self.model)
         self.step = self.num_rows = 0
         self.seconds = 0.0
+        self.kernel_decisions: Decisions = {}
         self.saving_seconds = checkpoint.num_bytes(job.model) / SAVING_RATE
         # Threads may be in two epochs at once.
         self.epoch_order = lru_cache(2)(job.batches.epoch)
@@ -101,7 +102,9 @@ class _Loop:
         num_rows = chosen(self.settings.batch_size) * len(self.members)
         for hook in self.job.hooks:
             hook.begin(self.optimizer.optimizer)
-        train_step = make_step(self.plain, self.settings, num_rows, self.job.display.tell)
+        train_step = make_step(
+            self.plain, self.settings, num_rows, self.job.display.tell, self.kernel_decisions
+        )
         depth = PREFETCHED if self.accelerator.device.type == "cuda" else 0
         feed = Feed(self._make_batches, self.step, self.total, depth)
         try:
@@ -256,6 +259,7 @@ class _Loop:
                 "norm_sum": self.plain.norm_sum.tolist(),
                 "members": [member.state() for member in self.members],
                 "scaler": self._scaler_state(),
+                "kernels": self.kernel_decisions,
             }
             checkpoint.save(
                 self.job.folder / "checkpoints",
@@ -277,6 +281,7 @@ class _Loop:
             state = last.state
             self.step, self.num_rows = state["step"], state["num_rows"]
             self.seconds, standings = state["seconds"], state["members"]
+            self.kernel_decisions = state.get("kernels", {})
             # The sum over all processes was saved; one of them carries it on.
             if self.accelerator.is_main_process:
                 self.plain.loss_sum.copy_(torch.tensor(state["loss_sum"]))

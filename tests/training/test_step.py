@@ -129,3 +129,13 @@ def test_fused_steps_in_bf16_are_as_near_to_fp32_as_plain_ones(tmp_path: Path, m
         found[name] = torch.tensor(losses(tmp_path / name))
     gaps = {name: float((found[name] / found["right"] - 1).norm()) for name in ("plain", "fused")}
     assert gaps["fused"] < 3 * gaps["plain"] + 1e-3
+
+
+@pytest.mark.gpu
+def test_the_default_path_repeats_to_the_bit(tmp_path: Path) -> None:
+    spec = replace_in(TINY, train={"device": "auto", "precision": "bf16"})
+    for name in ("first", "second"):
+        finetune(spec, tmp_path / name)
+    assert losses(tmp_path / "first") == losses(tmp_path / "second")
+    first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
+    assert all(torch.equal(first[name], second[name]) for name in first)

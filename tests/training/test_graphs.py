@@ -1,0 +1,67 @@
+"""What a run decided about kernels is kept: for shapes that come again, and when it is resumed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bermo.spec import TrainSpec
+from bermo.training import loop
+from bermo.training.graphs import Decisions, GraphedStep
+from bermo.training.job import Stopped
+from bermo.training.step import Step, WeightedBatch
+from tests.toy import SETTINGS, run, toy_job
+from tests.training.test_checkpoint import StopAt
+
+
+class FakeStep:
+    """Stands for a step on a GPU whose fused gradients are off by these gaps, one for each comparison."""
+
+    def __init__(self, *gaps: float) -> None:
+        self.gaps = list(gaps)
+
+    def gap(self, batches: list[WeightedBatch]) -> float:
+        return self.gaps.pop(0)
+
+
+def graphed(decisions: Decisions, *gaps: float) -> tuple[GraphedStep, list[str]]:
+    step, told = GraphedStep.__new__(GraphedStep), list[str]()
+    step.step, step.tell = FakeStep(*gaps), told.append  # type: ignore[assignment]
+    step.decisions, step.gpu = decisions, "a GPU"
+    return step, told
+
+
+def batches(rows: int) -> list[WeightedBatch]:
+    return [WeightedBatch({"input_ids": torch.zeros(rows, 8, dtype=torch.long)}, 1.0, True)]
+
+
+def test_a_shape_is_compared_once_and_the_decision_is_kept_for_the_gpu() -> None:
+    decisions: Decisions = {}
+    step, told = graphed(decisions, 0.01, 0.5)
+    assert [step._decide(batches(rows)) for rows in (2, 4, 2, 4)] == [True, False, True, False]
+    assert len(told) == 1
+    again, told = graphed(decisions)  # nothing is compared any more
+    assert [again._decide(batches(rows)) for rows in (2, 4)] == [True, False]
+    assert told == []
+    other, _ = graphed(decisions, 0.01)
+    other.gpu = "another GPU"
+    assert other._decide(batches(4)), "decisions are those of one GPU"
+
+
+def test_a_resumed_run_goes_on_with_what_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Decisions] = []
+
+    def make_step(
+        step: Step, settings: TrainSpec, rows: int, tell: Callable[[str], None], decisions: Decisions
+    ) -> Any:
+        seen.append(dict(decisions))
+        decisions["a GPU: 2 x 8"] = False
+        return step
+
+    monkeypatch.setattr(loop, "make_step", make_step)
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(4),)))
+    run(toy_job(tmp_path, SETTINGS))
+    assert seen == [{}, {"a GPU: 2 x 8": False}]
