@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,12 @@ import torch
 from bermo.files import seal, write_json
 from bermo.progress import Quiet
 from bermo.runs.rows import read_rows
-from bermo.training import checkpoint
+from bermo.spec import TrainSpec
+from bermo.training import checkpoint, loop
+from bermo.training.graphs import Decisions
 from bermo.training.job import Stopped
 from bermo.training.members import Member
+from bermo.training.step import Step
 from tests.toy import SETTINGS, run, toy_job, weights
 
 
@@ -66,6 +71,25 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path: Path, stop_step: int, num
         for path in (tmp_path / "whole" / "metrics.jsonl", tmp_path / "parts" / "metrics.jsonl")
     ]
     assert rows[0] == rows[1]
+
+
+def test_a_resumed_run_goes_on_with_what_was_decided_about_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Decisions] = []
+
+    def make_step(
+        step: Step, settings: TrainSpec, rows: int, tell: Callable[[str], None], decisions: Decisions
+    ) -> Any:
+        seen.append(dict(decisions))
+        decisions["a GPU: 2 x 8"] = False
+        return step
+
+    monkeypatch.setattr(loop, "make_step", make_step)
+    with pytest.raises(Stopped):
+        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(4),)))
+    run(toy_job(tmp_path, SETTINGS))
+    assert seen == [{}, {"a GPU: 2 x 8": False}]
 
 
 def test_a_signal_in_the_last_step_ends_the_command_and_no_step_is_made_again(tmp_path: Path) -> None:

@@ -1,19 +1,9 @@
-"""What a run decided about kernels is kept: for shapes that come again, and when it is resumed."""
+"""What a run decided about kernels is kept for shapes that come again."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import pytest
 import torch
 
-from bermo.spec import TrainSpec
-from bermo.training import loop
 from bermo.training.graphs import Decisions, GraphedStep
-from bermo.training.job import Stopped
-from bermo.training.step import Step, WeightedBatch
-from tests.toy import SETTINGS, run, toy_job
-from tests.training.test_checkpoint import StopAt
+from bermo.training.step import WeightedBatch
 
 
 class FakeStep:
@@ -48,20 +38,3 @@ def test_a_shape_is_compared_once_and_the_decision_is_kept_for_the_gpu() -> None
     other, _ = graphed(decisions, 0.01)
     other.gpu = "another GPU"
     assert other._decide(batches(4)), "decisions are those of one GPU"
-
-
-def test_a_resumed_run_goes_on_with_what_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Decisions] = []
-
-    def make_step(
-        step: Step, settings: TrainSpec, rows: int, tell: Callable[[str], None], decisions: Decisions
-    ) -> Any:
-        seen.append(dict(decisions))
-        decisions["a GPU: 2 x 8"] = False
-        return step
-
-    monkeypatch.setattr(loop, "make_step", make_step)
-    with pytest.raises(Stopped):
-        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(4),)))
-    run(toy_job(tmp_path, SETTINGS))
-    assert seen == [{}, {"a GPU: 2 x 8": False}]
