@@ -1,7 +1,7 @@
 """checksums.json: what the files of a model's folder were when bermo wrote them, so that a change is noticed.
 
-    write_sums(folder)     the size and CRC-32 of every file in it and below, but for the card, which anybody
-                           may edit
+    write_sums(folder)     the size and CRC-32 of every file in it and below, but for those that anybody may
+                           edit
     check_sums(folder)     an error that names the first file which is missing or no longer the same
 
 A folder without checksums.json, such as a model from elsewhere, is not checked.
@@ -14,7 +14,7 @@ from bermo.errors import BermoError
 from bermo.files import checksum, is_sealed, reading, write_sealed
 
 SUMS_FILE = "checksums.json"
-NOT_SUMMED = (SUMS_FILE, "README.md")
+NOT_SUMMED = (SUMS_FILE, "README.md", "example.py")
 REMEDY = "Copy the whole folder anew from where it was made"
 
 

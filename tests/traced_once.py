@@ -14,16 +14,16 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-WriteOnnx = Callable[[PreTrainedModel, Mapping[str, Tensor], Path], None]
+WriteOnnx = Callable[..., None]
 
 
 def traced_once(write_onnx: WriteOnnx, folder: Path) -> WriteOnnx:
     """Return a writer of graphs that keeps each in the folder, under a name made from the model."""
 
-    def write(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path) -> None:
-        kept = folder / f"{_name(model, example)}.onnx"
+    def write(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path, **more: bool) -> None:
+        kept = folder / f"{_name(model, example)}{''.join(sorted(more))}.onnx"
         if not kept.exists():
-            write_onnx(model, example, path)
+            write_onnx(model, example, path, **more)
             whole = kept.with_suffix(f".{os.getpid()}")
             shutil.copyfile(path, whole)
             whole.replace(kept)

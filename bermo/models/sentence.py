@@ -30,6 +30,7 @@ from bermo.files import share_tensors_, write_text
 from bermo.models.config import BermoConfig
 from bermo.models.encoder import BermoModel, BermoPreTrainedModel, model_card
 from bermo.models.tasks import pool_texts, rest_of, returned
+from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.nn.masked import INSIDE
 from bermo.sums import SUMS_FILE
 
@@ -136,6 +137,13 @@ class BermoForSentenceEmbedding(BermoPreTrainedModel):
         loss = None if labels is None else sentence_loss(vectors, labels)
         result = SequenceClassifierOutput(logits=cast(Any, vectors), **rest_of(outputs, loss))
         return returned(self, result, return_dict)
+
+    def pool(self, tokens_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the vectors of texts, (B, D), from those of their tokens."""
+        pooling = cast(Any, self.config.pooling)
+        if pooling == "mean":
+            return self._finish(masked_mean(tokens_BTD, mask_BT))
+        return self._finish(take_rows(tokens_BTD, pooled_rows(pooling, mask_BT))[:, 0])
 
     def _finish(self, pooled_BD: Tensor) -> Tensor:
         dimension = self.config.sentence["dimension"]

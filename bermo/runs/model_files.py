@@ -26,6 +26,9 @@ MODEL_FILES: Mapping[Runtime, str] = {
     "torch": "config.json",
 }
 """The file by which the runtime of a folder is known; every folder has a config, so torch comes last."""
+HUB_FOLDER = "onnx"
+HUB_GRAPHS = (f"{HUB_FOLDER}/model_quantized.onnx", f"{HUB_FOLDER}/model.onnx")
+"""Where the graph of an export with the hub's layout is: the first of these that is there."""
 EXPORT_FILE = "export.json"
 SHRINK_FILE = "shrink.json"
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
@@ -51,11 +54,22 @@ def find_model(path: str | Path) -> FoundModel:
         raise BermoError(f"The name of the model's folder is empty. {EXPECTED}")
     folder = model_folder(path)
     runtime = next((runtime for runtime, name in MODEL_FILES.items() if (folder / name).is_file()), None)
+    if runtime == "torch" and hub_graph(folder) is not None:
+        runtime = "onnxruntime"
     if runtime is None or not (folder / MODEL_FILES["torch"]).is_file():
         raise BermoError(
             f"{folder} holds no model: there is neither config.json nor an export of bermo's. {EXPECTED}"
         )
     return FoundModel(folder=folder, runtime=runtime)
+
+
+def hub_graph(folder: Path) -> Path | None:
+    """Return the graph of an export with the hub's layout; None for any other folder, and for one from the
+    hub, of which the torch model is used.
+    """
+    if not (folder / EXPORT_FILE).is_file():
+        return None
+    return next((folder / name for name in HUB_GRAPHS if (folder / name).is_file()), None)
 
 
 def check_not_exported(path: str | Path) -> None:

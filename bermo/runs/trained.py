@@ -43,7 +43,15 @@ from bermo.models.encoder import BermoPreTrainedModel
 from bermo.models.sentence import BermoForSentenceEmbedding, settings_of
 from bermo.nn.fast.overrides import NoSymbols
 from bermo.runs.folder import read_run_spec
-from bermo.runs.model_files import EXPORT_FILE, WEIGHT_SUFFIXES, Runtime, find_model, read_export, run_of
+from bermo.runs.model_files import (
+    EXPORT_FILE,
+    WEIGHT_SUFFIXES,
+    Runtime,
+    find_model,
+    hub_graph,
+    read_export,
+    run_of,
+)
 from bermo.runs.task_file import TASK_FILE, TrainedTask, embedding_task, read_task
 from bermo.spec import RunSpec
 from bermo.sums import check_sums
@@ -86,6 +94,9 @@ class TrainedFolder:
     @property
     def num_bytes(self) -> int:
         """The size of the model's own files; tokenizer, configs and cards do not count."""
+        graph = hub_graph(self.folder)
+        if graph is not None:
+            return graph.stat().st_size
         files = (path for path in self.folder.iterdir() if path.suffix in WEIGHT_SUFFIXES)
         return sum(path.stat().st_size for path in files)
 

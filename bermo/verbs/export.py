@@ -39,6 +39,10 @@ class ExportOptions:
                 is_best or spec.to == "sparse" or spec.values == ExportSpec.values,
                 f"--values means nothing to --to {spec.to}. Leave it out.",
             ),
+            (
+                spec.layout == "bermo" or str(spec.to).startswith("onnx"),
+                f"--layout hub is for ONNX, and --to {spec.to} is another form. Ask for --to onnx-int8.",
+            ),
         ]
 
 

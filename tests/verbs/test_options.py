@@ -61,7 +61,8 @@ OPTIONS = {
         --valid --examples=2048 --batch-size=32 --length=128 --device=auto
     """,
     "export": """
-        run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16 --for=throughput --forms
+        run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16 --layout=bermo
+        --for=throughput --forms
         --batch=1,32 --lengths=32,128 --rounds=3 --threads
     """,
     "bench": """

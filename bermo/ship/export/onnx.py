@@ -22,6 +22,7 @@ from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.ship.export.top import ReadAnswers, can_cut_top
+from bermo.ship.runtimes.candidate import TOKENS
 from bermo.ship.runtimes.torch_candidate import logits_of
 
 
@@ -39,8 +40,29 @@ class Answers(nn.Module):
         return logits_of(self.model(input_ids=input_ids, attention_mask=attention_mask, **segments))
 
 
-def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path) -> None:
-    """Write a model as ONNX; `example` is a batch of at least two rows, two tokens and different sizes."""
+class TokensAndVector(nn.Module):
+    """A sentence encoder that gives the vectors of all tokens beside that of the text."""
+
+    def __init__(self, model: BermoForSentenceEmbedding) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        outputs = self.model.bermo(input_ids=input_ids, attention_mask=attention_mask, **segments)
+        tokens = outputs.last_hidden_state
+        return tokens, self.model.pool(tokens, attention_mask)
+
+
+def write_onnx(
+    model: PreTrainedModel, example: Mapping[str, Tensor], path: Path, gives_tokens: bool = False
+) -> None:
+    """Write a model as ONNX; `example` is a batch of at least two rows, two tokens and different sizes.
+
+    `gives_tokens` adds the vectors of all tokens to the outputs of a sentence encoder.
+    """
     check_onnx()
     any_size: Any = torch.export.Dim.DYNAMIC
     shapes = {name: dict.fromkeys(range(value.ndim), any_size) for name, value in example.items()}
@@ -48,10 +70,12 @@ def write_onnx(model: PreTrainedModel, example: Mapping[str, Tensor], path: Path
     outputs = logits_of(model(**example))
     names = ["logits"] if len(outputs) == 1 else ["start_logits", "end_logits"]
     if isinstance(model, BermoForSentenceEmbedding):
-        names = ["sentence_embedding"]
+        names = [TOKENS, "sentence_embedding"] if gives_tokens else ["sentence_embedding"]
     with torch.no_grad(), quiet():
         try:
-            answers = ReadAnswers(model) if can_cut_top(model) else Answers(model)
+            answers: nn.Module = ReadAnswers(model) if can_cut_top(model) else Answers(model)
+            if isinstance(model, BermoForSentenceEmbedding) and gives_tokens:
+                answers = TokensAndVector(model)
             program = torch.export.export(answers, (), dict(example), dynamic_shapes=shapes, strict=False)
             exported = torch.onnx.export(
                 program,

@@ -16,14 +16,16 @@ from transformers import PreTrainedModel
 
 from bermo.data.batches import in_order
 from bermo.errors import BermoError
-from bermo.files import check_place, whole_folder, write_json
+from bermo.files import check_place, whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet
-from bermo.runs.model_files import check_not_exported, divergence
+from bermo.runs.model_files import HUB_FOLDER, HUB_GRAPHS, MODEL_FILES, check_not_exported, divergence
 from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
+from bermo.ship.export import hub
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
+from bermo.ship.export.example import EXAMPLE_FILE, example_script
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import write_form
 from bermo.ship.runtimes.candidate import answer, inputs_of, open_candidate
@@ -78,8 +80,14 @@ def export(
     precision = spec.values if form.runtime == "sparse" else form.precision
     with whole_folder(out) as folder:
         display.tell(f"Writing {form.name} …")
-        details = write_form(model, opened, form, folder, ranges, reference, spec.values, traced)
-        _write_companions(model, opened, folder)
+        is_hub = spec.layout == "hub"
+        if is_hub:
+            (folder / HUB_FOLDER).mkdir()
+            traced = folder / hub.WHOLE
+        details = write_form(model, opened, form, folder, ranges, reference, spec.values, traced, is_hub)
+        if is_hub:
+            hub.move_graphs(folder, form.precision == "int8")
+        _write_companions(model, opened, folder, is_hub)
         # Opening the folder below reads its precision there.
         write_json(folder / "export.json", {"precision": precision, "details": details})
         made = replace(opened, folder=folder, runtime=form.runtime, precision=precision)
@@ -95,6 +103,8 @@ def export(
             details=details,
         )
         write_json(folder / "export.json", _record(exported) | {"diverged": divergence(run)})
+        if is_hub:
+            hub.write_card(folder, opened.trained, compared, run.name)
         write_sums(folder)
     return exported
 
@@ -108,11 +118,20 @@ def _calibration(opened: TrainedFolder, form: Form, spec: ExportSpec) -> list[di
     return [inputs_of(features, rows) for rows in in_order(features, BATCH)]
 
 
-def _write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Path) -> None:
-    """Write beside the model what its use needs: config, tokenizer, task.json."""
-    model.config.save_pretrained(folder)
-    opened.load_tokenizer().save_pretrained(folder)
+def _write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Path, is_hub: bool) -> None:
+    """Write beside the model what its use needs: config, tokenizer, task.json, and for ONNX an example."""
+    tokenizer = opened.load_tokenizer()
+    if is_hub:
+        hub.write_companions(model, opened, folder)
+    else:
+        model.config.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
     write_task(folder, opened.trained)
+    names = (*HUB_GRAPHS, MODEL_FILES["onnxruntime"])
+    graph = next((name for name in names if (folder / name).exists()), None)
+    script = None if graph is None else example_script(opened.trained, tokenizer, graph)
+    if script is not None:
+        write_text(folder / EXAMPLE_FILE, script)
 
 
 def _record(exported: Exported) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from bermo.ship.runtimes.forms import FormName, Values
 Target = Literal[FormName, "best"]
 """A form, or all of them measured and the best kept (bermo/ship/compress/best.py)."""
 
+Layout = Literal["bermo", "hub"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSpec:
@@ -22,3 +24,6 @@ class ExportSpec:
     max_loss: float = option(1.0, "points of score that may be lost", least=0)
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
     values: Values = option("fp16", "sparse: how kept weights are stored")
+    layout: Layout = option(
+        "bermo", "where ONNX files stand; hub: as transformers.js, fastembed and the hub expect them"
+    )

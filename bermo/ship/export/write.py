@@ -39,6 +39,7 @@ def write_form(
     reference: Reference,
     values: Values,
     traced: Path | None,
+    gives_tokens: bool = False,
 ) -> dict[str, Any]:
     """Write the model's own files, and return what export.json records about them."""
     match form.runtime:
@@ -51,7 +52,7 @@ def write_form(
             return {}
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as aside:
         graph = Path(aside) / "graph.onnx"
-        _trace(model, opened, graph, traced)
+        _trace(model, opened, graph, traced, gives_tokens)
         if form.runtime == "onnxruntime":
             return _write_onnx_form(graph, form, folder, ranges, reference)
         avoid_wrong_kernels(graph)
@@ -62,12 +63,15 @@ def write_form(
     return {}
 
 
-def _trace(model: PreTrainedModel, opened: TrainedFolder, graph: Path, traced: Path | None) -> None:
+def _trace(
+    model: PreTrainedModel, opened: TrainedFolder, graph: Path, traced: Path | None, gives_tokens: bool
+) -> None:
     """Write the fp32 graph; `traced` keeps it for other forms of the same model, or has it already."""
     if traced is None or not traced.exists():
         # The example comes from real texts: two rows at least, since torch takes a size of one as fixed.
         example = inputs_of(built_in(opened), np.arange(3))
-        write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph)
+        more = {"gives_tokens": True} if gives_tokens else {}
+        write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph, **more)
         if traced is not None:
             shutil.copyfile(graph, traced)
     else:

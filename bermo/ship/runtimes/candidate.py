@@ -19,7 +19,7 @@ from bermo.data.features import Features
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
 from bermo.models.tasks import LABEL_NAMES
-from bermo.runs.model_files import Runtime, read_export
+from bermo.runs.model_files import MODEL_FILES, Runtime, hub_graph, read_export
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
@@ -29,6 +29,8 @@ from bermo.spec import Device, Precision
 from bermo.training.devices import check_device
 
 Batch = Mapping[str, np.ndarray]
+TOKENS = "last_hidden_state"
+"""The output of a graph that is there for other tools, which pool it themselves."""
 AHEAD = 2
 """Batches that a GPU is given before the answers of the first are waited for."""
 
@@ -57,9 +59,11 @@ class OnnxCandidate:
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         self.names = [item.name for item in self.session.get_inputs()]
+        outputs = [item.name for item in self.session.get_outputs()]
+        self.outputs = [name for name in outputs if name != TOKENS]
 
     def __call__(self, batch: Batch) -> list[np.ndarray]:
-        logits: list[np.ndarray] = self.session.run(None, {name: batch[name] for name in self.names})
+        logits: list[np.ndarray] = self.session.run(self.outputs, {name: batch[name] for name in self.names})
         return logits
 
 
@@ -103,7 +107,8 @@ def open_candidate(
     check_overflow(opened.folder, read_export(opened.folder))
     match opened.runtime:
         case "onnxruntime":
-            return OnnxCandidate(opened.folder / "model.onnx", threads)
+            graph = hub_graph(opened.folder) or opened.folder / MODEL_FILES["onnxruntime"]
+            return OnnxCandidate(graph, threads)
         case "openvino":
             # What an int8 model computes in floats may be bf16 too: its step is far larger than bf16's.
             allows_bf16 = opened.precision in ("bf16", "int8")

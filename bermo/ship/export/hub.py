@@ -1,0 +1,127 @@
+"""The layout of a model on the hub, in which transformers.js, fastembed and sentence-transformers look.
+
+    onnx/model.onnx             the graph in fp32
+    onnx/model_quantized.onnx   the graph in int8, where the form is int8
+    config.json                 of the encoder's own family, with labels: what these tools know
+    tokenizer files             special_tokens_map.json too, which transformers 5 no longer writes
+    modules.json …              of a sentence encoder; model.safetensors too, where stock code can build it
+    README.md                   the card, with what was compared and on which processor
+
+A graph of a sentence encoder gives `last_hidden_state`, which these tools pool, beside `sentence_embedding`.
+"""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.models.auto import modeling_auto as auto
+
+from bermo.data.tasks import Kind
+from bermo.encoders.card import with_header
+from bermo.encoders.sentence import write_settings
+from bermo.files import write_json, write_text
+from bermo.machine import processor
+from bermo.models.config import encoder_config
+from bermo.models.sentence import BermoForSentenceEmbedding
+from bermo.runs.model_files import HUB_GRAPHS
+from bermo.runs.task_file import TrainedTask
+from bermo.runs.trained import TrainedFolder
+from bermo.ship.export.compare import Compared
+
+QUANTIZED, WHOLE = HUB_GRAPHS
+CLASSES: Mapping[Kind, Mapping[str, Any]] = {
+    "classification": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    "multi-label": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    "regression": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    "reranker": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    "tagging": auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
+    "span": auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES,
+    "choice": auto.MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES,
+    "embedding": auto.MODEL_MAPPING_NAMES,
+}
+"""The class of each family by kind, as transformers names it."""
+PIPELINES: Mapping[Kind, str] = {
+    "classification": "text-classification",
+    "multi-label": "text-classification",
+    "regression": "text-classification",
+    "reranker": "text-ranking",
+    "tagging": "token-classification",
+    "span": "question-answering",
+    "choice": "multiple-choice",
+    "embedding": "sentence-similarity",
+}
+
+
+def move_graphs(folder: Path, is_quantized: bool) -> None:
+    """Put the graph that was written where these tools look; that in fp32 is there already."""
+    (folder / "model.onnx").replace(folder / (QUANTIZED if is_quantized else WHOLE))
+
+
+def write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Path) -> None:
+    """Write config, tokenizer and, for a sentence encoder, how it pools and its weights."""
+    config = stock_config(model.config, opened.trained)
+    if isinstance(model, BermoForSentenceEmbedding):
+        if model.is_plain:
+            model.save_pretrained(folder)
+        write_settings(folder, model.settings, model.config.hidden_size)
+    config.save_pretrained(folder)
+    tokenizer = opened.load_tokenizer()
+    tokenizer.save_pretrained(folder)
+    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if token}
+    write_json(folder / "special_tokens_map.json", special)
+
+
+def stock_config(config: PretrainedConfig, trained: TrainedTask) -> PretrainedConfig:
+    """Return the encoder's own config with the class and the labels of the task."""
+    inner, kind = copy.deepcopy(encoder_config(config)), trained.task.kind
+    name = CLASSES[kind].get(inner.model_type)
+    inner.architectures = None if name is None else [str(name)]
+    if kind != "embedding":
+        labels = trained.labels or tuple(f"LABEL_{index}" for index in range(config.num_labels or 1))
+        inner.id2label = cast(Any, dict(enumerate(labels)))
+        inner.label2id = {label: index for index, label in enumerate(labels)}
+        inner.problem_type = config.problem_type
+    return inner
+
+
+def write_card(folder: Path, trained: TrainedTask, compared: Compared, title: str) -> None:
+    """Write the card: how the files are used, and what was compared."""
+    kind = trained.task.kind
+    files = [path for path in (WHOLE, QUANTIZED) if (folder / path).exists()]
+    is_int8 = QUANTIZED in files
+    lines = [
+        f"# {title}",
+        "",
+        *(f"- `{name}`, {(folder / name).stat().st_size / 1e6:.1f} MB" for name in files),
+        "",
+        f"On {compared.texts} texts ({compared.on}) the answers of {'the int8' if is_int8 else 'this'} graph"
+        f" differ by {compared.relative_error:.2%} from those of the model in torch, in fp32, and"
+        f" {compared.same_answers:.1%} of them are the same ({processor().name}).",
+        *_scores(compared),
+        "",
+        "```js",
+        'import { pipeline } from "@huggingface/transformers";',
+        f'const run = await pipeline("{_js_task(kind)}", "this repository", {{ dtype: "'
+        f'{"q8" if is_int8 else "fp32"}" }});',
+        "```",
+        "",
+        "`example.py` runs it with onnxruntime and tokenizers alone."
+        if (folder / "example.py").exists()
+        else "",
+    ]
+    write_text(
+        folder / "README.md",
+        with_header("\n".join(lines).rstrip() + "\n", title=title, pipeline=PIPELINES[kind]),
+    )
+
+
+def _js_task(kind: Kind) -> str:
+    return "feature-extraction" if kind == "embedding" else PIPELINES[kind]
+
+
+def _scores(compared: Compared) -> list[str]:
+    if compared.score_after is None:
+        return []
+    return [f"Score {compared.score_before:.2f} before, {compared.score_after:.2f} after."]
