@@ -1,9 +1,10 @@
 """Our loop against transformers.Trainer, and our pruning step against our plain one: two ratios.
 
     python benchmarks/loop.py [--rows 2048] [--rounds 3] [--batch-size 32] [--layers 4] [--width 256]
+                              [--precision bf16]
 
-All train one BERT-shaped model in fp32 with AdamW, clip 1 and linear decay on random rows as long as SST-2's
-(`LENGTHS`); no evaluation and no checkpoint inside the timed part. Each way is as its user gets it:
+All train one BERT-shaped model in fp32 (or bf16) with AdamW, clip 1 and linear decay on random rows as long
+as SST-2's (`LENGTHS`); no evaluation and no checkpoint inside the timed part. Each way is as a user gets it:
 
     ours       defaults: like lengths together, copies of weights where they help
     Trainer    defaults: random order, each batch padded to its longest
@@ -12,7 +13,7 @@ All train one BERT-shaped model in fp32 with AdamW, clip 1 and linear decay on r
 
 Ways alternate within a round, so that a slow minute of the machine hits all of them, and each starts from the
 same weights; medians over rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 ×
-a plain one, `ours` or `frozen`. Writes results/loop-<device>.json.
+a plain one, `ours` or `frozen`. Writes results/loop-gpu.json, -x86 or -cpu (ARM), with -bf16 behind it.
 """
 
 import argparse
@@ -39,6 +40,7 @@ from bermo.data.features import Features, TokenFacts
 from bermo.data.tasks import Task
 from bermo.encoders.backbone import load_tokenizer
 from bermo.files import write_json
+from bermo.machine import processor
 from bermo.methods.assemble import LabelLoss, TaskBatches
 from bermo.methods.prune import PrunedLoss, PruneHook
 from bermo.models.tasks import BermoForSequenceClassification
@@ -104,11 +106,8 @@ class MiddleHook:
 
     def __init__(self, pruner: WeightPruner) -> None:
         self.hook, self.middle = PruneHook(pruner), pruner.schedule.total_steps // 2
-        self.generators, self.metrics, self.apply = (
-            self.hook.generators,
-            self.hook.metrics,
-            self.hook.apply,
-        )
+        self.begin, self.apply = self.hook.begin, self.hook.apply
+        self.generators, self.metrics = self.hook.generators, self.hook.metrics
 
     def plan(self, step: int) -> None:
         self.hook.plan(self.middle + step)
@@ -166,6 +165,7 @@ def time_trainer(model: nn.Module, rows: Rows, settings: TrainSpec, folder: Path
         disable_tqdm=True,
         logging_steps=50,
         use_cpu=settings.device == "cpu",
+        bf16=settings.precision == "bf16",
     )
     trainer = Trainer(
         model=model,
@@ -194,6 +194,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--device", choices=("auto", "cpu"), default="cpu")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "results")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
@@ -211,7 +212,12 @@ def main() -> None:
     torch.manual_seed(0)
     start = BermoForSequenceClassification.from_backbone(config, mix=None, num_labels=2)
     settings = TrainSpec(
-        epochs=1, batch_size=options.batch_size, lr=1e-4, device=options.device, checkpoint_minutes=1e9
+        epochs=1,
+        batch_size=options.batch_size,
+        lr=1e-4,
+        device=options.device,
+        precision=options.precision,
+        checkpoint_minutes=1e9,
     )
     ways: dict[str, Callable[[nn.Module, Path], float]] = {
         "Trainer": lambda model, folder: time_trainer(model, rows, settings, folder, tokenizer),
@@ -261,6 +267,7 @@ def _report(
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "precision": options.precision,
         "shape": {k: getattr(options, k) for k in ("rows", "rounds", "batch_size", "layers", "width")},
         "seconds": seconds,
         "examples_per_second": {k: options.rows / v for k, v in medians.items()},
@@ -269,7 +276,9 @@ def _report(
         "pruning_step_ratio": step,
         "pruning_step_ratio_both_frozen": even,
     }
-    write_json(options.out / f"loop-{'gpu' if is_gpu else 'cpu'}.json", facts)
+    kind = "gpu" if is_gpu else "cpu" if processor().is_arm else "x86"
+    behind = "-bf16" if options.precision == "bf16" else ""
+    write_json(options.out / f"loop-{kind}{behind}.json", facts)
 
 
 if __name__ == "__main__":
