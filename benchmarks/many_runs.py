@@ -1,4 +1,4 @@
-"""python benchmarks/many_runs.py FOLDER [--runs 10000]: how long `bermo jobs` and `bermo report` take then.
+"""python benchmarks/many_runs.py FOLDER [--runs 10000] [--json OUT]: how long `bermo jobs` and `report` take.
 
 The runs are fake: folders with the files that a finished run of one seed leaves, but for its model.
 """
@@ -6,13 +6,14 @@ The runs are fake: folders with the files that a finished run of one seed leaves
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from bermo.files import seal
 from bermo.jobs.job import job_state, jobs_of
+from bermo.machine import processor
 from bermo.report.page import write_page
 from bermo.runs.folder import fixed_part
 from bermo.runs.results import SeedResult
@@ -69,17 +70,19 @@ def fake_run(folder: Path, spec: RunSpec, score: float) -> None:
 
 
 @contextmanager
-def timed(name: str, tell: Callable[[str], None] = print) -> Iterator[None]:
-    """Say how long the block takes, by the clock and of the processor."""
+def timed(name: str, into: dict[str, float]) -> Iterator[None]:
+    """Keep and say how long the block takes, by the clock and of the processor."""
     wall, own = time.monotonic(), time.process_time()
     yield
-    tell(f"{name}: {time.monotonic() - wall:.1f} s, {time.process_time() - own:.1f} s of the processor")
+    into[name] = round(time.monotonic() - wall, 1)
+    print(f"{name}: {into[name]} s, {time.process_time() - own:.1f} s of the processor")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     arms = {
         f"run-{number:05d}": replace_in(RunSpec(), train={"lr": 1e-5 * (1 + number % RATES)})
@@ -88,11 +91,15 @@ def main() -> None:
     if not options.folder.exists():
         for number, (name, spec) in enumerate(arms.items()):
             fake_run(options.folder / name, spec, 80 + number % RATES / 5)
-    with timed("bermo jobs"):
+    seconds: dict[str, float] = {}
+    with timed("jobs", seconds):
         states = {job_state(job) for job in jobs_of(Experiment(arms=arms), options.folder)}
     assert states == {"done"}, states
-    with timed("bermo report"):
+    with timed("report", seconds):
         write_page([options.folder], options.folder.with_suffix(".html"))
+    if options.json:
+        found = {"processor": processor().name, "runs": options.runs, "seconds": seconds}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,12 +29,17 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(hint), typing.get_args(hint)
+
+
 def fits(value: Any, hint: Any) -> bool:
     """Tell whether a value is of a type such as `tuple[float, ...]` or `Mapping[str, str]`.
 
     None is a number too, where the file has null for one that is not finite.
     """
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    origin, inner = _parts(hint)
     if hint is Any:
         return True
     if origin in (typing.Union, types.UnionType):
