@@ -51,6 +51,13 @@ def student_from_teacher(
 
 @torch.no_grad()
 def keep_neurons_(model: BermoPreTrainedModel, share: float) -> None:
+    """Keep a share of the neurons of every layer, in place (`keep_count_`)."""
+    count = next(group.count for group in groups_of(model) if group.kind == "neurons")
+    keep_count_(model, max(1, round(share * count)))
+
+
+@torch.no_grad()
+def keep_count_(model: BermoPreTrainedModel, kept: int) -> None:
     """Keep as many neurons in every layer, in place, and say so in the encoder's own config, so that stock
     code can build it. A neuron's weight is ‖what feeds it‖ · ‖what reads it‖.
     """
@@ -61,7 +68,6 @@ def keep_neurons_(model: BermoPreTrainedModel, share: float) -> None:
     name = next((n for n in WIDTHS if getattr(config.backbone, n, None) == groups[0].count), None)
     if name is None or len({group.count for group in groups}) != 1:
         raise BermoError(f"The config of {config.backbone.model_type} cannot say that it has fewer neurons.")
-    kept = max(1, round(share * groups[0].count))
     layers = layers_of(model)
     for group in groups:
         heads = range(next(g.count for g in groups_of(model) if g.layer == group.layer and g.kind == "heads"))

@@ -34,6 +34,9 @@ class ShrinkOptions:
         least=0,
         under=1,
     )
+    stock: bool = option(
+        False, "a shape and a class that stock transformers loads: equal neurons, all heads, no mix"
+    )
     is_fisher: bool = option(
         False, "choose heads and neurons by Fisher information, then refit", "fisher", title=SEARCH
     )
@@ -45,7 +48,11 @@ class ShrinkOptions:
             (
                 self.is_fisher or not given,
                 f"--{''.join(given[:1])} belongs to the search without training. Add --fisher.",
-            )
+            ),
+            (
+                not (self.stock and self.is_fisher),
+                "--fisher gives every layer another shape, which --stock cannot say. Leave one out.",
+            ),
         ]
 
 
@@ -75,6 +82,7 @@ def run(options: ShrinkOptions) -> int:
         fisher if options.is_fisher else None,
         options.vocabulary,
         options.read_share,
+        options.stock,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")

@@ -57,8 +57,8 @@ OPTIONS = {
         --max-texts=1000 --max-length=128 --rows=128 --max-unknown=0.05 --device=auto
     """,
     "shrink": """
-        run --out=required --vocabulary --read-share=0.001 --fisher=off --density --speedup --data --train
-        --valid --examples=2048 --batch-size=32 --length=128 --device=auto
+        run --out=required --vocabulary --read-share=0.001 --stock=off --fisher=off --density --speedup --data
+        --train --valid --examples=2048 --batch-size=32 --length=128 --device=auto
     """,
     "export": """
         run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16 --layout=bermo

@@ -10,38 +10,24 @@
 A graph of a sentence encoder gives `last_hidden_state`, which these tools pool, beside `sentence_embedding`.
 """
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
 
-from transformers import PretrainedConfig, PreTrainedModel
-from transformers.models.auto import modeling_auto as auto
+from transformers import PreTrainedModel
 
 from bermo.data.tasks import Kind
 from bermo.encoders.card import with_header
 from bermo.encoders.sentence import write_settings
 from bermo.files import write_json, write_text
 from bermo.machine import processor
-from bermo.models.config import encoder_config
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.runs.model_files import HUB_GRAPHS
+from bermo.runs.stock import stock_config
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import Compared
 
 QUANTIZED, WHOLE = HUB_GRAPHS
-CLASSES: Mapping[Kind, Mapping[str, Any]] = {
-    "classification": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    "multi-label": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    "regression": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    "reranker": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    "tagging": auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
-    "span": auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES,
-    "choice": auto.MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES,
-    "embedding": auto.MODEL_MAPPING_NAMES,
-}
-"""The class of each family by kind, as transformers names it."""
 PIPELINES: Mapping[Kind, str] = {
     "classification": "text-classification",
     "multi-label": "text-classification",
@@ -71,19 +57,6 @@ def write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Path
     tokenizer.save_pretrained(folder)
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if token}
     write_json(folder / "special_tokens_map.json", special)
-
-
-def stock_config(config: PretrainedConfig, trained: TrainedTask) -> PretrainedConfig:
-    """Return the encoder's own config with the class and the labels of the task."""
-    inner, kind = copy.deepcopy(encoder_config(config)), trained.task.kind
-    name = CLASSES[kind].get(inner.model_type)
-    inner.architectures = None if name is None else [str(name)]
-    if kind != "embedding":
-        labels = trained.labels or tuple(f"LABEL_{index}" for index in range(config.num_labels or 1))
-        inner.id2label = cast(Any, dict(enumerate(labels)))
-        inner.label2id = {label: index for index, label in enumerate(labels)}
-        inner.problem_type = config.problem_type
-    return inner
 
 
 def write_card(folder: Path, trained: TrainedTask, compared: Compared, title: str) -> None:

@@ -93,11 +93,16 @@ def shrink(model: Model, read_share: float = READ_SHARE) -> Model:
         raise BermoError("This model still has masks. Call bermo.fold_(model) first.")
     small = copy.deepcopy(model)
     fold_constants_(small)
-    top = top_layer(small, read_share)
-    if top < num_layers(encoder_of(small).config) - 1:
-        _cut_top_(small, top)
+    cut_unread_(small, read_share)
     _delete_units_(small)
     return small
+
+
+def cut_unread_(model: BermoPreTrainedModel, read_share: float = READ_SHARE) -> None:
+    """Remove the top layers that the mix does not read, in place."""
+    top = top_layer(model, read_share)
+    if top < num_layers(encoder_of(model).config) - 1:
+        _cut_top_(model, top)
 
 
 @torch.no_grad()

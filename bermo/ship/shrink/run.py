@@ -25,6 +25,7 @@ from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.evaluate import predict
 from bermo.models.encoder import BermoPreTrainedModel, model_card
+from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.progress import Display
 from bermo.runs.folder import check_empty
 from bermo.runs.model_files import SHRINK_FILE, divergence, warn_diverged
@@ -36,6 +37,7 @@ from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
 from bermo.ship.shrink.search import CostTable, weight_table
 from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, check_fisher
+from bermo.ship.shrink.stock import even_out, stock_card, stock_model
 from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.spec import DataSpec, TrainSpec
 from bermo.sums import write_sums
@@ -72,6 +74,7 @@ def make_small(
     fisher: FisherSpec | None = None,
     vocabulary: Sequence[Path] = (),
     read_share: float = READ_SHARE,
+    wants_stock: bool = False,
 ) -> Shrinking:
     """Write a smaller model of a run or model folder into `out`, whole or not at all."""
     started = time.monotonic()
@@ -84,7 +87,7 @@ def make_small(
     opened = open_trained(source)
     warn_diverged(source, display.tell)
     model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
-    if fisher is None and not texts and not is_shrinkable(model, read_share):
+    if fisher is None and not texts and not wants_stock and not is_shrinkable(model, read_share):
         raise BermoError(
             f"There is nothing dead in {source}: every head and neuron is read, so it was never pruned by"
             " whole units. Train with --prune heads-and-neurons --density 0.5, or choose without training"
@@ -93,10 +96,12 @@ def make_small(
     before, scored = size_of(model), None
     if fisher is not None:
         model, scored = _choose(opened, model, fisher, display)
-    small = shrink(model, read_share)
+    small = even_out(model, read_share) if wants_stock else shrink(model, read_share)
     cut = plan_cut(tokenizer, encoder_of(small).config, texts, display) if texts else None
     if cut is not None:
         cut_embeddings_(small, cut)
+    is_encoder = isinstance(small, BermoForSentenceEmbedding)  # saved in stock form where it can be
+    stock = stock_model(small, opened.trained) if wants_stock and not is_encoder else None
     result = Shrinking(
         before=before,
         after=size_of(small),
@@ -110,8 +115,10 @@ def make_small(
             tokenizer.save_pretrained(folder)
         else:
             cut_tokenizer(tokenizer, cut, folder, texts)
-        write_text(folder / "README.md", model_card(small, _evaluated(opened, result)) + _card(result))
-        small.save_pretrained(folder)
+        evaluated = _evaluated(opened, result)
+        card = model_card(small, evaluated) if stock is None else stock_card(stock, evaluated)
+        write_text(folder / "README.md", card + _card(result))
+        (stock or small).save_pretrained(folder)
         write_task(folder, opened.trained)
         write_json(folder / SHRINK_FILE, asdict(result) | {"diverged": divergence(source)})
         write_sums(folder)
