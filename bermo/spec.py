@@ -139,7 +139,11 @@ class DataSpec:
     train: str | None = option(None, "your training file: .csv .tsv .txt .jsonl .json .parquet .xlsx, or .gz")
     valid: str | None = option(None, "your validation file; without it --train is divided")
     split: float | None = option(
-        None, "share of --train that validates where there is no --valid", over=0, under=1, shown="0.1"
+        None,
+        "share of --train that validates where there is no --valid",
+        over=0,
+        under=1,
+        shown="0.1, at least 10 rows",
     )
     separator: str | None = option(None, SEPARATOR_HELP)
     hub: str | None = option(None, "a dataset on the hub (needs the datasets extra)")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bermo.data.columns import LABELS, Columns, find_columns
 from bermo.data.corpora import numbers, text_rows, without_empty
-from bermo.data.divide import SHARE, divide
+from bermo.data.divide import divide
 from bermo.data.inputs import line_blocks
 from bermo.data.packed import kind_of
 from bermo.data.read import read_table
@@ -55,10 +55,10 @@ def read_apart(spec: DataSpec) -> OwnApart:
             " text2, score)."
         )
     else:
-        train, valid = _divided(train, spec.split, path)
+        train, valid, share = _divided(train, spec.split, path)
         notes.append(
             f"{path.name} is divided, since --valid names no file: {len(train):,} rows for training,"
-            f" {len(valid):,} for validation (--split {spec.split or SHARE:g})"
+            f" {len(valid):,} for validation (--split {share:.2g})"
         )
     largest = max(map(abs, train.labels or (1.0,))) or 1.0
     return OwnApart(
@@ -121,13 +121,13 @@ def _learned(columns: Columns) -> str:
     return "which belong together; the other rows of a batch do not"
 
 
-def _divided(rows: ApartRows, share: float | None, path: Path) -> tuple[ApartRows, ApartRows]:
+def _divided(rows: ApartRows, share: float | None, path: Path) -> tuple[ApartRows, ApartRows, float]:
     first, second = ([texts[side] for texts in rows.texts] for side in (0, 1))
     parts = divide(TextRows(first, second, rows.labels), share, path)
     train, valid = pick(rows, parts.train), pick(rows, parts.valid)
     assert isinstance(train, ApartRows)
     assert isinstance(valid, ApartRows)
-    return train, valid
+    return train, valid, parts.share
 
 
 def _scaled(rows: ApartRows, largest: float) -> ApartRows:

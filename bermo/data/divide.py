@@ -15,19 +15,40 @@ from bermo.errors import BermoError
 SHARE = 0.1
 LEAST_VALID = 10
 """With fewer validation rows a score says nothing: each of them moves it by over 10 points."""
+MOST = 0.5
+"""No larger share of few rows is taken unasked."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """The numbers of the rows on either side, in the order of the file."""
+    """The numbers of the rows on either side, in the order of the file, and the share that was taken."""
 
     train: list[int]
     valid: list[int]
+    share: float
 
 
 def divide(rows: TextRows, share: float | None, path: object) -> Division:
-    """Return which rows train and which validate; too few rows are an error."""
-    share = SHARE if share is None else share
+    """Return which rows train and which validate; too few rows are an error.
+
+    A share that is left open is a tenth, or of few rows as much as gives enough of them to validation.
+    """
+    used = SHARE if share is None else share
+    valid = _valid(rows, used)
+    enough = (LEAST_VALID + 1) / max(1, len(rows))
+    if share is None and len(valid) < LEAST_VALID and enough <= MOST:
+        used, valid = enough, _valid(rows, enough)
+    if len(valid) < LEAST_VALID:
+        raise BermoError(
+            f"{path}: --split {used:.2g} gives {len(valid)} of {len(rows)} rows to validation, but a score"
+            f" needs at least {LEAST_VALID}. Give more rows, a larger --split, or other rows with --valid."
+        )
+    held = _with_known_labels(rows, set(valid))
+    return Division([i for i in range(len(rows)) if i not in held], sorted(held), used)
+
+
+def _valid(rows: TextRows, share: float) -> list[int]:
+    """Return the rows that validate: of each class this share."""
     classes: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     label_of: dict[str, object] = {}
     for index, (key, label) in enumerate(zip(text_keys(rows), _strata(rows), strict=True)):
@@ -38,13 +59,7 @@ def divide(rows: TextRows, share: float | None, path: object) -> Division:
         groups = classes[label]
         taken, due = _take([groups[key] for key in sorted(groups, key=_hash)], share, due)
         valid += taken
-    if len(valid) < LEAST_VALID:
-        raise BermoError(
-            f"{path} has {len(rows)} rows, of which --split {share:g} gives {len(valid)} to validation, but a"
-            f" score needs at least {LEAST_VALID}. Give more rows, a larger --split, or a file with --valid."
-        )
-    held = _with_known_labels(rows, set(valid))
-    return Division([i for i in range(len(rows)) if i not in held], sorted(held))
+    return valid
 
 
 def _strata(rows: TextRows) -> Iterable[object]:

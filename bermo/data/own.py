@@ -6,7 +6,7 @@ from typing import cast
 
 from bermo.data.columns import Columns, are_numbers, find_columns
 from bermo.data.corpora import find_empty, label_cells, numbers, relevance, text_rows, without_empty
-from bermo.data.divide import SHARE, divide
+from bermo.data.divide import divide
 from bermo.data.doubts import Source, find_doubts
 from bermo.data.label_lists import read_labels, split_labels
 from bermo.data.read import read_table
@@ -66,10 +66,10 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
     if other is not None:
         train_rows, valid_rows = source.rows, other.rows
     else:
-        train_rows, valid_rows = _divided(source, spec)
+        train_rows, valid_rows, share = _divided(source, spec)
         notes.append(
             f"{source.name} is divided, since --valid names no file: {len(train_rows):,} rows for training,"
-            f" {len(valid_rows):,} for validation (--split {spec.split or SHARE:g})"
+            f" {len(valid_rows):,} for validation (--split {share:.2g})"
         )
     return OwnRows(
         kind=kind,
@@ -169,9 +169,9 @@ def _check_classes(source: Source, kind: Kind, columns: Columns) -> None:
         )
 
 
-def _divided(source: Source, spec: DataSpec) -> tuple[TextRows, TextRows]:
+def _divided(source: Source, spec: DataSpec) -> tuple[TextRows, TextRows, float]:
     parts = divide(source.rows, spec.split, source.table.path)
     train, valid = pick(source.rows, parts.train), pick(source.rows, parts.valid)
     assert isinstance(train, TextRows)
     assert isinstance(valid, TextRows)
-    return train, valid
+    return train, valid, parts.share

@@ -72,6 +72,17 @@ def test_pairs_and_numbers_are_divided_too() -> None:
     assert (len(parts.train), len(parts.valid)) == (90, 10)
 
 
+@pytest.mark.parametrize("count", [24, 30, 60, 90])
+def test_of_few_rows_as_many_validate_as_a_score_needs(count: int) -> None:
+    rows = _rows(a=count // 2, b=count // 2)
+    parts = divide(rows, None, "x.csv")
+    assert 10 <= len(parts.valid) <= 12
+    assert {rows.labels[i] for i in parts.valid} == {"a", "b"}  # type: ignore[index]
+    assert parts.share > 0.1
+
+
 def test_too_few_rows_are_refused_with_what_to_do() -> None:
-    with pytest.raises(BermoError, match=r"x\.csv has 40 rows, of which --split 0\.1 gives 4 to validation"):
-        divide(_rows(a=20, b=20), None, "x.csv")
+    with pytest.raises(BermoError, match=r"x\.csv: --split 0\.1 gives \d of 16 rows to validation"):
+        divide(_rows(a=8, b=8), None, "x.csv")
+    with pytest.raises(BermoError, match=r"--split 0\.1 gives 6 of 60 rows .* a larger --split"):
+        divide(_rows(a=30, b=30), 0.1, "x.csv")
