@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 60
+# Compiled files are kept, whatever the environment says: else every process compiles all anew.
+export PYTHONDONTWRITEBYTECODE =
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: setup check test torture fuzz demo docs first-hour
 setup: .venv/ready
@@ -9,9 +12,10 @@ setup: .venv/ready
 .venv/ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bermo needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(PIP) -c constraints.txt torch
+	$(PIP) --require-hashes --no-deps -r requirements.lock
+	$(PIP) --no-deps -e .
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # on all cores; some packages hold files of other Pythons
 	touch .venv/ready
 
 check: setup

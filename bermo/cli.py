@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,7 @@ class Parser(argparse.ArgumentParser):
         raise BermoError(f"{message}. See: {self.prog} --help")
 
 
+@cache
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
     """Declare all verbs and their options; return the parser of the command and those of the verbs."""
     parser = Parser(prog="bermo", description=DESCRIPTION, allow_abbrev=False)

@@ -5,6 +5,7 @@ a moment, not a score. The `shallow_box` fixture leaves half of its layers, and
 `real_box` brings the real one back.
 """
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -37,6 +38,16 @@ def pytest_configure(config: pytest.Config) -> None:
         OPENED.append(Warm())
     if not config.getoption("numprocesses", None):
         importlib.import_module("tests.small_box")
+        from hypothesis import settings
+
+        # How long an example takes depends on what else the machine does.
+        settings.register_profile("any machine", deadline=None)
+        settings.load_profile("any machine")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported by now stays: leave it out of every collection of garbage."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,8 +96,16 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shallow_box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The small box with three layers: half the time to train it, and to trace it for an export."""
+def shallow_box(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """The small box with three layers: half the time to train it, and to trace it for an export. In a file
+    whose tests all have it, one may ask for the real box instead.
+    """
+    if "real_box" in request.fixturenames:
+        return Path(request.getfixturevalue("real_box"))
     from transformers import AutoConfig
 
     from bermo.encoders import where
@@ -103,8 +122,8 @@ def shallow_box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 @pytest.fixture(scope="session")
 def small_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small box with random weights as a folder, for tests that start other processes; it has no
-    dropout.
+    """The small box with random weights as a folder, for tests that start other processes;
+    it has no dropout.
     """
     import torch
     from transformers import AutoConfig, AutoModel

@@ -13,6 +13,8 @@ from bermo import cli
 from bermo.cli import main
 from bermo.models.tasks import BermoForSequenceClassification
 
+pytestmark = pytest.mark.usefixtures("shallow_box")
+
 ROOT = Path(__file__).parent.parent
 SMALL = "--max-length 16 --epochs 1 --batch-size 8 --device cpu"
 

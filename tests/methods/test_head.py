@@ -26,6 +26,8 @@ TINY = RunSpec(
     train=TrainSpec(epochs=2, batch_size=16, lr=1e-3, device="cpu"),
 )
 
+pytestmark = pytest.mark.usefixtures("shallow_box")
+
 
 def at_start(spec: RunSpec, folder: Path) -> tuple[Prepared, torch.Tensor, torch.Tensor]:
     """What a model's last layer reads of all training rows before the first step, and what it answers."""

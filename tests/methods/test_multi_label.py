@@ -13,6 +13,8 @@ from bermo.runs.trained import open_trained
 from bermo.ship.export.compare import same_answers
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("shallow_box")
+
 SMALL = "--max-length 16 --epochs 1 --batch-size 16 --device cpu"
 WORDS = {"good": "praise", "bad": "blame", "cat": "animals", "film": "art"}
 
