@@ -12,6 +12,7 @@ from typing import Any
 from bermo.errors import BermoError, nearest
 from bermo.figures.data import Findings, Number, read_findings
 from bermo.files import DAMAGED
+from bermo.report.overlay import told_apart
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
 from bermo.runs.rows import METRICS_FILE, read_rows
@@ -63,6 +64,8 @@ class Collected:
 
     runs: tuple[RunRecord, ...]
     findings: tuple[Findings, ...]
+    places: tuple[str, ...] = ()
+    """The folders of the findings, by as many of their last names as tell them apart."""
     left_out: tuple[Path, ...] = ()
 
 
@@ -72,14 +75,15 @@ def collect(sources: Sequence[Path]) -> Collected:
     Exports and models stand beside runs, so that `runs/*` names them too: they are left out.
     """
     folders: dict[Path, Mapping[str, Any]] = {}
-    findings: list[Findings] = []
+    files: list[Path] = []
     left_out: list[Path] = []
     for source in dict.fromkeys(sources):
         found_folders, found_files = _look(source)
         folders |= found_folders
-        findings += [read_findings(file) for file in found_files]
+        files += found_files
         if not found_folders and not found_files:
             left_out.append(source)
+    findings = [read_findings(file) for file in dict.fromkeys(files)]
     if not folders and not findings:
         raise BermoError(
             f"{left_out[0]} holds neither a training ({SPEC_FILE}) nor {FIGURES}, and no folder in it does."
@@ -91,7 +95,13 @@ def collect(sources: Sequence[Path]) -> Collected:
         _read_run(folder, name, spec, has_rows)
         for (folder, spec), name in zip(folders.items(), names, strict=True)
     ]
-    return Collected(runs=tuple(runs), findings=tuple(findings), left_out=tuple(left_out))
+    places = tuple(_names([file.parent for file in dict.fromkeys(files)]))
+    return Collected(
+        runs=tuple(runs),
+        findings=tuple(told_apart(findings, places)),
+        places=places,
+        left_out=tuple(left_out),
+    )
 
 
 def _look(source: Path) -> tuple[dict[Path, Mapping[str, Any]], list[Path]]:

@@ -20,6 +20,7 @@ from bermo.figures.draw import draw, to_svg
 from bermo.figures.table import to_html_table
 from bermo.files import check_place, write_text
 from bermo.report.collect import collect
+from bermo.report.overlay import overlay
 from bermo.report.overview import runs_findings
 
 GENERATOR = '<meta name="generator" content="bermo report">'
@@ -34,6 +35,8 @@ def write_page(sources: Sequence[Path], out: Path) -> tuple[Path, ...]:
     check_out(out)
     collected = collect(sources)
     findings = [runs_findings(collected.runs)] if collected.runs else []
+    shared = overlay(collected.findings, collected.places)
+    findings += [shared] if shared else []
     findings += collected.findings
     names = [run.name for run in collected.runs] + [item.title for item in collected.findings]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
