@@ -55,7 +55,7 @@ def read_delimited(path: Path, known: Cells) -> Table:
 def delimited_blocks(path: Path, known: Cells, size: int) -> Iterator[Table]:
     """Yield a delimited file as tables of at most `size` rows."""
     cells, notes = _open(path, known)
-    header = known.header or next(cells)[1]
+    header = known.header or next(cells, (0, []))[1]
     while block := list(islice(cells, size)):
         yield replace(table_of_cells(path, iter(block), replace(known, header=header)), notes=notes)
 
@@ -145,7 +145,7 @@ def _quoted(path: Path, sample: Sample, form: _Form) -> Iterator[Line]:
 
 def table_of_cells(path: Path, cells: Iterator[Line], known: Cells) -> Table:
     """Build a table from the line and the cells of each row, the first of which names the columns."""
-    names = _check_header(path, list(known.header) if known.header else next(cells)[1])
+    names = _check_header(path, list(known.header) if known.header else next(cells, (0, []))[1])
     columns: list[list[str]] = [[] for _ in names]
     lines, skipped = [], 0
     for line, row in cells:
@@ -164,6 +164,8 @@ def table_of_cells(path: Path, cells: Iterator[Line], known: Cells) -> Table:
 
 
 def _check_header(path: Path, cells: list[str]) -> list[str]:
+    if not cells:
+        raise BermoError(f"{path} has no rows. Its first line must name the columns.")
     names = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, start=1)]
     for name in names:
         if names.count(name) > 1:

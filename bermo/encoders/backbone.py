@@ -36,7 +36,7 @@ from bermo.encoders.family import MaskedHeadPaths
 from bermo.encoders.half_bias import set_half_biases_
 from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
-from bermo.encoders.trust import ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
+from bermo.encoders.trust import COPY_ANEW, ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.sums import check_sums
@@ -164,6 +164,11 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
         raise BermoError(f'"{name}" holds neither a model nor a tokenizer: there is no config.json.')
     with loading("tokenizer", str(name)):
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=is_local(folder), **ONLY_DATA)
+    if not isinstance(tokenizer.model_max_length, int | float):
+        raise BermoError(
+            f'model_max_length in tokenizer_config.json of "{name}" must be a number, but got'
+            f" {tokenizer.model_max_length!r:.40}. {COPY_ANEW}"
+        )
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
         raise BermoError(

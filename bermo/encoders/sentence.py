@@ -144,7 +144,9 @@ def _number(value: Any) -> int | None:
 
 def _read_object(path: Path, is_needed: bool = True) -> dict[str, Any]:
     """Return the values of a JSON file; none where there may be none."""
-    if not is_needed and not path.exists():
+    if not path.is_file():
+        if is_needed:
+            raise BermoError(f"{path} is missing, which {MODULES_FILE} names. {COPY_ANEW}")
         return {}
     with reading(path, COPY_ANEW):
         values = json.loads(path.read_text(encoding="utf-8"))

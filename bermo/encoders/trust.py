@@ -30,6 +30,8 @@ WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 BESIDE = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
 """Pickles that transformers.Trainer leaves beside a model; nobody reads them here."""
+MOST_LAYERS = 1000
+"""Each is built before its weights are looked for."""
 COPY_ANEW = "Copy the whole folder anew from where the model was saved."
 CONVERT = (
     'Convert it once, where you trust it: python -c "import torch; from safetensors.torch import save_file;'
@@ -128,6 +130,12 @@ def _check_config(name: str, values: Mapping[str, Any]) -> None:
             f'The config of "{name}" names code for its attention, {kernels[0]}, which bermo never runs. Take'
             " attn_implementation out of its config.json."
         )
+    deep = [f"{key} {count:,}" for key, count in _counts_of(values) if count > MOST_LAYERS]
+    if deep:
+        raise BermoError(
+            f'The config of "{name}" says {deep[0]}, but no encoder has over {MOST_LAYERS:,} layers.'
+            f" {COPY_ANEW}"
+        )
     if values.get("transformers_weights"):
         raise BermoError(
             f'The config of "{name}" names a file of weights of its own. Take transformers_weights out of its'
@@ -146,6 +154,14 @@ def _texts_of(value: Any, key: str) -> Iterator[str]:
         if str(name).lstrip("_").startswith(key):
             yield from (str(text) for text in (inner.values() if isinstance(inner, dict) else (inner,)))
         yield from _texts_of(inner, key)
+
+
+def _counts_of(value: Any) -> Iterator[tuple[str, int]]:
+    """Yield the numbers of layers and of groups of them, however deep they lie."""
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if type(inner) is int and ("layer" in str(name) or "group" in str(name)):
+            yield str(name), inner
+        yield from _counts_of(inner)
 
 
 def _check_parts(name: str | Path, files: Iterable[str]) -> None:

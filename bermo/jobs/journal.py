@@ -24,13 +24,16 @@ class Journal(BaseJournalBackend):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.logs = _read(path) if path.exists() else []
+        self.logs, self.is_torn = _read(path) if path.exists() else ([], False)
 
     def read_logs(self, log_number_from: int) -> list[Log]:
         return self.logs[log_number_from:]
 
     def append_logs(self, logs: Sequence[Log]) -> None:
         lines = [_line(log) for log in logs]
+        if self.is_torn:
+            write_text(self.path, "".join(map(_line, self.logs)))
+            self.is_torn = False
         with self.path.open("a", encoding="utf-8", newline="\n") as file:
             file.write("".join(lines))
             file.flush()
@@ -42,13 +45,10 @@ def _line(log: Log) -> str:
     return json.dumps(seal(log)) + "\n"
 
 
-def _read(path: Path) -> list[Log]:
-    """Return what the file holds; a torn end goes, so that the next line starts anew."""
+def _read(path: Path) -> tuple[list[Log], bool]:
+    """Return what the file holds, and whether its last line was torn."""
     with reading(path, REMEDY):
         *lines, torn = path.read_text(encoding="utf-8").split("\n")
         if len({f'"{SEAL}"' in line for line in lines}) > 1:
             raise ValueError("a line has lost its sum")
-        logs = [unseal(line) for line in lines]
-    if torn:
-        write_text(path, "".join(f"{line}\n" for line in lines))
-    return logs
+        return [unseal(line) for line in lines], bool(torn)

@@ -26,7 +26,7 @@ from bermo.runs.rows import METRICS_FILE, read_rows
 from bermo.runs.statistics import read_run
 from bermo.spec import RunSpec
 
-JOURNAL = "journal.jsonl"
+JOURNAL, NAME = "journal.jsonl", "bermo"
 RANDOM_TRIALS = 10
 """Drawn evenly before the sampler has seen enough."""
 MOST_PARAMETERS = 100
@@ -41,16 +41,7 @@ class Search:
     def __init__(self, spec: RunSpec, space: tuple[Parameter, ...], out: Path) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.spec, self.space, self.out = spec, space, out
-        journal = Journal(out / JOURNAL)
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=FULL_TRIALS)
-        with reading(journal.path, REMEDY):
-            self.study = optuna.create_study(
-                storage=JournalStorage(journal),
-                study_name="bermo",
-                direction="maximize",
-                pruner=pruner,
-                load_if_exists=True,
-            )
+        self.study = open_study(out / JOURNAL)
         self.under_way: dict[str, Trial] = {}
 
     def run(self, executor: Executor, num_trials: int, retries: int, tell: Tell) -> dict[str, Failure]:
@@ -107,6 +98,21 @@ class Search:
             self.study.tell(trial, math.fsum(map(reached, result.seeds)) / len(result.seeds))
         else:
             self.study.tell(trial, state=TrialState.PRUNED if over.how == "stopped" else TrialState.FAIL)
+
+
+def open_study(path: Path) -> optuna.Study:
+    """Return the study that a journal holds, or a new one."""
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=FULL_TRIALS)
+    journal = Journal(path)
+    with reading(path, REMEDY):
+        try:
+            storage = JournalStorage(journal)
+            # Not load_if_exists, which writes a line each time.
+            if journal.logs:
+                return optuna.load_study(study_name=NAME, storage=storage, pruner=pruner)
+            return optuna.create_study(study_name=NAME, storage=storage, pruner=pruner, direction="maximize")
+        except (AssertionError, optuna.exceptions.OptunaError) as error:
+            raise ValueError(str(error)) from error
 
 
 def suggest(trial: Trial, parameter: Parameter) -> Value:

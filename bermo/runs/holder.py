@@ -21,6 +21,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bermo.errors import FolderHeld
+from bermo.files import DAMAGED
+from bermo.typed import check_fields
 
 LOCK = ".lock"
 HOLDER = ".holder"
@@ -85,7 +87,7 @@ def held(folder: Path) -> Iterator[None]:
 
 def _take(path: Path, holder: Holder) -> None:
     """Write the file of the holder, in the place of a dead one's."""
-    other = _read(path)
+    other = read_holder(path)
     is_replaced = path.exists()
     if is_replaced:
         _check_dead(path, other)
@@ -95,25 +97,27 @@ def _take(path: Path, holder: Holder) -> None:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             json.dump(asdict(holder), file)
     except FileExistsError:
-        _refuse(path, _read(path))
+        _refuse(path, read_holder(path))
     if is_replaced and other is not None and other.machine != holder.machine:
         time.sleep(RACE_SECONDS)
-        if _read(path) != holder:
-            _refuse(path, _read(path))
+        if read_holder(path) != holder:
+            _refuse(path, read_holder(path))
 
 
-def _read(path: Path) -> Holder | None:
+def read_holder(path: Path) -> Holder | None:
     """Return who wrote the file; None where there is none, or it was not finished."""
     try:
-        return Holder(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        holder = Holder(**json.loads(path.read_text(encoding="utf-8")))
+        check_fields(holder)
+    except (OSError, *DAMAGED):
         return None
+    return holder if holder.started is not None and 0 < holder.process < 2**31 else None
 
 
 def living_holder(folder: Path) -> Holder | None:
     """Return the process that is at work in a folder, if there is one."""
     path = folder / HOLDER
-    other = _read(path)
+    other = read_holder(path)
     return other if other is not None and _is_alive(path, other) else None
 
 
@@ -163,13 +167,13 @@ def _beating(path: Path, holder: Holder) -> Iterator[None]:
     finally:
         ended.set()
         beat.join()
-        if _read(path) == holder:
+        if read_holder(path) == holder:
             path.unlink(missing_ok=True)
 
 
 def _beat(path: Path, holder: Holder, ended: threading.Event) -> None:
     while not ended.wait(BEAT_SECONDS):
-        found = _read(path)
+        found = read_holder(path)
         if found == holder:
             with suppress(OSError):
                 os.utime(path)

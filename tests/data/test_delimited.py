@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bermo.data.read import read_table
+from bermo.data.read import read_blocks, read_table
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.spec import DataSpec
@@ -93,6 +93,14 @@ def test_rows_that_do_not_fit_are_named_with_their_line(write: Write) -> None:
 def test_a_file_of_separators_alone_is_refused(write: Write, text: str) -> None:
     with pytest.raises(BermoError, match=r"only separators|is empty"):
         read_table(write("a.csv", text))
+
+
+def test_a_file_that_names_its_separator_and_nothing_more_is_refused(write: Write) -> None:
+    path = write("a.csv", "sep=;\r")
+    with pytest.raises(BermoError, match="has no rows"):
+        read_table(path)
+    with pytest.raises(BermoError, match="has no rows"):
+        next(read_blocks(path, 3))
 
 
 @pytest.mark.parametrize(("name", "character"), [("tab", "\t"), (r"\t", "\t"), ("pipe", "|"), ("^", "^")])

@@ -60,3 +60,10 @@ def test_an_unknown_prompt_is_an_error_and_none_is_the_default() -> None:
     assert settings.prompt(None) == settings.prompt("query") == "find: "
     with pytest.raises(BermoError, match='Known: "query"'):
         settings.prompt("document")
+
+
+def test_a_module_whose_folder_is_missing_is_named(tmp_path: Path) -> None:
+    write_settings(tmp_path, SentenceSettings(), 8)
+    (tmp_path / "1_Pooling" / "config.json").unlink()
+    with pytest.raises(BermoError, match=r"config\.json is missing, which modules\.json names"):
+        read_settings(tmp_path)

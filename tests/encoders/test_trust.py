@@ -157,12 +157,19 @@ def test_code_of_a_tokenizer_is_never_run(encoder: Path, mark: Path) -> None:
         ({"_attn_implementation": {"": "evil/kernel:f"}}, "evil/kernel:f"),
         ({"text_config": {"attn_implementation": "evil/kernel"}}, "evil/kernel"),
         ({"transformers_weights": "adapter_model.bin"}, "names a file of weights of its own"),
+        ({"num_hidden_layers": 2**31}, "num_hidden_layers 2,147,483,648, but no encoder has over 1,000"),
     ],
 )
 def test_a_config_names_neither_code_nor_files(changes: dict[str, Any], sentence: str, encoder: Path) -> None:
     change_json(encoder / "config.json", **changes)
     with pytest.raises(BermoError, match=sentence):
         load_encoder(encoder)
+
+
+def test_a_tokenizer_whose_length_is_no_number_is_refused(encoder: Path) -> None:
+    change_json(encoder / "tokenizer_config.json", model_max_length="long")
+    with pytest.raises(BermoError, match=r"model_max_length .* must be a number, but got 'long'"):
+        load_tokenizer(encoder)
 
 
 def test_an_adapter_is_refused(encoder: Path) -> None:

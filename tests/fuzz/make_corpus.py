@@ -1,6 +1,7 @@
 """python -m tests.fuzz.make_corpus: write the valid inputs that have another writer than a person's hands.
 
-Texts in the corpus that are written by hand stay as they are. The same code gives the same files.
+Texts in the corpus that are written by hand stay as they are. The same code gives the same files, but for the
+times in the journal of a search.
 """
 
 import bz2
@@ -9,15 +10,20 @@ import json
 import lzma
 import shutil
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
+from bermo.encoders.sentence import SentenceSettings, write_settings
 from bermo.figures.data import write_findings
 from bermo.files import checksum, seal, write_json
+from bermo.jobs.job import make_job, write_failure
+from bermo.jobs.search import open_study
 from bermo.pretrain_spec import PretrainSpec
 from bermo.runs.folder import claim
+from bermo.runs.holder import HOLDER, Holder
 from bermo.runs.results import SeedResult, write_result
 from bermo.runs.statistics import summarise
 from bermo.ship.bench.measured import Bench, Measured, Timing
@@ -63,6 +69,8 @@ def main() -> None:
     _runs()
     _results()
     _models()
+    _sentences()
+    _jobs()
     write_findings(CORPUS / "figures" / "all" / "figures.json", findings())
     for name, spec in (("run", RunSpec()), ("pretrain", PretrainSpec())):
         write_json(CORPUS / "specs" / f"{name}.json", to_dict(spec))
@@ -176,6 +184,43 @@ def _models() -> None:
         write_sparse(model, path, name)  # type: ignore[arg-type]
     for path in CORPUS.rglob("*.safetensors"):
         path.chmod(0o644)
+
+
+def _sentences() -> None:
+    rows = [("a fine film", "a good film", 3), ("no fun", "awful", 2), ("great", "awful", 0), ("a", "b", 1)]
+    apart = CORPUS / "apart"
+    apart.mkdir(exist_ok=True)
+    (apart / "scored.csv").write_text("text1,text2,score\n" + "".join(f"{a},{b},{n}\n" for a, b, n in rows))
+    (apart / "found.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b, _ in rows))
+    triplets = [{"anchor": a, "positive": b, "negative": "no"} for a, b, _ in rows]
+    (apart / "triplets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in triplets))
+    (CORPUS / "vectors").mkdir(exist_ok=True)
+    np.save(CORPUS / "vectors" / "three.npy", np.arange(12, dtype=np.float32).reshape(3, 4))
+    folder = CORPUS / "sentence" / "whole"
+    shutil.rmtree(folder, ignore_errors=True)
+    torch.manual_seed(0)
+    save_backbone("bert", folder)
+    (folder / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    settings = SentenceSettings(pooling="mean", dimension=8, prompts={"query": "q: "}, max_length=16)
+    write_settings(folder, settings, 16)
+
+
+def _jobs() -> None:
+    folder = CORPUS / "jobs" / "whole"
+    shutil.rmtree(folder, ignore_errors=True)
+    job = make_job("one", RunSpec(), folder / "one")
+    job.log.parent.mkdir(parents=True)
+    job.log.write_text("bermo train: reading …\nbermo: The disk is full.\n")
+    write_failure(job, 1)
+    write_json(folder / "held" / HOLDER, asdict(Holder("machine", 999999999, 1.0, "name")))
+    study = open_study(folder / "journal.jsonl")
+    for number in range(2):
+        trial = study.ask()
+        trial.suggest_float("lr", 1e-5, 1e-3, log=True)
+        trial.suggest_categorical("mix", ("none", "across"))
+        trial.report(80.0, 1)
+        if number == 0:
+            study.tell(trial, 81.0)
 
 
 if __name__ == "__main__":

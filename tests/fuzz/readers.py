@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.cli import build_parser
+from bermo.data.apart import read_apart
 from bermo.data.corpora import read_conll, read_squad
 from bermo.data.inputs import input_names, input_rows, text_blocks
 from bermo.data.load import own_task
@@ -25,7 +26,11 @@ from bermo.encoders.pooling import trained_pooling
 from bermo.errors import BermoError
 from bermo.estimators.trained import read_saved
 from bermo.fields import check
+from bermo.jobs.job import job_state, make_job, read_failure
+from bermo.jobs.journal import Journal
+from bermo.jobs.search import open_study
 from bermo.methods.probing.frozen import read_probed
+from bermo.models.sentence import settings_of
 from bermo.pretrain_spec import PretrainSpec
 from bermo.recipes import RECIPES
 from bermo.report.collect import collect
@@ -34,9 +39,11 @@ from bermo.report.overview import runs_findings
 from bermo.report.page import to_page
 from bermo.report.terminal import results_table
 from bermo.runs.folder import check_free, identity, read_run_spec, with_choices
+from bermo.runs.holder import HOLDER, read_holder
 from bermo.runs.model_files import divergence
-from bermo.runs.trained import open_trained
+from bermo.runs.trained import open_sentence_encoder, open_trained
 from bermo.ship.bench.run import read_bench
+from bermo.ship.runtimes.embed import read_vectors
 from bermo.ship.runtimes.sparse import read_sparse
 from bermo.spec import DataSpec, RunSpec
 from bermo.sums import check_sums
@@ -46,6 +53,8 @@ from bermo.verbs import VERBS
 from bermo.verbs.options import read_options, take_words
 from bermo.verbs.recipe import change_fields
 
+MOST_READ = 1 << 22
+"""Characters of documents: a file of a few kilobytes may unpack to millions of short lines."""
 MARKUP = ("<script>alert", "<svg onload")
 """Markup of texts that a page must hold only escaped."""
 
@@ -177,8 +186,12 @@ def _probing(folder: Path) -> None:
 def _documents(folder: Path) -> None:
     files = [str(path) for path in sorted(folder.iterdir())]
     for by_line in (False, True):
+        size = 0
         for fragment in read_fragments(files, by_line=by_line):
             assert len(fragment.text) < 1 << 23
+            size += len(fragment.text)
+            if size > MOST_READ:
+                break
 
 
 def _results(folder: Path) -> None:
@@ -189,6 +202,33 @@ def _results(folder: Path) -> None:
         lambda: check_sums(folder),
     )
     read_bench(folder / "bench.json")
+
+
+def _apart(folder: Path) -> None:
+    """Read texts, pairs and triplets for a sentence encoder."""
+    path = str(_only(folder))
+    read_apart(DataSpec(task="own/embedding", train=path, valid=path))
+
+
+def _sentence(folder: Path) -> None:
+    """Read how a folder of sentence-transformers makes vectors, and open it."""
+    settings = settings_of(folder)
+    assert settings.pooling in ("first", "last", "mean")
+    open_sentence_encoder(folder)
+
+
+def _jobs(folder: Path) -> None:
+    """Read the records of jobs, who is at work, and a search's journal."""
+    job = make_job("one", RunSpec(), folder / "one")
+    failure = read_failure(job)
+    assert failure is None or all(isinstance(line, str) for line in failure.last_lines)
+    _each(lambda: job_state(job))
+    holder = read_holder(folder / "held" / HOLDER)
+    assert holder is None or holder.process > 0
+    journal = Journal(folder / "journal.jsonl")
+    # A new study would be written.
+    if journal.logs:
+        assert open_study(journal.path).trials is not None
 
 
 READERS: Mapping[str, Reader] = {
@@ -212,4 +252,8 @@ READERS: Mapping[str, Reader] = {
     "senses": Reader(_senses, 100),
     "probing": Reader(_probing, 100),
     "documents": Reader(_documents, 100),
+    "apart": Reader(_apart, 100),
+    "sentence": Reader(_sentence, 100),
+    "vectors": Reader(lambda folder: read_vectors(_only(folder), 3, folder), 150),
+    "jobs": Reader(_jobs, 100, "optuna"),
 }

@@ -11,7 +11,7 @@ import pytest
 
 from bermo.errors import BermoError
 from bermo.runs import holder
-from bermo.runs.holder import DEAD_SECONDS, HOLDER, Holder, held, this_holder
+from bermo.runs.holder import DEAD_SECONDS, HOLDER, Holder, held, read_holder, this_holder
 
 
 def leave(folder: Path, other: Holder, age: float = 0.0) -> None:
@@ -54,7 +54,7 @@ def test_of_two_that_replace_a_dead_holder_one_gives_way(
     monkeypatch.setattr(holder.time, "sleep", lambda seconds: leave(tmp_path, winner))
     with pytest.raises(BermoError, match="process 2 on another-machine"), held(tmp_path):
         pass
-    assert holder._read(tmp_path / HOLDER) == winner, "the winner's file stays"
+    assert holder.read_holder(tmp_path / HOLDER) == winner, "the winner's file stays"
 
 
 def test_a_process_of_this_machine_is_known_by_number_and_start(tmp_path: Path) -> None:
@@ -95,3 +95,15 @@ def test_a_holder_whose_place_was_taken_ends(tmp_path: Path, monkeypatch: pytest
     leave(tmp_path, elsewhere())
     with pytest.raises(Ended):
         holder._beat(tmp_path / HOLDER, this_holder(), Event())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[" * 100_000, '{"machine": 1, "process": 2, "started": 3.0, "name": "a"}']
+    + [f'{{"machine": "m", "process": {n}, "started": 1.0, "name": "a"}}' for n in (-1, 0, 2**70, '"x"')]
+    + ['{"machine": "m", "process": 5, "started": null, "name": "a"}'],
+    ids=range(9),
+)
+def test_a_damaged_holder_is_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / HOLDER).write_text(text)
+    assert read_holder(tmp_path / HOLDER) is None

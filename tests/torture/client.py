@@ -46,6 +46,8 @@ class Server:
         environment = os.environ | {
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
+            # To start a GPU takes longer than most commands, and others may measure on it.
+            "CUDA_VISIBLE_DEVICES": "",
             "TOKENIZERS_PARALLELISM": "false",
             "TMPDIR": str(folder),
             "COLUMNS": "100",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from signal import SIGINT
 from typing import Literal
 
 from bermo.interrupts import SIGNALLED, STOPPED
@@ -241,7 +242,9 @@ def judge(ended: Ended, said: str, fault: Fault = NONE) -> None:
         raise Failed("hung", said[-2000:])
     if any(text in said for text in UNEXPECTED):
         raise Failed("tracebacks", said[-2000:])
-    allowed = (0, STOPPED, -fault.signal, SIGNALLED + fault.signal) if fault.signal else ()
+    # Signals of schedulers are taken as Ctrl-C.
+    ends = (-fault.signal, SIGNALLED + fault.signal, SIGNALLED + SIGINT)
+    allowed = (0, STOPPED, *ends) if fault.signal else ()
     if ended.code in allowed:
         return
     if ended.code < 0:

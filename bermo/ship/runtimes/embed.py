@@ -7,10 +7,12 @@ A prompt of the model's own ("query", "document") is put before each text where 
 sentence-transformers does. An empty text has a vector too: that of the special tokens alone.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO
 
 import numpy as np
@@ -21,7 +23,7 @@ from bermo.data.load import own_task
 from bermo.data.ranking import unit
 from bermo.data.rows import ApartRows
 from bermo.errors import BermoError
-from bermo.files import check_place, whole_bytes
+from bermo.files import DAMAGED, check_place, whole_bytes
 from bermo.printing import number_of
 from bermo.progress import Display, Quiet, counted
 from bermo.runs.model_files import warn_diverged
@@ -158,9 +160,13 @@ def check_vectors(out: Path) -> None:
 def read_vectors(path: Path, count: int, corpus: Path) -> Vectors:
     """Read what `encode_file` wrote for a corpus of so many texts."""
     try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a header that Python 2 may have written
+            vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        if vectors.dtype.kind != "f":
+            raise ValueError(f"its numbers are {vectors.dtype}")
         vectors = np.asarray(vectors, dtype=np.float32)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, EOFError, SyntaxError, TokenError, *DAMAGED) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise BermoError(f"{path} holds no vectors ({reason}). Write it with bermo encode.") from None
     if vectors.ndim != 2 or len(vectors) != count:

@@ -8,10 +8,11 @@ import torch
 
 from bermo.cli import main
 from bermo.encoders.sentence import SentenceSettings
+from bermo.errors import BermoError
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
-from bermo.ship.runtimes.embed import SentenceEncoder
+from bermo.ship.runtimes.embed import SentenceEncoder, read_vectors
 from tests.ship.folders import make_model, save
 from tests.tiny import make_config, make_tokenizer, save_backbone
 
@@ -110,3 +111,19 @@ def test_an_export_of_answers_gives_no_vectors(tmp_path: Path) -> None:
     export(trained, tmp_path / "onnx", ExportSpec(to="onnx"))
     with pytest.raises(Exception, match="gives no vectors"):
         SentenceEncoder(tmp_path / "onnx")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (",
+        "{'descr': '<U9', 'fortran_order': False, 'shape': (3, 4)}",
+    ]
+    + [f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({n}, 4)}}" for n in (2**63, 10**12, -3)],
+)
+def test_vectors_with_a_damaged_header_are_refused(header: str, tmp_path: Path) -> None:
+    text = header.ljust(117).encode() + b"\n"
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(200))
+    with pytest.raises(BermoError, match="holds no vectors"):
+        read_vectors(path, 3, tmp_path)
