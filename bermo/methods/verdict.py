@@ -26,6 +26,8 @@ GUESSING_MARGIN = 3.0
 LOW_RATE = 0.5
 HIGH_RATE = 10.0
 """Shares of the usual rate: below the first a training is slow, above the second it often collapses."""
+TWO_SIDED = 1.96
+"""Of the normal distribution: a share of half of N rows is off by 1.96 √(0.25 / N) in 5 % of draws."""
 QUANTILE = 1.645
 """Of the normal distribution: a correlation r of N rows is above 0 with 95 % where r √N is larger."""
 
@@ -45,7 +47,7 @@ def judge(prepared: Prepared, scores: TaskScores, ended: Fit) -> Verdict:
     reason = _why_guessing(prepared, scores, ended.last_loss)
     if reason is None:
         return Verdict(kind="fine")
-    if ended.highest is not None and ended.highest > scores.score + GUESSING_MARGIN:
+    if ended.highest is not None and ended.highest > scores.score + _fall(len(prepared.valid)):
         return Verdict(kind="diverged", reason=f"{reason}; {scores.main} was {ended.highest:.2f} before")
     if _is_short(prepared, ended.steps):
         return Verdict(kind="undertrained", reason=f"{reason} after {ended.steps} steps")
@@ -127,6 +129,11 @@ def _why_unrelated(correlation: float, num_rows: int) -> str | None:
         f"the predictions run against the numbers (correlation {correlation:.2f}; is the scale of one file"
         " the other way round?)"
     )
+
+
+def _fall(num_rows: int) -> float:
+    """Return by how many points a score must fall to tell of more than the few rows that it is of."""
+    return max(GUESSING_MARGIN, 100 * TWO_SIDED * math.sqrt(0.25 / num_rows))
 
 
 def _is_short(prepared: Prepared, steps: int) -> bool:

@@ -61,6 +61,12 @@ def test_guessing_after_having_been_better_is_a_collapse(prepared: Prepared) -> 
         assert str(verdict.reason).endswith("; accuracy was 72.00 before")
 
 
+def test_a_fall_that_few_rows_explain_is_none(prepared: Prepared) -> None:
+    assert len(prepared.valid) == 48  # one of them is 2 points
+    assert judge(prepared, ONE_CLASS, replace(ENDED, highest=62.0)).kind == "undertrained"
+    assert judge(prepared, ONE_CLASS, replace(ENDED, highest=65.0)).kind == "diverged"
+
+
 def test_guessing_after_many_steps_or_at_a_huge_rate_is_a_collapse(prepared: Prepared) -> None:
     many = replace(ENDED, steps=5000)
     assert judge(prepared, ONE_CLASS, many).kind == "diverged"
