@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bermo.encoders import where
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.files import DAMAGED, read_sealed, reading
@@ -92,10 +93,14 @@ def check_has_layers(folder: str | Path) -> None:
 
 
 def model_folder(path: str | Path) -> Path:
-    """Return where the model's files are: the given folder, or the model of the run or seed that it is."""
+    """Return where the model's files are: the given folder, the model of the run or seed that it is, or the
+    encoder in the package where "box" is no folder.
+    """
     folder = Path(path).expanduser()
     if folder.is_file():
         raise BermoError(f"{folder} is a file. {EXPECTED}")
+    if str(path) == "box" and not folder.is_dir():
+        return where.BOX
     if not folder.is_dir():
         raise BermoError(f"There is no folder {folder}. {EXPECTED}")
     if (folder / MODEL_FILES["torch"]).is_file():

@@ -109,9 +109,18 @@ def embedding_task(settings: SentenceSettings) -> TrainedTask:
     )
 
 
-def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
+def has_head(config: PretrainedConfig) -> bool:
+    """Tell whether the class that a config names has a head for a task."""
+    return _kind_of_head(config) is not None
+
+
+def _kind_of_head(config: PretrainedConfig) -> Kind | None:
     name = next(iter(config.architectures or ()), "")
-    kind = next((kind for ending, kind in HEADS.items() if name.endswith(ending)), None)
+    return next((kind for ending, kind in HEADS.items() if name.endswith(ending)), None)
+
+
+def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
+    name, kind = next(iter(config.architectures or ()), ""), _kind_of_head(config)
     if kind is None:
         raise BermoError(
             f"{folder} holds {name or 'a model'} without a head for a task. Train one on it first:"

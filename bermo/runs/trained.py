@@ -52,7 +52,7 @@ from bermo.runs.model_files import (
     read_export,
     run_of,
 )
-from bermo.runs.task_file import TASK_FILE, TrainedTask, embedding_task, read_task
+from bermo.runs.task_file import TASK_FILE, TrainedTask, embedding_task, has_head, read_task
 from bermo.spec import RunSpec
 from bermo.sums import check_sums
 
@@ -172,6 +172,13 @@ def open_sentence_encoder(path: str | Path) -> TrainedFolder:
                 " and gives no vectors. Give the model that it was made from."
             )
     return _open(path, lambda folder, _: embedding_task(settings_of(folder)))
+
+
+def open_any(path: str | Path) -> TrainedFolder:
+    """Open a trained model for its answers, and an encoder without a head for the vectors of texts."""
+    folder = find_model(path).folder
+    is_known = (folder / TASK_FILE).exists() or is_sentence_folder(folder)
+    return open_trained(path) if is_known or has_head(config_of(folder)) else open_sentence_encoder(path)
 
 
 def _open(path: str | Path, task_of: Callable[[Path, PretrainedConfig], TrainedTask]) -> TrainedFolder:

@@ -14,7 +14,7 @@ class EncodeOptions:
     """Which encoder reads which texts, and where the vectors go."""
 
     model: Path = positional(
-        "a sentence-transformers folder, an encoder's, a run's, a saved or shrunk model's, or an export's"
+        "a folder of sentence-transformers, an encoder, a run, a saved or shrunk model or an export; or box"
     )
     file: Path = positional("texts: one a line (.txt), or .tsv .csv .jsonl .parquet with a column of texts")
     out: Path = option(

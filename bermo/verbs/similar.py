@@ -15,7 +15,7 @@ class SimilarOptions:
     """Which encoder searches which texts for what."""
 
     model: Path = positional(
-        "a sentence-transformers folder, an encoder's, a run's, a saved or shrunk model's, or an export's"
+        "a folder of sentence-transformers, an encoder, a run, a saved or shrunk model or an export; or box"
     )
     file: Path = positional(
         "the texts that are searched: one a line (.txt), or a file with a column of texts"

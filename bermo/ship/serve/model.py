@@ -16,7 +16,7 @@ from bermo.data.scoring import empty_answer
 from bermo.data.table import Table
 from bermo.encoders.sentence import SentenceSettings
 from bermo.errors import BermoError
-from bermo.runs.trained import TrainedFolder, open_trained
+from bermo.runs.trained import TrainedFolder, open_any
 from bermo.ship.runtimes.embed import cut_vectors
 from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor
 from bermo.ship.serve.asked import Asked
@@ -51,7 +51,7 @@ class ServedModel:
     """
 
     def __init__(self, folder: Path, spec: ServeSpec) -> None:
-        self.opened = open_trained(folder)
+        self.opened = open_any(folder)
         is_shared = self.opened.runtime == "onnxruntime"
         self.num_workers = spec.num_threads if is_shared else 1
         threads = 1 if is_shared else spec.num_threads

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bermo.cli import main
+from bermo.encoders import where
 from bermo.encoders.sentence import SentenceSettings
 from bermo.errors import BermoError
 from bermo.models.sentence import BermoForSentenceEmbedding
@@ -62,6 +63,15 @@ def test_an_export_a_bare_encoder_and_a_trained_model_give_vectors(folder: Path,
     for other in (bare, trained):
         vectors = SentenceEncoder(other).encode(TEXTS)
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_the_encoder_of_the_package_is_called_box(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, "BOX", save_backbone("bert", tmp_path / "package"))
+    out = tmp_path / "box.npy"
+    assert main(["encode", "box", str(corpus), "--out", str(out)]) == 0
+    np.testing.assert_allclose(np.load(out), SentenceEncoder(tmp_path / "package").encode(TEXTS), atol=1e-6)
 
 
 def test_similar_prints_the_nearest_texts_and_takes_vectors_that_are_there(

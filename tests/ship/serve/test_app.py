@@ -16,7 +16,7 @@ from bermo.ship.serve.app import Server
 from bermo.ship.serve.model import ServedModel
 from bermo.ship.serve.spec import ServeSpec
 from tests.ship.folders import make_model, save
-from tests.tiny import make_config, make_tokenizer
+from tests.tiny import make_config, make_tokenizer, save_backbone
 
 SPEC = ServeSpec(batch_size=4, queue=8, max_texts=8, max_characters=100, max_bytes=2000, device="cpu")
 TEXTS = ["a good film", "", "the bad cats saw a dog .", "a dog"]
@@ -77,6 +77,11 @@ def test_vectors_are_those_of_encode_with_prompt_and_dimension(client: TestClien
     ]
     expected = encoder.encode(["a dog"], "the ")[0, :4]
     np.testing.assert_allclose(cut, expected / np.linalg.norm(expected), atol=1e-6)
+
+
+def test_an_encoder_without_a_head_gives_vectors(tmp_path: Path) -> None:
+    served = ServedModel(save_backbone("mpnet", tmp_path / "bare"), SPEC)
+    assert (served.kind, served.about.reads, served.width) == ("embedding", ("text",), 16)
 
 
 def test_words_and_questions_are_lists(client: TestClient, root: Path) -> None:
