@@ -45,6 +45,8 @@ from bermo.runs.trained import open_sentence_encoder, open_trained
 from bermo.ship.bench.run import read_bench
 from bermo.ship.runtimes.embed import read_vectors
 from bermo.ship.runtimes.sparse import read_sparse
+from bermo.ship.serve.asked import read_asked
+from bermo.ship.serve.spec import ServeSpec
 from bermo.spec import DataSpec, RunSpec
 from bermo.sums import check_sums
 from bermo.training.checkpoint import find_last
@@ -231,6 +233,12 @@ def _jobs(folder: Path) -> None:
         assert open_study(journal.path).trials is not None
 
 
+def _request(folder: Path) -> None:
+    """Read the body of a request to the server."""
+    asked = read_asked(_only(folder).read_bytes(), ServeSpec())
+    assert sum(map(len, asked.parts(2))) == len(asked)
+
+
 READERS: Mapping[str, Reader] = {
     "tables": Reader(_table, 150),
     "objects": Reader(_table, 150),
@@ -255,5 +263,6 @@ READERS: Mapping[str, Reader] = {
     "apart": Reader(_apart, 100),
     "sentence": Reader(_sentence, 100),
     "vectors": Reader(lambda folder: read_vectors(_only(folder), 3, folder), 150),
+    "requests": Reader(_request, 150),
     "jobs": Reader(_jobs, 100, "optuna"),
 }

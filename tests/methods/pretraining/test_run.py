@@ -20,6 +20,7 @@ from bermo.encoders.backbone import load_encoder
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.figures.data import read_findings
+from bermo.methods.pretraining import run as pretraining
 from bermo.methods.pretraining.guess import GuessLoss
 from bermo.methods.pretraining.run import _plan, _why_diverged, build_model, make_batches, pretrain
 from bermo.models.tasks import BermoForMaskedLM
@@ -123,6 +124,25 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
     assert files[0].read_bytes() == files[1].read_bytes()
     expected = {"mlm": [], "electra": ["detection"]}.get(kind, ["pairs"])
     assert set(expected) | {"likelihood", "accuracy", "perplexity"} == set(whole.values)
+
+
+def test_a_kill_before_the_card_leaves_no_result_and_the_same_command_writes_both(
+    text: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> str:
+        raise KeyboardInterrupt
+
+    spec, out = make_spec(text, cache, steps=2), tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(pretraining, "model_card", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(spec, out)
+    assert not (out / "result.json").exists()
+    pretrain(spec, out)
+    names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+    assert {"result.json", "figures.json", "model"} <= names
+    assert "checkpoints" not in names
+    assert (out / "model" / "README.md").exists()
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
