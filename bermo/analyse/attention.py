@@ -17,7 +17,7 @@ from torch import Tensor
 from bermo.analyse.patterns import CLASSES, map_features, pattern_classifier
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
-from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section
+from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section, Table
 from bermo.vectors import Encoder
 
 TARGETS = ("first token", "separators", "punctuation", "itself", "neighbours")
@@ -245,7 +245,7 @@ def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
                 series=facts.class_shares,
                 note=f"By a classifier that is right for {facts.accuracy:.1%} of held-out drawn maps.",
             ),
-            _class_heat(name, facts),
+            _class_table(name, facts),
             _heat(f"{name}: entropy of each head's attention", facts.entropy, "bits"),
             _heat(f"{name}: attention to the first token", facts.shares["first token"], "share"),
             _points(name, facts),
@@ -270,16 +270,17 @@ def _heat(title: str, grid: Grid, unit: str) -> Heat:
     )
 
 
-def _class_heat(name: str, facts: AttentionFacts) -> Heat:
+def _class_table(name: str, facts: AttentionFacts) -> Table:
     width = len(facts.entropy[0])
-    grid = tuple(
-        tuple(float(CLASSES.index(row[head])) if head < len(row) else None for head in range(width))
-        for row in facts.classes
+    return Table(
+        title=f"{name}: the class of each head",
+        columns=("layer", *(f"head {head}" for head in range(1, width + 1))),
+        rows=tuple(
+            (str(layer), *row, *[None] * (width - len(row)))
+            for layer, row in enumerate(facts.classes, start=1)
+        ),
+        note=f"The most frequent class of a head's maps: {', '.join(CLASSES)}.",
     )
-    heat = _heat(f"{name}: the class of each head", grid, "class")
-    legend = ", ".join(f"{position} {kind}" for position, kind in enumerate(CLASSES))
-    note = f"{legend}; the most frequent class of a head's maps."
-    return Heat(**{**heat.__dict__, "digits": 0, "note": note})
 
 
 def _points(name: str, facts: AttentionFacts) -> Points:

@@ -20,9 +20,8 @@ from torch.autograd import forward_ad
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.tokens import token_batches
-from bermo.encoders.attention import attending
+from bermo.encoders.attention import attending, can_attend
 from bermo.encoders.backbone import hidden_states, make_inputs
-from bermo.encoders.families import family_of
 from bermo.figures.data import Figure, Lines, Section
 from bermo.vectors import Encoder
 
@@ -49,8 +48,7 @@ def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Te
     mask = torch.ones(length, length, dtype=torch.long, device=embeddings.device)
     total: Tensor | float = 0.0
     # Fused kernels know no forward derivative, so attention is computed step by step.
-    uses_registry = family_of(encoder.backbone.config).attention.uses_registry
-    held = attending(encoder.backbone) if uses_registry else nullcontext()
+    held = attending(encoder.backbone) if can_attend(encoder.backbone) else nullcontext()
     with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad(), held:
         # torch compiles its forward derivatives when first asked, in a way that it calls deprecated itself.
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -18,6 +18,9 @@ from bermo.errors import BermoError
 SAMPLE = 2000
 """Texts that are read again to name the cause."""
 
+MOST_OF_TEXT, MOST_OF_WORD = 80, 40
+"""Characters of a text, and of an unknown word in it, that a message shows."""
+
 FEW_WORDS = 10
 """A vocabulary with no more entries than this beside its special tokens holds no language."""
 
@@ -77,6 +80,10 @@ def _texts(rows: Rows) -> Iterator[str]:
             yield from chain(*zip(rows.questions, rows.contexts, strict=True))
 
 
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "…"
+
+
 def _examples(rows: Rows, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
     """Yield texts that have unknown words, each with the first few of these."""
     for text in _texts(rows):
@@ -84,8 +91,8 @@ def _examples(rows: Rows, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         pairs = zip(batch["input_ids"], batch["offset_mapping"], strict=True)
         words = [text[a:b] for token, (a, b) in pairs if token == tokenizer.unk_token_id]
         if words:
-            short = text if len(text) <= 80 else text[:80] + "…"
-            yield f'"{short}": unknown are {", ".join(dict.fromkeys(words[:8]))}'
+            first = dict.fromkeys(_short(word, MOST_OF_WORD) for word in words[:8])
+            yield f'"{_short(text, MOST_OF_TEXT)}": unknown are {", ".join(first)}'
 
 
 def _cause(share: float, rows: Rows, tokenizer: PreTrainedTokenizerBase) -> str:

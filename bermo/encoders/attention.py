@@ -5,13 +5,15 @@
 transformers calls attention through a registry. While `attending` holds an encoder, its config names a
 function of ours: it computes p itself, shows it to a visitor, uses another p if the visitor returns one, and
 multiplies the output of each head by its gate. No code is patched, and at the end the config names the old
-function again.
+function again. MPNet's attention has a position bias and is in no registry: while it is held, its modules
+compute by a function of ours as well.
 Axes: B texts, H heads, T tokens, D units of a head.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -21,7 +23,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import eager_mask
 
 from bermo.encoders.families import family_of, num_layers
-from bermo.encoders.structure import structure_of
+from bermo.encoders.layers import layer_modules
+from bermo.encoders.structure import ClosedAttention, structure_of
 from bermo.errors import BermoError
 
 NAME = "bermo_attending"
@@ -59,9 +62,19 @@ class _Hold:
 _HELD: WeakKeyDictionary[nn.Module, _Hold] = WeakKeyDictionary()
 
 
+def can_attend(encoder: PreTrainedModel) -> bool:
+    """Tell whether the family's attention can be seen and changed."""
+    family = family_of(encoder.config)
+    return family.attention.uses_registry or _is_biased(encoder)
+
+
+def _is_biased(encoder: PreTrainedModel) -> bool:
+    return family_of(encoder.config).anatomy.has_bias_of_heads
+
+
 def check_attention(encoder: PreTrainedModel) -> None:
     """Refuse a family whose attention cannot be reached."""
-    if not family_of(encoder.config).attention.uses_registry:
+    if not can_attend(encoder):
         raise BermoError(
             f"The attention of {encoder.config.model_type} does not go through transformers' registry, so its"
             " heads can be neither seen nor turned off. Use another family for this, or leave attention and"
@@ -101,11 +114,16 @@ def attending(
     handle = encoder.register_forward_pre_hook(restart, with_kwargs=True)
     for module in modules:
         _HELD[module] = hold
+    cores = _cores(encoder) if _is_biased(encoder) else []
+    for core in cores:
+        cast(Any, core).forward = MethodType(_attend_with_bias, core)
     encoder.config._attn_implementation = NAME
     try:
         yield
     finally:
         encoder.config._attn_implementation = before
+        for core in cores:
+            del core.forward
         handle.remove()
         for module in modules:
             _HELD.pop(module, None)
@@ -137,6 +155,31 @@ def _attend(
         gates = hold.gates[hold.layer - 1][..., : output.shape[1]]
         output = output * gates[..., None, None].to(output.dtype)
     return output.transpose(1, 2).contiguous(), probabilities
+
+
+def _cores(encoder: PreTrainedModel) -> list[nn.Module]:
+    """Return the modules that attend; a layer without heads has none."""
+    family = family_of(encoder.config)
+    cores = [layer.get_submodule(family.anatomy.core) for layer in layer_modules(encoder, family)]
+    return [core for core in cores if not isinstance(core, ClosedAttention)]
+
+
+def _attend_with_bias(
+    core: Any,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """MPNet's attention: q, k, v and o are its own; the bias is one more mask."""
+    query, key, value = (
+        one(hidden_states).unflatten(-1, (-1, core.attention_head_size)).transpose(1, 2)
+        for one in (core.q, core.k, core.v)
+    )
+    if position_bias is not None:
+        attention_mask = position_bias if attention_mask is None else attention_mask + position_bias
+    output, probabilities = _attend(core, query, key, value, attention_mask)
+    return core.o(output.flatten(-2)), probabilities
 
 
 AttentionInterface.register(NAME, cast(Callable[..., Any], _attend))

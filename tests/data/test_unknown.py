@@ -39,6 +39,13 @@ def test_another_language_is_named(make: Callable[..., Features]) -> None:
         make(TextRows(["das haus ist alt", "der hund"]))
 
 
+def test_a_word_without_end_is_cut_in_the_message(make: Callable[..., Features]) -> None:
+    with pytest.raises(BermoError) as error:
+        make(TextRows(["x" * 100_000]))
+    assert len(str(error.value)) < 500
+    assert "xxx…" in str(error.value)
+
+
 def test_the_limit_of_unknown_tokens_is_the_users(make: Callable[..., Features]) -> None:
     rows = TextRows(["the cat sees a zebra"])
     with pytest.raises(BermoError, match=r"20\.0% of the tokens are unknown.*at most 5\.0%"):
