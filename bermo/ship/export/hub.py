@@ -10,7 +10,6 @@
 A graph of a sentence encoder gives `last_hidden_state`, which these tools pool, beside `sentence_embedding`.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -22,22 +21,12 @@ from bermo.files import write_json, write_text
 from bermo.machine import processor
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.runs.model_files import HUB_GRAPHS
-from bermo.runs.stock import stock_config
+from bermo.runs.stock import PIPELINES, stock_config
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import Compared
 
 QUANTIZED, WHOLE = HUB_GRAPHS
-PIPELINES: Mapping[Kind, str] = {
-    "classification": "text-classification",
-    "multi-label": "text-classification",
-    "regression": "text-classification",
-    "reranker": "text-ranking",
-    "tagging": "token-classification",
-    "span": "question-answering",
-    "choice": "multiple-choice",
-    "embedding": "sentence-similarity",
-}
 
 
 def move_graphs(folder: Path, is_quantized: bool) -> None:
@@ -55,7 +44,8 @@ def write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Path
     config.save_pretrained(folder)
     tokenizer = opened.load_tokenizer()
     tokenizer.save_pretrained(folder)
-    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if token}
+    known = tokenizer.special_tokens_map.items()
+    special = {name: token for name, token in known if isinstance(token, str)}
     write_json(folder / "special_tokens_map.json", special)
 
 

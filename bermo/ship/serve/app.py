@@ -20,7 +20,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
@@ -158,6 +158,8 @@ class Server:
                             f"A request may have {self.spec.max_bytes:,} bytes. Send several.",
                             {"Connection": "close"},
                         )
+        except ClientDisconnect:
+            raise Refused(400, "The connection ended before the body did.") from None
         except TimeoutError:
             raise Refused(
                 408,

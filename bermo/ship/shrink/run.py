@@ -116,7 +116,11 @@ def make_small(
         else:
             cut_tokenizer(tokenizer, cut, folder, texts)
         evaluated = _evaluated(opened, result)
-        card = model_card(small, evaluated) if stock is None else stock_card(stock, evaluated)
+        card = (
+            model_card(small, evaluated)
+            if stock is None
+            else stock_card(stock, opened.trained.task.kind, evaluated)
+        )
         write_text(folder / "README.md", card + _card(result))
         (stock or small).save_pretrained(folder)
         write_task(folder, opened.trained)

@@ -22,7 +22,7 @@ from bermo.encoders.structure import groups_of, is_stock
 from bermo.errors import BermoError
 from bermo.methods.student import keep_count_
 from bermo.models.encoder import BermoPreTrainedModel
-from bermo.runs.stock import stock_config
+from bermo.runs.stock import PIPELINES, stock_config
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import AUTO_CLASSES
 from bermo.ship.runtimes.torch_candidate import logits_of
@@ -42,11 +42,6 @@ DistilBERT's has ReLU there and ELECTRA's GELU.
 """
 PLAIN = ("bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra")
 """Families whose classes for tags and spans are one matrix on the last layer."""
-PIPELINES: Mapping[str, str] = {
-    "ForSequenceClassification": "text-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-}
 CLOSE = 1e-4
 EXPORT = "bermo export --to onnx-int8 --layout hub writes it for other tools with all that it has."
 
@@ -122,7 +117,7 @@ def _check_same(model: nn.Module, stock: nn.Module) -> None:
             raise BermoError(f"transformers' own class gives other answers with these weights. {EXPORT}")
 
 
-def stock_card(stock: PreTrainedModel, evaluated: Sequence[Evaluated]) -> str:
+def stock_card(stock: PreTrainedModel, kind: Kind, evaluated: Sequence[Evaluated]) -> str:
     """Return the card of a model that loads without bermo."""
     name = type(stock).__name__
     lines = [
@@ -134,5 +129,5 @@ def stock_card(stock: PreTrainedModel, evaluated: Sequence[Evaluated]) -> str:
         'tokenizer = AutoTokenizer.from_pretrained("this folder")',
         "```",
     ]
-    pipeline = next(tag for ending, tag in PIPELINES.items() if name.endswith(ending))
-    return with_header("\n".join(lines) + "\n", title=name, pipeline=pipeline, evaluated=evaluated)
+    text = "\n".join(lines) + "\n"
+    return with_header(text, title=name, pipeline=PIPELINES[kind], evaluated=evaluated)

@@ -1,5 +1,6 @@
 """bermo serve in one process: what it answers, and a status and a sentence for every wrong request."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,25 @@ def test_a_model_that_fails_is_status_500_and_the_server_goes_on(
     assert given.status_code == 500
     assert given.json() == {"error": "The server failed at this request. Its log says why."}
     assert client.post("/embed", json={"text": "a"}).status_code == 200
+
+
+def test_a_client_that_goes_before_its_body_is_whole_is_no_failure(server: Server) -> None:
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/embed",
+        "headers": [(b"content-type", b"application/json")],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(server.app()(scope, receive, send))
+    assert sent[0]["status"] == 400
 
 
 def test_a_server_that_stops_takes_nothing_new(server: Server, client: TestClient) -> None:
