@@ -41,6 +41,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "loop": speed.loop,
     "little-data": little.scores,
     "little-data-reached": little.reached,
+    "little-data-apart": little.apart,
     "torture-kills": torture.kills,
     "torture": torture.faults,
     "core": scores.core,

@@ -52,6 +52,18 @@ def reached() -> str:
     )
 
 
+def apart() -> str:
+    """Pairs whose texts the frozen encoder reads apart, beside the defaults."""
+    found = read("small-data.json")["encoders"]
+    rows = [
+        [f"{ENCODERS[encoder]}, {CELLS[key]}", f"{cell['apart']['mean']:.1f}", f"{cell['bermo']['mean']:.1f}"]
+        for encoder in ENCODERS
+        for key, cell in found[encoder].items()
+        if "apart" in cell
+    ]
+    return table(["pairs", "read apart, a linear probe", "defaults"], rows)
+
+
 def _gap(cell: dict[str, Any]) -> float | None:
     others = [cell[way]["mean"] for way in WAYS[1:] if way in cell]
     return cell["bermo"]["mean"] - max(others) if others else None
