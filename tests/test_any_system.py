@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from bermo import cli, files
 from bermo.data.read import read_table
 
 PACKAGE = Path(__file__).parent.parent / "bermo"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 LACKING = ("fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "readline", "triton", "winreg")
 POSIX_ONLY = {
     "os": {"fork", "forkpty", "sync", "getuid", "geteuid", "getgid", "getpgid", "killpg", "setsid", "mkfifo"}
@@ -29,14 +29,21 @@ POSIX_ONLY = {
 }
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every file of the package, parsed."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
 # The modules that write kernels need Triton, and are imported only after it was asked for
 # (nn/fast/available.py).
+@cache
 def with_triton() -> set[Path]:
     """The files that import Triton at once, themselves or through others."""
-    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in TREES}
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in trees()}
     needing = {"triton"}
     while True:
-        more = {name for name, path in names.items() if needing & set(imported_at_once(TREES[path]))}
+        more = {name for name, path in names.items() if needing & set(imported_at_once(trees()[path]))}
         if more <= needing:
             return {names[name] for name in needing - {"triton"}}
         needing |= more
@@ -51,7 +58,6 @@ def imported_at_once(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-KERNELS = with_triton()
 IMPORT_ALL = """
 import builtins, importlib, sys
 lacking, modules = sys.argv[1].split(","), sys.argv[2].split(",")
@@ -83,11 +89,11 @@ def where(path: Path, node: ast.AST) -> str:
 def test_every_module_is_imported_where_unix_modules_and_triton_are_missing() -> None:
     modules = [
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-        for path in TREES
-        if path not in KERNELS
+        for path in trees()
+        if path not in with_triton()
     ]
     assert len(modules) > 150
-    assert {path.parent.name for path in KERNELS} == {"fast"}
+    assert {path.parent.name for path in with_triton()} == {"fast"}
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, ",".join(LACKING), ",".join(modules)],
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
@@ -101,7 +107,7 @@ def test_every_module_is_imported_where_unix_modules_and_triton_are_missing() ->
 def test_nothing_that_only_unix_has_is_asked_for() -> None:
     asked = [
         f"{where(path, node)}: {node.value.id}.{node.attr}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -112,7 +118,7 @@ def test_nothing_that_only_unix_has_is_asked_for() -> None:
 
 def test_text_is_read_and_written_in_utf8_whatever_the_system_prefers() -> None:
     bare = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node, name in calls(tree):
             given = {keyword.arg for keyword in node.keywords}
             modes = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
@@ -134,7 +140,7 @@ def _is_file(node: ast.Call) -> bool:
 
 def test_lines_end_alike_on_every_system() -> None:
     loose = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node, name in calls(tree):
             given = {keyword.arg for keyword in node.keywords}
             modes = {a.value for a in node.args if isinstance(a, ast.Constant)}
@@ -147,7 +153,7 @@ def test_lines_end_alike_on_every_system() -> None:
 
 
 def test_processes_are_spawned_and_never_forked() -> None:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node, name in calls(tree):
             if name == "get_context":
                 assert ast.unparse(node.args[0]) == "'spawn'", where(path, node)
@@ -155,12 +161,12 @@ def test_processes_are_spawned_and_never_forked() -> None:
 
 
 def test_the_command_is_not_run_again_by_a_spawned_process() -> None:
-    last = TREES[PACKAGE / "__main__.py"].body[-1]
+    last = trees()[PACKAGE / "__main__.py"].body[-1]
     assert ast.unparse(last).startswith("if __name__ == '__main__':")
 
 
 def test_a_temporary_folder_whose_files_are_still_mapped_is_no_error() -> None:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node, name in calls(tree):
             if name == "TemporaryDirectory":
                 given = {keyword.arg for keyword in node.keywords}

@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ EVIDENCE = [
 NUMBER = re.compile(r"[+−-]?\d+\.\d+")
 
 
+@cache
 def read(name: str) -> Any:
     return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
 

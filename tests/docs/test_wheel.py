@@ -23,7 +23,7 @@ TINY_DEMO = """
 import sys, bermo
 from bermo.cli import main
 print(bermo.__file__, flush=True)
-sys.exit(main(["run", "demo", "--tiny", "--out", "demo"]))
+sys.exit(main(["run", "demo", "--tiny", "--arms", "subject-number-mix", "--out", "demo"]))
 """
 
 
