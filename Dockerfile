@@ -9,6 +9,8 @@ RUN pip install --no-cache-dir -c constraints.txt --index-url https://download.p
     && pip install --no-cache-dir -c constraints.txt ".[serve,onnx]"
 
 ARG MODEL
+# Without a name COPY would take the whole repository.
+RUN test -n "${MODEL}"
 COPY ${MODEL} /models/model
 RUN useradd --system --no-create-home server
 USER server
