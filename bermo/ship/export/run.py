@@ -124,7 +124,9 @@ def _write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Pat
     if is_hub:
         hub.write_companions(model, opened, folder)
     else:
-        model.config.save_pretrained(folder)
+        # A torch model has been saved with its own: of a sentence encoder it is the plain encoder's.
+        if not (folder / "config.json").exists():
+            model.config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     write_task(folder, opened.trained)
     names = (*HUB_GRAPHS, MODEL_FILES["onnxruntime"])

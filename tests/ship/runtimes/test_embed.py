@@ -116,6 +116,15 @@ def test_what_cannot_be_is_one_sentence(
     assert not (tmp_path / "v.npy").exists()
 
 
+def test_a_sentence_encoder_in_half_precision_stays_a_folder_of_its_kind(
+    folder: Path, tmp_path: Path
+) -> None:
+    exported = export(folder, tmp_path / "half", ExportSpec(to="torch-bf16"))
+    assert exported.compared.relative_error < 0.05
+    vectors = SentenceEncoder(tmp_path / "half").encode(TEXTS)
+    np.testing.assert_allclose(vectors, SentenceEncoder(folder).encode(TEXTS), atol=0.02)
+
+
 def test_an_export_of_answers_gives_no_vectors(tmp_path: Path) -> None:
     trained = save(make_model(), tmp_path / "trained")
     export(trained, tmp_path / "onnx", ExportSpec(to="onnx"))
