@@ -44,6 +44,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "little-data-apart": little.apart,
     "torture-kills": torture.kills,
     "torture": torture.faults,
+    "fuzz-inputs": torture.inputs,
+    "fuzz": torture.fuzz,
     "core": scores.core,
     "probing": scores.probing,
     "verdicts-summary": verdicts.summary,

@@ -19,7 +19,7 @@ def faults() -> str:
 def kills() -> str:
     """How many signals and failing disks hit a process, how long it took and where."""
     known = read("torture.json")
-    return f"{known['kills']:,} kills in {_sittings(known)}"
+    return f"{known['kills']:,} kills:\n\n{_sittings(known)}"
 
 
 def fuzz() -> str:
@@ -33,14 +33,13 @@ def fuzz() -> str:
 def inputs() -> str:
     """How many changed files there were, how long it took and where."""
     known = read("fuzz.json")
-    return f"{known['inputs']:,} inputs in {_sittings(known)}"
+    return f"{known['inputs']:,} inputs:\n\n{_sittings(known)}"
 
 
 def _sittings(known: dict[str, Any]) -> str:
-    """Minutes, workers, seeds and processors of all sittings."""
-    said = [
-        f"{sitting['seconds'] / 60:.0f} minutes by {sitting['workers']} workers (seed {sitting['seed']},"
-        f" {sitting['processor']})"
+    """Seed, minutes, workers and processor of each sitting, a line each."""
+    return "\n".join(
+        f"- seed {sitting['seed']}: {sitting['seconds'] / 60:.0f} minutes, workers: {sitting['workers']},"
+        f" {sitting['processor']}"
         for sitting in known["sittings"]
-    ]
-    return "; ".join(said) + "."
+    )

@@ -32,7 +32,6 @@ class Fault:
     reason: str
     seed: int
     number: int
-    trace: str = field(default="", compare=False)
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Results:
         """Count one trial."""
         self.ends[reader, outcome.end] += 1
         if outcome.end == "fault":
-            fault = Fault(reader, outcome.reason, seed, number, outcome.trace)
+            fault = Fault(reader, outcome.reason, seed, number)
             self.faults.setdefault((reader, outcome.reason.partition(":")[0]), fault)
 
     def join_(self, other: "Results") -> None:

@@ -115,8 +115,9 @@ class Place:
         return re.sub(r"[\d,.]+ rows a second|tokens/s +[\d,.]+ +\d+ s in all", "speed", text)
 
     def said(self) -> str:
-        """What the last command said on stderr."""
-        return (self.home / "log.err").read_text(encoding="utf-8", errors="replace")
+        """What the last command said on stderr, without the place of its inputs."""
+        text = (self.home / "log.err").read_text(encoding="utf-8", errors="replace")
+        return text.replace(str(self.world), "{world}")
 
 
 def run_normally(place: Place, kind: Kind) -> Normal:
