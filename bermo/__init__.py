@@ -87,4 +87,5 @@ def _is_command() -> bool:
 if _is_command():
     importlib.import_module("bermo.interrupts").end_at_once()
 else:
-    importlib.import_module("bermo.models.tasks")
+    with importlib.import_module("bermo.encoders.quick_import").quick_imports():
+        importlib.import_module("bermo.models.tasks")
