@@ -79,3 +79,11 @@ def test_the_list_of_parts_holds_all_and_says_what_needs_what() -> None:
 def test_the_extras_of_the_list_are_those_of_the_project() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert all(re.search(rf"^{extra} = \[", text, flags=re.M) for extra in EXTRAS)
+
+
+def test_every_locked_package_is_audited_each_week() -> None:
+    job = (ROOT / ".github" / "workflows" / "audit.yml").read_text(encoding="utf-8")
+    assert re.search(r"schedule:\n\s+- cron: \S+ \S+ \* \* \d", job)
+    assert "pip-audit --strict --disable-pip --require-hashes -r requirements.lock" in job
+    for name in NOT_LOCKED:
+        assert f"grep '^{name}==' constraints.txt" in job
