@@ -70,6 +70,9 @@ def serve(path: str, python: str) -> dict[str, Any] | None:
             import_all()
             client, _ = listener.accept()
             request, files = receive(client)
+            if request is None:
+                client.close()
+                continue
             process = os.fork()
             if process == 0:
                 for opened in (listener, client, *children.values()):
@@ -95,18 +98,25 @@ def import_all() -> None:
     gc.enable()
 
 
-def receive(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Read a request and the files that come with it."""
+def receive(client: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Read a request and the files that come with it; there is none of a client that was killed meanwhile."""
     size, files, _, _ = socket.recv_fds(client, CODE_BYTES, MOST_FILES)
     body = client.recv(int.from_bytes(size, "little"), socket.MSG_WAITALL)
-    return json.loads(body), files
+    if body and len(body) == int.from_bytes(size, "little"):
+        return json.loads(body), files
+    for number in files:
+        os.close(number)
+    return None, []
 
 
 def pass_on(process: int, client: socket.socket) -> None:
     """Send a process the signals that its client got; one whose client is gone is killed."""
-    for number in client.recv(64) or [signal.SIGKILL]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, number)
+    try:
+        numbers = client.recv(64)
+    except ConnectionResetError:
+        numbers = b""
+    for number in numbers or [signal.SIGKILL]:
+        os.kill(process, number)
 
 
 def reap(children: dict[int, socket.socket]) -> None:
@@ -115,7 +125,7 @@ def reap(children: dict[int, socket.socket]) -> None:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             code = os.waitstatus_to_exitcode(status)
-            with children.pop(process) as client, contextlib.suppress(BrokenPipeError):
+            with children.pop(process) as client, contextlib.suppress(ConnectionError):
                 client.sendall(code.to_bytes(CODE_BYTES, "little", signed=True))
 
 
