@@ -24,16 +24,16 @@ class Journal(BaseJournalBackend):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.logs, self.is_torn = _read(path) if path.exists() else ([], False)
+        self.logs, self.is_stale = _read(path) if path.exists() else ([], False)
 
     def read_logs(self, log_number_from: int) -> list[Log]:
         return self.logs[log_number_from:]
 
     def append_logs(self, logs: Sequence[Log]) -> None:
         lines = [_line(log) for log in logs]
-        if self.is_torn:
+        if self.is_stale:
             write_text(self.path, "".join(map(_line, self.logs)))
-            self.is_torn = False
+            self.is_stale = False
         with self.path.open("a", encoding="utf-8", newline="\n") as file:
             file.write("".join(lines))
             file.flush()
@@ -46,9 +46,12 @@ def _line(log: Log) -> str:
 
 
 def _read(path: Path) -> tuple[list[Log], bool]:
-    """Return what the file holds, and whether its last line was torn."""
+    """Return what the file holds, and whether it must be written anew: its last line is torn, or none is
+    sealed.
+    """
     with reading(path, REMEDY):
         *lines, torn = path.read_text(encoding="utf-8").split("\n")
-        if len({f'"{SEAL}"' in line for line in lines}) > 1:
+        sealed = {f'"{SEAL}"' in line for line in lines}
+        if len(sealed) > 1:
             raise ValueError("a line has lost its sum")
-        return [unseal(line) for line in lines], bool(torn)
+        return [unseal(line) for line in lines], bool(torn) or False in sealed

@@ -1,5 +1,6 @@
 """A search's journal: lines that a kill tore do not count, lines that were changed are named."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,9 @@ def test_a_changed_byte_is_named(path: Path) -> None:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(BermoError, match=r"journal\.jsonl is damaged"):
             Journal(path)
+
+
+def test_a_journal_of_an_earlier_version_is_gone_on_with(path: Path) -> None:
+    path.write_text("".join(json.dumps(log) + "\n" for log in LOGS))
+    Journal(path).append_logs(LOGS[:1])
+    assert Journal(path).read_logs(0) == [*LOGS, LOGS[0]]
