@@ -163,7 +163,7 @@ def test_what_cannot_be_answered_is_a_sentence(fitted: bermo.Classifier) -> None
         fitted.predict("a dog")
     with pytest.raises(BermoError, match="The folder is None"):
         fitted.save(None)  # type: ignore[arg-type]
-    with pytest.raises(BermoError, match="a larger split, or a file with valid"):
+    with pytest.raises(BermoError, match="a larger split, or other rows with valid"):
         bermo.Classifier(**SMALL).fit(TEXTS[:3], LABELS[:3])
     with pytest.raises(BermoError, match="training rows, row 1: the label"):
         bermo.Classifier(**SMALL).fit(TEXTS[:2], ["first", None])
