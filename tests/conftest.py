@@ -188,16 +188,24 @@ def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def bench_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Measure in this process and with few calls, where a test is not about the numbers."""
+@pytest.fixture(autouse=True)
+def own_threads() -> Iterator[None]:
+    """Give torch back as many threads as it had: two tests of two threads each on two cores take ten times as
+    long as with one.
+    """
     import torch
 
+    threads = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def bench_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure in this process and with few calls, where a test is not about the numbers."""
     from bermo.ship.bench import run
     from tests.bench_here import WorkerHere
 
     monkeypatch.setattr(run, "Worker", WorkerHere)
     monkeypatch.setattr(run, "MOST_CALLS", 2)
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
