@@ -188,17 +188,23 @@ def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def first_threads() -> int:
+    """As many threads as torch begins with."""
+    import torch
+
+    return torch.get_num_threads()
+
+
 @pytest.fixture(autouse=True)
-def own_threads() -> Iterator[None]:
+def own_threads(first_threads: int) -> None:
     """Give torch back as many threads as it had: two tests of two threads each on two cores take ten times as
     long as with one.
     """
     import torch
 
-    threads = torch.get_num_threads()
-    yield
-    if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
+    if torch.get_num_threads() != first_threads:
+        torch.set_num_threads(first_threads)
 
 
 @pytest.fixture
