@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,10 @@ class Job:
         task = TASKS[self.task].format(data=data)
         return f"train --model {model} {task} {method} {plain} {seeds} {COMMON} --keep {keep}".split()
 
+    @property
+    def is_taught(self) -> bool:
+        return "{teacher}" in METHODS.get(self.method.removesuffix("-plain"), "")
+
     def teacher(self, out: Path) -> Path:
         """Return the folder of the dense, plain run of the same encoder and task."""
         return out / f"{self.encoder}-{self.task}-teacher.{PAPER_SEEDS[0]}"
@@ -138,9 +143,8 @@ def jobs() -> Iterator[Job]:
 def run(job: Job, options: argparse.Namespace) -> str:
     """Train one arm; its words go to a log beside its folder."""
     began = time.monotonic()
-    teacher = job.teacher(options.out) / "result.json"
-    while "{teacher}" in METHODS.get(job.method.removesuffix("-plain"), "") and not teacher.exists():
-        time.sleep(1)
+    if job.is_taught and not (job.teacher(options.out) / "result.json").exists():
+        return f"{job.name}: left out, its teacher {job.teacher(options.out).name} is missing"
     words = job.words(options.models, options.data, options.out)
     command = [sys.executable, "-m", "bermo", *words, "--out", str(options.out / job.name)]
     with (options.out / f"{job.name}.log").open("w") as log:
@@ -175,8 +179,8 @@ def rows(out: Path) -> list[dict[str, Any]]:
 
 def beside(found: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Put rows beside earlier ones, which a new row of the same training replaces, in one order."""
-    named = {tuple(row[key] for key in ("encoder", "task", "method", "mix", "seed")): row for row in earlier}
-    named |= {tuple(row[key] for key in ("encoder", "task", "method", "mix", "seed")): row for row in found}
+    same = itemgetter("encoder", "task", "method", "mix", "seed")
+    named = {same(row): row for row in [*earlier, *found]}
     encoders = [SHOWN[name] for name in ("gte", "minilm", "mpnet", "box", "roberta")]
     tasks = [SHOWN.get(task, task) for task in TASKS]
     methods = list(METHODS)
@@ -219,8 +223,11 @@ def main() -> None:
         return
     options.out.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.workers) as pool:
-        for said in pool.map(lambda job: run(job, options), wanted):
-            print(said, flush=True)
+        for taught in (False, True):  # a teacher comes before what it teaches
+            for said in pool.map(
+                lambda job: run(job, options), [job for job in wanted if job.is_taught == taught]
+            ):
+                print(said, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@
         --stsb stsb/sts-dev.tsv --squad squad/dev-v1.1.json --out out/minilm [--seeds 3] [--precision bf16]
 
 Students are taught by the teacher's vectors of texts alone, sentences and paragraphs of Wikipedia: every
-second layer, the same with fewer neurons, every third, and as many of the first layers, equally taught. Each
-is scored as it is and, for the first seed, as an int8 graph, which a bench on two threads times beside the
-dense model.
+second layer, the same with fewer neurons, every third, as many of the first layers, equally taught, and a
+student without layers (static_student.py). Each is scored as it is and, for the first seed, as an int8 graph,
+which a bench on two threads times beside the dense model. With --only some students are trained, so that
+others can be trained beside them in another folder; --no-bench leaves the times to a quieter hour, and
+--bench-only times students that are trained on 200 texts and scored by nothing.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.static_student import StaticStudent
 from bermo.data.corpora import read_squad
 from bermo.data.read import read_table
 from bermo.files import write_json, write_text
@@ -40,6 +43,7 @@ from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
 
 STS = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
 QUESTIONS = 2000
+STATIC, INT8 = "no layers", ", int8"
 LEAST_LETTERS, MOST_LETTERS = 30, 1200
 SENTENCE = re.compile(r"(?<=[.!?]) ")
 MAX_LOSS = 100.0
@@ -128,32 +132,75 @@ def measured(arguments: argparse.Namespace, out: Path) -> Iterator[dict[str, obj
     """Yield a row for the dense model, for its int8 graph, and for each student and its int8 graph."""
     files = write_data(arguments, out)
     teacher = prepared_teacher(open_sentence_encoder(arguments.model), out / "teacher")
-    opened = open_sentence_encoder(teacher)
-    num_layers = int(opened.load_model().config.num_hidden_layers or 0)
     spec, folders = run_spec(arguments, teacher, out), {"dense": teacher}
+    if arguments.bench_only:
+        yield from timed(dict(exported(folders | trained(arguments, spec, teacher, out), out)))
+        return
     yield {"name": "dense", **scores(teacher, files)}
+    if re.search(arguments.only, STATIC):
+        yield from static_rows(teacher, spec, files, arguments.epochs)
+    for name, place in trained(arguments, spec, teacher, out).items():
+        for seed in spec.seeds:
+            yield {"name": name, "seed": seed, **scores(place.parents[1] / f"seed-{seed}" / "model", files)}
+        folders[name] = place
+    wanted = {name: folder for name, folder in folders.items() if re.search(arguments.only, name)}
+    for name, folder in exported(wanted, out):
+        folders[name] = folder
+        if name.endswith(INT8):
+            yield {"name": name, "seed": 1, **scores(folder, files)}
+    if not arguments.no_bench:
+        yield from timed(folders)
+
+
+def trained(arguments: argparse.Namespace, spec: RunSpec, teacher: Path, out: Path) -> dict[str, Path]:
+    """Train the students that are asked for; return the folder of the first seed's model of each."""
+    num_layers = int(open_sentence_encoder(teacher).load_model().config.num_hidden_layers or 0)
+    places = {}
     for student in students(num_layers):
-        place = out / student.name.replace(",", "").replace(" ", "-")
+        if not re.search(arguments.only, student.name):
+            continue
+        places[student.name] = out / student.name.replace(",", "").replace(" ", "-") / "seed-1" / "model"
         arm = Arm(layers=len(student.layers), neurons=student.neurons)
         wanted = sentence_arm_spec(arm, spec, teacher, num_layers)
         wanted = replace(wanted, distill=replace(wanted.distill, student_layers=student.layers))
-        finetune(wanted, place, TerminalDisplay())
-        for seed in spec.seeds:
-            folder = place / f"seed-{seed}" / "model"
-            yield {"name": student.name, "seed": seed, **scores(folder, files)}
-        folders[student.name] = place / "seed-1" / "model"
-    for name, folder in list(folders.items()):
-        graph = out / f"{folder.parent.parent.name if name != 'dense' else 'dense'}-int8"
+        finetune(wanted, places[student.name].parents[1], TerminalDisplay())
+    return places
+
+
+def exported(folders: dict[str, Path], out: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each model, and after it its int8 graph."""
+    for name, folder in folders.items():
+        graph = out / f"{name.replace(',', '').replace(' ', '-')}-int8"
         if not graph.exists():
             export(folder, graph, ExportSpec(to="onnx-int8", max_loss=MAX_LOSS), TerminalDisplay())
-        folders[f"{name}, int8"] = graph
-        yield {"name": f"{name}, int8", "seed": 1, **scores(graph, files)}
+        yield name, folder
+        yield name + INT8, graph
+
+
+def timed(folders: dict[str, Path]) -> Iterator[dict[str, object]]:
+    """Yield how many times as fast as the first each model is on two threads, and its megabytes."""
     shapes = BenchSpec(batches=(1, 32), lengths=(32, 128), rounds=3)
     entries = line_up([str(folder) for folder in folders.values()], shapes, threads=2)
     shown = [replace(entry, name=name) for entry, name in zip(entries, folders, strict=True)]
     result = bench(shown, shapes, TerminalDisplay())
     for row in result.rows:
-        yield {"name": row.name, "times": result.speedup(row), "megabytes": row.megabytes}
+        yield {
+            "name": row.name,
+            "times": round(result.speedup(row), 2),
+            "latency": round(result.latency_gain(row), 2),
+            "megabytes": round(row.megabytes, 1),
+        }
+
+
+def static_rows(
+    teacher: Path, spec: RunSpec, files: dict[str, Path], epochs: float
+) -> Iterator[dict[str, object]]:
+    """Yield a row for each seed of the student without layers."""
+    texts = [json.loads(line)["text"] for line in Path(spec.data.train).read_text().splitlines()]
+    for seed in spec.seeds:
+        student = StaticStudent(teacher)
+        student.learn_(texts, round(epochs), seed)
+        yield {"name": STATIC, "seed": seed, **student.scores(files)}
 
 
 def main() -> None:
@@ -169,7 +216,12 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--fast", default="auto")
+    parser.add_argument("--only", default=".", help="students whose name fits")
+    parser.add_argument("--no-bench", action="store_true")
+    parser.add_argument("--bench-only", action="store_true")
     arguments = parser.parse_args()
+    if arguments.bench_only:
+        arguments.seeds, arguments.limit, arguments.epochs = 1, 200, 1.0
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     rows = []

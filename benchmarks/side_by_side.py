@@ -58,6 +58,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.out.exists():
+        parser.error(f"{options.out} exists; runs that are done already would be timed as nothing.")
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     own = own_seconds(options.out / "alone")

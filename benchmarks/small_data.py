@@ -37,6 +37,7 @@ from bermo.encoders.backbone import load_encoder, load_tokenizer
 from bermo.files import write_json
 from bermo.methods.evaluate import predict
 from bermo.methods.finetune import finetune
+from bermo.progress import Quiet
 from bermo.runs.trained import open_trained
 from bermo.spec import DataSpec, ModelSpec, RunSpec, TrainSpec
 from bermo.training.devices import make_accelerator
@@ -73,6 +74,17 @@ def main_score(cell: str, values: dict[str, float]) -> float:
     return values[METRICS.get(re.split("[-/]", cell)[0], "accuracy")]
 
 
+class Said(Quiet):
+    """Keeps what a run tells of its choices."""
+
+    def __init__(self) -> None:
+        self.choices: list[str] = []
+
+    def tell(self, sentence: str) -> None:
+        if sentence.startswith("Chosen"):
+            self.choices.append(sentence)
+
+
 def run_bermo(encoder: str, files: Path, changes: list[str], folder: Path) -> dict[str, Any]:
     """Train by the defaults, but for some changes; score the test rows with the model that is kept."""
     train = TrainSpec(precision="bf16" if torch.cuda.is_available() else "fp32", checkpoint_minutes=60)
@@ -80,7 +92,8 @@ def run_bermo(encoder: str, files: Path, changes: list[str], folder: Path) -> di
     for change in changes:
         spec = override(spec, *change.split("=", 1))
     run = folder / "run"
-    result = finetune(spec, run).seeds[0]
+    said = Said()
+    result = finetune(spec, run, said).seeds[0]
     opened = open_trained(run)
     tested = load_task(data_spec(files, "test"))
     features = make_features(
@@ -90,6 +103,7 @@ def run_bermo(encoder: str, files: Path, changes: list[str], folder: Path) -> di
         opened.load_tokenizer(),
         spec.data,
         opened.has_segments,
+        is_apart=opened.is_apart,
     )
     accelerator = make_accelerator(train, run)
     model = opened.load_model().to(accelerator.device)
@@ -98,7 +112,8 @@ def run_bermo(encoder: str, files: Path, changes: list[str], folder: Path) -> di
     for weights in run.rglob("*.safetensors"):
         weights.unlink()
     kept = {name: getattr(result, name) for name in ("score", "last_score", "best_step", "steps", "diverged")}
-    return {"values": values, "valid": kept | {"frozen": getattr(result, "frozen_score", None)}}
+    valid = kept | {"frozen": getattr(result, "frozen_score", None)}
+    return {"values": values, "valid": valid, "choices": said.choices}
 
 
 def run_baseline(encoder: str, files: Path, way: str) -> dict[str, Any]:

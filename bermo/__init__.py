@@ -45,6 +45,7 @@ _PUBLIC = {
     "TrainSpec": "bermo.spec",
     "PruneSpec": "bermo.spec",
     "DistillSpec": "bermo.spec",
+    "MethodSpec": "bermo.method_spec",
     "BermoError": "bermo.errors",
     "finetune": "bermo.methods.finetune",
     "pretrain": "bermo.methods.pretraining.run",

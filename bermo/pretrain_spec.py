@@ -6,10 +6,10 @@
 A preset is a shape by name; layers, width, heads and intermediate replace single sizes of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bermo.fields import Rules, group, option
 from bermo.spec import DEVICE_HELP, LARGEST_SEED, Device, Precision, Tracker, device_rules, tracker_rule
@@ -17,6 +17,7 @@ from bermo.spec import DEVICE_HELP, LARGEST_SEED, Device, Precision, Tracker, de
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra"]
 Masking = Literal["token", "word", "span"]
 InnerKind = Literal["none", "within", "raw"]
+TaughtLayers = Literal["all", "last"]
 Preset = Literal["tiny", "mini", "small", "medium", "base", "box"]
 
 
@@ -44,19 +45,34 @@ PRESETS: Mapping[Preset, EncoderShape] = {
 }
 
 
+MODEL_BRINGS = (
+    "preset",
+    "width",
+    "heads",
+    "intermediate",
+    "positions",
+    "later_dropout",
+    "inner_mix",
+)
+"""Fields of the shape that an encoder to go on from has decided."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextSpec:
     """What is read, and the pieces it is read in."""
 
     files: tuple[str, ...] = option(
         (),
-        "text files: .txt .xz .gz, documents apart by blank lines, or one a line",
+        "text files (.txt .xz .gz), documents apart by blank lines, or one a line; tables (.csv .tsv .jsonl"
+        " .parquet .xlsx), one a row",
         "text",
         is_list=True,
         metavar="FILE",
     )
     vocabulary: int = option(8192, "pieces of the vocabulary that is made from the text", least=300)
-    words: str | None = option(None, "a file of words that each get a piece of their own")
+    words: str | None = option(
+        None, "a file of words that each get a piece of their own, also beside those of --model"
+    )
     tokenizer: str | None = option(None, "take this model's tokenizer instead of making one")
     held_out: float = option(0.005, "share of the documents that is kept for scoring", over=0, under=0.5)
     length: int = option(128, "tokens a row, special ones included")
@@ -66,10 +82,15 @@ class TextSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeSpec:
-    """The encoder: a preset, single sizes of its own, and the mix inside."""
+    """The encoder: one to go on from, or a preset, single sizes of its own, and the mix inside."""
 
+    model: str | None = option(
+        None, "go on from this encoder, with its shape and tokenizer: a folder, box, a name on the hub"
+    )
     preset: Preset = option("small", "a shape by name", "config")
-    layers: int | None = option(None, "layers, if not the preset's", least=1)
+    layers: int | None = option(
+        None, "layers, if not the preset's; with --model a multiple of its own, which are stacked", least=1
+    )
     width: int | None = option(None, "hidden units, if not the preset's", least=8)
     heads: int | None = option(None, "attention heads, if not the preset's", least=1)
     intermediate: int | None = option(None, "units inside a layer, if not the preset's", least=1)
@@ -100,6 +121,29 @@ class ObjectiveSpec:
     kind: ObjectiveKind = option("mlm", "what is learned from the text", "objective")
     masking: Masking = option("token", "what is masked as one thing")
     share: float = option(0.15, "share of the tokens that is masked", "mask-share", over=0, under=1)
+    teacher: str | None = option(None, "an encoder whose vectors of words and rows are learned too")
+    teach_words: float = option(5.0, "weight of the teacher's vectors of words", least=0)
+    teach_rows: float = option(1.0, "weight of the teacher's vectors of whole rows", least=0)
+    teach_layers: TaughtLayers = option(
+        "all", "which layers learn words: each from one of the teacher's, evenly spread, or only the last"
+    )
+
+    def rules(self) -> Rules:
+        given = [name for name in ("teach_words", "teach_rows", "teach_layers") if _is_given(self, name)]
+        return [
+            (
+                self.teacher is not None or not given,
+                f"{_flags(given)} needs a teacher. Name one with --teacher, or leave it out.",
+            ),
+            (
+                self.teacher is None or self.kind == "mlm",
+                f"A teacher goes with --objective mlm, not {self.kind}. Leave out --teacher or --objective.",
+            ),
+            (
+                self.teach_words > 0 or self.teach_rows > 0,
+                "teach-words and teach-rows are both 0, so nothing is taught. Leave --teacher out.",
+            ),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +158,9 @@ class PaceSpec:
     )
     batch_size: int = option(256, "rows a step, over all processes and accumulation together", least=1)
     accumulation: int = option(1, "split each batch into so many forward passes", least=1, most=10_000)
+    recompute: bool = option(
+        False, "keep no layer's insides for the backward pass and compute them again: less memory, more time"
+    )
     lr: float = option(1e-3, "peak learning rate", least=0)
     mix_lr: float = option(1e-2, "learning rate of the inner mix", least=0)
     weight_decay: float = option(0.01, "decay of all weights but biases, norms and the mix", least=0)
@@ -156,9 +203,23 @@ class PretrainSpec:
     def rules(self) -> Rules:
         text, pace, sizes = self.text, self.pace, self.shape.sizes
         missing = [file for file in text.files if not Path(file).expanduser().is_file()]
+        own = [name for name in MODEL_BRINGS if _is_given(self.shape, name)]
+        own += [name for name in ("vocabulary", "tokenizer") if _is_given(text, name)]
         return [
+            (
+                self.shape.model is None or not own,
+                f"--model brings its own shape and tokenizer. Leave out {_flags(own)}, or --model.",
+            ),
+            (
+                self.shape.model is None or self.objective.kind != "electra",
+                "ELECTRA needs a generator, so it cannot go on from --model. Leave out one of the two.",
+            ),
+            (
+                not pace.recompute or self.shape.inner_mix == "none",
+                "An inner mix cannot be computed again. Leave out --recompute or --inner-mix.",
+            ),
             (bool(text.files), "There is nothing to read. Name one text file or more with --text."),
-            (not missing, f"There is no file {', '.join(missing)}. Pass .txt, .xz or .gz files with --text."),
+            (not missing, f"There is no file {', '.join(missing)}. Pass texts or tables with --text."),
             (
                 pace.steps is None or pace.minutes is None,
                 "Give either --steps or --minutes: how long is it to train?",
@@ -180,3 +241,13 @@ class PretrainSpec:
                 f"width must be a multiple of heads, but got {sizes.width} and {sizes.heads}.",
             ),
         ]
+
+
+def _is_given(spec: Any, name: str) -> bool:
+    """Tell whether a field differs from its default."""
+    return bool(getattr(spec, name) != getattr(type(spec)(), name))
+
+
+def _flags(names: Sequence[str]) -> str:
+    flags = {"preset": "config"}
+    return " and ".join(f"--{flags.get(name, name).replace('_', '-')}" for name in names)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from bermo.fields import Rules, group, option
 from bermo.machine import has_gpu_driver, processor
+from bermo.method_spec import MethodSpec
 
 T = TypeVar("T")
 MixKind = Literal[
@@ -31,6 +32,9 @@ MixStart = Literal["xavier", "zeros", "last"]
 TokenPooling = Literal["first", "last"]
 Pooling = Literal[TokenPooling, "mean"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+KeepBy = Literal["first", "last", "alternate", "symmetric", "contribution"]
+Pairs = Literal["joined", "apart"]
+PAIRS: tuple[Pairs, ...] = get_args(Pairs)
 HeadStart = Literal["probe", "random"]
 Precision = Literal["fp32", "bf16", "fp16"]
 PruneMethod = Literal[
@@ -91,7 +95,9 @@ def tracker_rule(tracker: Tracker) -> tuple[bool, str]:
 class MixSpec:
     """How the layers h_0 … h_L become one sequence of vectors."""
 
-    kind: MixKind = option("across", "how layers combine; none = the plain encoder", "mix")
+    kind: MixKind = option(
+        "across", "how layers combine; none = the plain encoder, as for pairs apart by default", "mix"
+    )
     dropout: float = option(0.1, "dropout on the normalised layers", "mix-dropout", least=0, under=1)
     layer_dropout: float = option(0.0, "chance that a whole layer is left out of the mix", least=0, under=1)
     layers: tuple[int, ...] | None = option(None, "mix only these, 0 = embeddings, -1 = last")
@@ -112,6 +118,11 @@ class ModelSpec:
     pooling: Pooling | None = option(
         None, "how a text becomes one vector; default: as the encoder was trained, or what probes better"
     )
+    pairs: Pairs | None = option(
+        None,
+        "the two texts of a pair are read as one text, or each by itself",
+        shown="what probes better under 1,000 rows (classes: width under 768), else joined",
+    )
     head: HeadStart | None = option(
         None, "the head starts as a linear probe of the frozen encoder, or at random", shown="probe"
     )
@@ -122,6 +133,10 @@ class ModelSpec:
     first_layers: int | None = option(
         None, "use only so many of the encoder's layers, from the first on", least=1
     )
+    keep_layers: int | None = option(
+        None, "use only so many of the encoder's layers, chosen by --keep-by", least=1
+    )
+    keep_by: KeepBy | None = option(None, "which of the encoder's layers are kept", shown="first")
     untrained: bool = option(False, "start from random weights of the same shape, to compare with")
 
 
@@ -204,7 +219,7 @@ class TrainSpec:
     contrast: float | None = option(
         None,
         "weight of the loss by which texts of one class learn to be alike",
-        shown="1 under 1,000 rows of classes, else 0",
+        shown="1 under 1,000 rows of classes, else 0; 0 for pairs apart",
         least=0,
     )
     mix_lr: float = option(1e-2, "learning rate of the mix", least=0)
@@ -290,9 +305,15 @@ class RunSpec:
     train: TrainSpec = group(TrainSpec(), "training")
     prune: PruneSpec = group(PruneSpec(), "pruning")
     distill: DistillSpec = group(DistillSpec(), "a teacher")
+    method: MethodSpec = group(MethodSpec(), "other methods")
     seeds: tuple[int, ...] = option(
         (1,), "how many seeds (5), or which (9,25,39)", title="seeds", least=0, most=LARGEST_SEED
     )
+
+    @property
+    def has_teachers_layers(self) -> bool:
+        """Whether the model is made of its teacher's layers, with the teacher's tokenizer and head."""
+        return self.distill.student_layers is not None or self.method.theseus is not None
 
     def rules(self) -> Rules:
         is_distinct = len(set(self.seeds)) == len(self.seeds) > 0

@@ -3,7 +3,9 @@
     python scripts/make_box.py words words.txt
     bermo pretrain --text part0.txt.xz part1.txt.xz --words words.txt --config box --half
                    --minutes 6 --precision bf16 --out runs/box
-    python scripts/make_box.py pack runs/box
+    bermo pretrain --text part0.txt.xz part1.txt.xz --model runs/box/model --teacher gte-small --half
+                   --minutes 8 --precision bf16 --out runs/taught
+    python scripts/make_box.py pack runs/taught
 
 `words` lists what the vocabulary must hold whole: every word of the generated sentences, less its regular
 endings. `pack` checks the size and copies model, tokenizer and card. `untrained` makes the box without
@@ -23,6 +25,7 @@ from bermo.data.sentences import lexicon
 from bermo.encoders.backbone import load_encoder, load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_text
+from bermo.sums import SUMS_FILE
 
 FOLDER = Path(__file__).parents[1] / "bermo" / "box"
 ENDINGS = ("s", "es", "d", "ed")
@@ -149,7 +152,8 @@ def pack(run: Path, folder: Path) -> None:
             " Pretrain with --words; see the head of this file."
         )
     with whole_folder(folder) as temporary:
-        for file in source.iterdir():
+        # A wheel has sums of its own.
+        for file in (file for file in source.iterdir() if file.name != SUMS_FILE):
             shutil.copy2(file, temporary / file.name)
 
 

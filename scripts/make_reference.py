@@ -53,6 +53,7 @@ GROUPS = {
         "TrainSpec",
         "PruneSpec",
         "DistillSpec",
+        "MethodSpec",
         "PretrainSpec",
     ),
     "Encoders and vectors": ("box", "load_encoder", "stream_vectors", "text_vectors"),
@@ -77,7 +78,8 @@ def index() -> str:
         "[Every public name of Python](python.md), [every recipe](recipes.md), [the words](../glossary.md).\n"
         "\nA verb ends with code 0; with 2 and one sentence where something was wrong with the command;"
         " with 3 where\n"
-        "`bermo compress` met no goal; with 128 + the signal's number where it was stopped.\n"
+        "`bermo compress` or `bermo atlas --pick` met no goal; with 128 + the signal's number where it was"
+        " stopped.\n"
     )
 
 

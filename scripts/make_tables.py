@@ -17,7 +17,19 @@ from bermo.files import write_text
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from scripts.tables import grid_pages, little, pruning, scores, ship, speed, torture, tree, verdicts  # noqa: E402
+from scripts.tables import (  # noqa: E402
+    box,
+    grid_pages,
+    little,
+    pruning,
+    scale,
+    scores,
+    ship,
+    speed,
+    torture,
+    tree,
+    verdicts,
+)
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
@@ -46,7 +58,12 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "torture": torture.faults,
     "fuzz-inputs": torture.inputs,
     "fuzz": torture.fuzz,
+    "scale-parts": scale.parts,
+    "scale-comparison": scale.comparison,
+    "scale-pretraining": scale.pretraining,
+    "scale-limits": scale.limits,
     "core": scores.core,
+    "box": box.judged,
     "probing": scores.probing,
     "verdicts-summary": verdicts.summary,
     "verdicts": verdicts.details,

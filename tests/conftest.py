@@ -70,6 +70,16 @@ def pytest_unconfigure() -> None:
         OPENED.pop().close()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_garbage() -> Iterator[None]:
+    """What a file of tests has left stays, too: a walk through all of it takes a second, and a training walks
+    ten times.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def warm_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a `python` and a `bermo` whose processes are forked, imports done: what this process

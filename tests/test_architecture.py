@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "bermo"
 ROOMS: list[dict[str, str]] = [
     {"cli.py": "words to a verb; --help is instant", "__main__.py": "python -m bermo"},
     {"verbs/": "one file for each verb: its options and the function that it calls"},
+    {"atlas/": "every compression method on one model: chains of commands, one table, one page"},
     {"jobs/": "many runs: on the cores and GPUs of this machine, on Ray, on Slurm; searches over options"},
     {"estimators/": "what Python imports: fit, predict and score on lists, arrays, frames and datasets"},
     {"report/": "results to terminal tables and one self-contained page"},
@@ -59,6 +60,7 @@ ROOMS: list[dict[str, str]] = [
         "fields.py": "the fields of a spec: help, flag, bounds, rules",
         "values.py": "values of fields read from texts and JSON",
         "typed.py": "values read from a file compared with the types of a dataclass",
+        "method_spec.py": "methods of the field beside pruning and a teacher",
         "pretrain_spec.py": "what a pretraining is",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",

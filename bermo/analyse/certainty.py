@@ -1,6 +1,5 @@
 """Whether a change of a model's answers is more than chance: exact, and corrected for many tries.
 
-    sign test   of b + c rows that became wrong or right, 2 · P(at most min(b, c) one way)    (McNemar 1947)
     Holm        the k-th smallest p of n tries, times n − k + 1, never below the one before (Holm 1979)
 
 With n tries a change is seen only where at least `least_seen(n)` rows change, all in one direction.
@@ -10,9 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bermo.data.intervals import Interval, wilson
-
-LEVEL = 0.05
+from bermo.data.intervals import LEVEL, Interval, wilson
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +27,6 @@ class Judged:
             return None
         low, high = wilson(sum(self.right), len(self.right))
         return 100 * low, 100 * high
-
-
-def sign_test(before: Sequence[bool], after: Sequence[bool]) -> float:
-    """Return the two-sided p of as many rows becoming wrong or right, if either were as likely."""
-    lost = sum(a and not b for a, b in zip(before, after, strict=True))
-    won = sum(b and not a for a, b in zip(before, after, strict=True))
-    tail = sum(math.comb(lost + won, k) for k in range(min(lost, won) + 1))
-    return min(1.0, 2 * tail / 2 ** (lost + won))
 
 
 def holm(values: Sequence[float]) -> list[float]:

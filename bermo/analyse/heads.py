@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance, Grid, grid_of
-from bermo.analyse.certainty import Judged, sign_test
+from bermo.analyse.certainty import Judged
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.tokens import run_encoder, token_batches
+from bermo.data.intervals import sign_test
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.encoders.sites import encoder_of
 from bermo.vectors import Encoder, stream_vectors

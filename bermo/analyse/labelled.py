@@ -112,6 +112,7 @@ def load_labelled(run: str | Path, data: str, limit: int, cpu: bool) -> Labelled
         opened.load_tokenizer(),
         replace(spec, max_unknown=1.0),
         opened.has_segments,
+        is_apart=opened.is_apart,
     )
     accelerator = Accelerator(cpu=cpu)
     model = opened.load_bermo_model().requires_grad_(False)

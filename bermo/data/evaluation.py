@@ -18,6 +18,7 @@ from bermo.data import metrics
 from bermo.data.answers import best_answers
 from bermo.data.features import Features
 from bermo.data.intervals import Indices, Interval, bootstrap, wilson
+from bermo.data.mistakes import Calibration, Mistake, answers_of, calibrate, surest_mistakes
 from bermo.data.ranking import rank
 from bermo.data.rows import SpanRows, TaggedRows
 from bermo.data.scoring import Predictions, labels_given, score, tags_of
@@ -53,6 +54,8 @@ class Evaluation:
     errors: dict[str, float] = field(default_factory=dict)
     classes: tuple[ClassScores, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
+    calibration: Calibration | None = None
+    mistakes: tuple[Mistake, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,8 @@ class _Details:
     errors: dict[str, float] = field(default_factory=dict)
     classes: tuple[ClassScores, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
+    calibration: Calibration | None = None
+    mistakes: tuple[Mistake, ...] = ()
 
 
 def evaluate(features: Features, predictions: Predictions) -> Evaluation:
@@ -95,6 +100,8 @@ def evaluate(features: Features, predictions: Predictions) -> Evaluation:
         errors=details.errors,
         classes=details.classes,
         confusion=details.confusion,
+        calibration=details.calibration,
+        mistakes=details.mistakes,
     )
 
 
@@ -120,12 +127,15 @@ def _classes(features: Features, predictions: Predictions) -> _Details:
     totals = zip(features.labels, *_totals(matrix), strict=True)
     listed = tuple(class_scores(*row) for row in totals)
     weighted = sum(item.f1 * item.support for item in listed) / len(gold)
+    answers = answers_of(features, predictions)
     return _Details(
         interval=interval,
         interval_by="Wilson" if features.task.metric == "accuracy" else "bootstrap",
         values={"weighted_f1": weighted},
         classes=listed,
         confusion=tuple(tuple(row) for row in matrix.tolist()),
+        calibration=calibrate(answers),
+        mistakes=surest_mistakes(features, answers),
     )
 
 

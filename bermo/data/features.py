@@ -17,7 +17,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
 from bermo.data.cache import Arrays, MemoryWriter, Writer, open_cache
-from bermo.data.rows import ApartRows, ChoiceRows, Rows, digest, pick
+from bermo.data.rows import ApartRows, ChoiceRows, Rows, TextRows, digest, pick
 from bermo.data.tasks import Task
 from bermo.data.tokens import Chunk, Encoder, encode
 from bermo.data.unknown import check_unknown, count_unknown
@@ -100,11 +100,15 @@ def make_features(
     spec: DataSpec,
     has_segments: bool,
     progress: Progress | None = None,
+    is_apart: bool = False,
 ) -> Features:
-    """Tokenise the rows, or open the cache where they are; too many unknown tokens are an error."""
+    """Tokenise the rows, or open the cache where they are; too many unknown tokens are an error.
+
+    With `is_apart` the two texts of a pair are sequences of their own.
+    """
     if not len(rows):
         raise BermoError("There are no rows to tokenise.")
-    encoder = _make_encoder(tokenizer, labels, spec, has_segments)
+    encoder = _make_encoder(tokenizer, labels, spec, has_segments, is_apart)
     folder = cache_root(spec.cache) / "tokens" / _key(rows, task, encoder)
     cached = open_cache(folder, lambda writer: _write(writer, rows, encoder, progress))
     features = _features(rows, task, encoder, cached.arrays, cached.facts)
@@ -119,9 +123,10 @@ def tokenise(
     tokenizer: PreTrainedTokenizerBase,
     spec: DataSpec,
     has_segments: bool,
+    is_apart: bool = False,
 ) -> Features:
     """Tokenise the rows in memory, for a model that is only asked: unknown tokens are no error there."""
-    encoder, writer = _make_encoder(tokenizer, labels, spec, has_segments), MemoryWriter()
+    encoder, writer = _make_encoder(tokenizer, labels, spec, has_segments, is_apart), MemoryWriter()
     facts = _write(writer, rows, encoder, None)
     return _features(rows, task, encoder, writer.arrays(), facts)
 
@@ -134,7 +139,7 @@ def _features(rows: Rows, task: Task, encoder: Encoder, arrays: Arrays, facts: M
         rows=rows,
         facts=TokenFacts(**{name: facts[name] for name in TokenFacts.__dataclass_fields__}),
         **arrays,
-        num_choices=_sequences_a_row(rows),
+        num_choices=_sequences_a_row(rows, encoder.is_apart),
         pad_id=_pad_id(tokenizer),
         pad_segment=tokenizer.pad_token_type_id,
         pads_left=tokenizer.padding_side == "left",
@@ -142,8 +147,10 @@ def _features(rows: Rows, task: Task, encoder: Encoder, arrays: Arrays, facts: M
     )
 
 
-def _sequences_a_row(rows: Rows) -> int:
+def _sequences_a_row(rows: Rows, is_apart: bool) -> int:
     match rows:
+        case TextRows():
+            return 2 if is_apart and rows.second is not None else 1
         case ChoiceRows():
             return len(rows.endings[0])
         case ApartRows():
@@ -153,7 +160,11 @@ def _sequences_a_row(rows: Rows) -> int:
 
 
 def _make_encoder(
-    tokenizer: PreTrainedTokenizerBase, labels: tuple[str, ...], spec: DataSpec, has_segments: bool
+    tokenizer: PreTrainedTokenizerBase,
+    labels: tuple[str, ...],
+    spec: DataSpec,
+    has_segments: bool,
+    is_apart: bool,
 ) -> Encoder:
     if not tokenizer.is_fast:
         raise BermoError(
@@ -161,7 +172,7 @@ def _make_encoder(
             " Load the tokenizer from a folder that holds tokenizer.json."
         )
     longest = min(spec.max_length, tokenizer.model_max_length)
-    return Encoder(tokenizer, labels, longest, spec.stride, has_segments)
+    return Encoder(tokenizer, labels, longest, spec.stride, has_segments, is_apart)
 
 
 def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -196,6 +207,7 @@ def _key(rows: Rows, task: Task, encoder: Encoder) -> str:
         encoder.stride if task.kind == "span" else 0,
         encoder.has_segments,
         task.kind,
+        *(["apart"] if encoder.is_apart else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

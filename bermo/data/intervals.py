@@ -2,18 +2,21 @@
 
     Wilson      (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)      for a share p of n rows (Wilson 1927)
     bootstrap   the middle 95 % of the statistic over resamples of the rows (Efron 1979)
+    sign test   of b + c rows that became wrong or right, 2 · P(at most min(b, c) one way)    (McNemar 1947)
 
-Both speak of the rows alone: another seed of the training is another source of chance.
+All speak of the rows alone: another seed of the training is another source of chance.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 Z = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
+LEVEL = 0.05
+"""What is said to be seen has a p below."""
 RESAMPLES, FEWEST_RESAMPLES = 1000, 200
 MOST_DRAWS = 20_000_000
 """Rows drawn over all resamples: a long file needs fewer of them, and each takes longer."""
@@ -37,3 +40,11 @@ def bootstrap(statistic: Callable[[Indices], float], num_rows: int) -> Interval:
     drawn = [statistic(generator.integers(0, num_rows, num_rows)) for _ in range(resamples)]
     low, high = np.quantile(drawn, [0.025, 0.975])
     return float(low), float(high)
+
+
+def sign_test(before: Sequence[bool], after: Sequence[bool]) -> float:
+    """Return the two-sided p of as many rows becoming wrong or right, if either were as likely."""
+    lost = sum(a and not b for a, b in zip(before, after, strict=True))
+    won = sum(b and not a for a, b in zip(before, after, strict=True))
+    tail = sum(math.comb(lost + won, k) for k in range(min(lost, won) + 1))
+    return min(1.0, 2 * tail / 2 ** (lost + won))

@@ -38,6 +38,8 @@ class Encoder:
     max_length: int
     stride: int
     has_segments: bool
+    is_apart: bool = False
+    """Whether the two texts of a pair are sequences of their own, and not one."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class Chunk:
 def encode(encoder: Encoder, rows: Rows) -> Chunk:
     """Return the arrays of these rows."""
     match rows:
-        case TextRows():
+        case TextRows(second=None):
             return _encode_text(encoder, rows)
+        case TextRows():
+            return _encode_pairs(encoder, rows) if encoder.is_apart else _encode_text(encoder, rows)
         case ChoiceRows():
             return _encode_choice(encoder, rows)
         case TaggedRows():
@@ -145,11 +149,24 @@ def _encode_choice(encoder: Encoder, rows: ChoiceRows) -> Chunk:
 
 
 def _encode_apart(encoder: Encoder, rows: ApartRows) -> Chunk:
-    size = len(rows.texts[0])
-    batch = _call(encoder, list(chain.from_iterable(rows.texts)), truncation=True)
-    arrays, lengths = _tokens(encoder, batch)
+    chunk = _encode_several(encoder, rows.texts)
     if rows.labels is not None:
-        arrays["targets"] = np.array(rows.labels, dtype=np.float32)
+        chunk.arrays["targets"] = np.array(rows.labels, dtype=np.float32)
+    return chunk
+
+
+def _encode_pairs(encoder: Encoder, rows: TextRows) -> Chunk:
+    chunk = _encode_several(encoder, list(zip(rows.first, rows.second or (), strict=True)))
+    if rows.labels is not None:
+        chunk.arrays["targets"] = _text_targets(encoder, rows.labels)
+    return chunk
+
+
+def _encode_several(encoder: Encoder, texts: Sequence[tuple[str, ...]]) -> Chunk:
+    """Return each text of each row as a sequence of its own."""
+    size = len(texts[0])
+    batch = _call(encoder, list(chain.from_iterable(texts)), truncation=True)
+    arrays, lengths = _tokens(encoder, batch)
     return Chunk(arrays, lengths, len({index // size for index in _overfull(encoder, batch, lengths)}))
 
 

@@ -1,18 +1,16 @@
 """torch and transformers are imported with the same result in less time.
 
 While it is imported, transformers reads the sources of all its models twice to learn their public names, and
-the list of files of every installed package to learn which distribution a package is of; for the first
-weights it compiles a thousand patterns, those of all models. torch looks up the line of source at which each
-of its own operators is defined. Together this is a third of the start of a command. Here the sources are read
-once and only their ends are looked at, a package is asked for when its name is, a pattern is compiled when it
-is used, and a place in the source is known without its text.
+the list of files of every installed package to learn which distribution a package is of. torch looks up the
+line of source at which each of its own operators is defined. Together this is a third of the start of a
+command. Here the sources are read once and only their ends are looked at, a package is asked for when its
+name is, and a place in the source is known without its text.
 """
 
 import importlib.abc
 import importlib.metadata
 import importlib.util
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,12 +28,7 @@ def quick_imports() -> Iterator[None]:
     if "transformers" in sys.modules:
         yield
         return
-    finder = AfterImport(
-        {
-            "transformers.utils.import_utils": read_once_,
-            "transformers.core_model_loading": compile_late_,
-        }
-    )
+    finder = AfterImport({"transformers.utils.import_utils": read_once_})
     sys.meta_path.insert(0, finder)
     list_all, place = importlib.metadata.packages_distributions, inspect.getframeinfo
     try:
@@ -79,36 +72,6 @@ def read_once_(module: ModuleType) -> None:
 def public_names(read: Callable[[str], list[str]], source: str) -> list[str]:
     """Return what `read` finds in a source: the names of the last line that begins with `__all__`."""
     return read(source[max(0, source.rfind(PUBLIC) + 1) :])
-
-
-def compile_late_(module: ModuleType) -> None:
-    """Let a module compile its patterns when they are used."""
-    module.re = LatePatterns(re.__name__)  # type: ignore[attr-defined]
-
-
-class LatePatterns(ModuleType):
-    """Python's `re`, but for `compile`."""
-
-    compile = staticmethod(lambda pattern: LatePattern(pattern))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(re, name)
-
-
-class LatePattern:
-    """A pattern that is compiled when something is asked of it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def compiled(self) -> re.Pattern[str]:
-        return re.compile(self.text)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.compiled, name)
 
 
 class Distributions(Mapping[str, list[str]]):

@@ -70,6 +70,12 @@ def prunable_sites(model: PreTrainedModel) -> list[Site]:
     return sites
 
 
+def linear_modules(model: nn.Module) -> list[tuple[nn.Module, bool]]:
+    """Return the modules that multiply with a matrix, and whether it is stored as (inputs, outputs)."""
+    known = [module for module in model.modules() if isinstance(module, nn.Linear | Conv1D)]
+    return [(module, isinstance(module, Conv1D)) for module in known]
+
+
 def _matrices(path: str, module: nn.Module, bare: Sequence[str]) -> list[str]:
     """Name the parameters of a module that are matrices; `bare` are the paths of bare ones."""
     if isinstance(module, nn.Linear | Conv1D):

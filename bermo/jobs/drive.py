@@ -94,7 +94,8 @@ class Drive:
     def _note(self, ended: Ended) -> Over | None:
         """Take in how a command ended: it is over, or called again."""
         job, code = self.under_way.pop(ended.job.name), ended.code
-        if code == 0:
+        # A command that cannot reach its goal says so by its code, and has made the nearest.
+        if code == 0 or (job.makes is not None and job.makes.exists()):
             self.done.add(job.name)
             self.tell(f"{job.name}: {job_state(job)} ({len(self.done)} of {self.num_jobs})")
             return Over(job=job, how="done")

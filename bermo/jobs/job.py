@@ -29,12 +29,14 @@ class Job:
     name: str
     folder: Path
     words: tuple[str, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...] = ()
     needs: tuple[str, ...] = ()
+    makes: Path | None = None
+    """What is there once the command is done, where it trains no seeds."""
 
     @property
     def log(self) -> Path:
-        """The file of what its attempts print."""
+        """The file of what its last attempt prints; those before it stand beside it (logs.py)."""
         return self.folder.parent / RECORDS / f"{self.folder.name}.log"
 
     @property
@@ -69,7 +71,10 @@ def jobs_of(experiment: Experiment, out: Path) -> list[Job]:
 
 def job_state(job: Job) -> State:
     """Tell how far a job is; one that stopped in a failure has failed."""
-    state = state_of(job.folder, job.seeds)
+    if job.makes is None:
+        state = state_of(job.folder, job.seeds)
+    else:
+        state = "done" if job.makes.exists() else "to do"
     is_open = state in ("to do", "stopped")
     return "failed" if is_open and job.record.exists() else state
 

@@ -21,7 +21,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -30,8 +30,8 @@ from typing import IO, Any
 import psutil
 
 from bermo.interrupts import SIGNALLED, ignored
+from bermo.jobs.logs import make_room
 
-FORK: Callable[[], int] = getattr(os, "fork", int)
 CAN_FORK = sys.platform == "linux"
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.02
@@ -60,7 +60,7 @@ class Nursery:
     def start(self, words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> int:
         """Start a command of bermo; return its number."""
         self.started += 1
-        log.parent.mkdir(parents=True, exist_ok=True)
+        make_room(log)
         asked = {"words": list(words), "log": str(log.absolute()), "environment": dict(environment or {})}
         self._send({"start": self.started, **asked})
         return self.started
@@ -170,7 +170,7 @@ def _start(message: Mapping[str, Any]) -> int:
                 env={**os.environ, **message["environment"]},
             ).pid
     nursery = os.getpid()
-    process = FORK()
+    process = os.fork()
     if process == 0:
         _live(message, nursery)
     return process

@@ -17,6 +17,7 @@ from submitit.helpers import DelayedSubmission
 
 from bermo.jobs.executor import KILLED, Ended
 from bermo.jobs.job import RECORDS, Job
+from bermo.jobs.logs import make_room
 
 SAVING_SECONDS = 120
 """Between the signal and the end of a job's time."""
@@ -36,6 +37,7 @@ class Command:
 
     def __call__(self) -> None:
         """Run the command, and leave its exit code in a file."""
+        make_room(self.log)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "bermo", *self.words],

@@ -1,10 +1,13 @@
 """Model, batches, objective, parameter groups and hooks of one training, made from a spec.
 
 objective = labels [+ contrast, contrast.py] [+ teacher, distill.py] [+ penalty of masks, prune.py]
+hooks     = [layers that replace others, theseus.py] [masks, prune.py] [mixout.py] [int8, quantize.py]
+loss of a batch = one pass, or several (smooth.py)
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -24,11 +27,17 @@ from bermo.methods.contrast import ContrastLoss
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
 from bermo.methods.evaluate import eval_rows
 from bermo.methods.head import start_head_
+from bermo.methods.lora import rate_of_lora, start_lora_
+from bermo.methods.mixout import MixoutHook
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, start_pruning_
+from bermo.methods.quantize import start_quantizing_
+from bermo.methods.smooth import make_loss_of
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
+from bermo.methods.theseus import make_successor, start_replacing_
 from bermo.models.encoder import model_card
+from bermo.models.quantized import MARK, without_quantizers
 from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
 from bermo.nn.heads import IGNORED
 from bermo.nn.masks import Mask
@@ -37,7 +46,7 @@ from bermo.pruning.fold import folded_state
 from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import chosen
 from bermo.sums import write_sums
-from bermo.training.job import Batch, Batches, Hook, ModelCall, Objective
+from bermo.training.job import Batch, Batches, Hook, LossOf, ModelCall, Objective
 from bermo.training.schedule import rate_groups
 
 
@@ -50,6 +59,7 @@ class Assembled:
     objective: Objective
     groups: list[dict[str, Any]]
     hooks: tuple[Hook, ...]
+    loss_of: LossOf
     masked: tuple[tuple[Mask, nn.Parameter], ...]
     best_from: int
     padding_share: float
@@ -112,7 +122,11 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         most_rows = math.ceil(chosen(spec.train.batch_size) / accelerator.num_processes)
         objective = ContrastLoss(objective, model, spec.train.contrast, most_rows, accelerator.num_processes)
     fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
-    if teacher is not None:
+    hooks: tuple[Hook, ...] = ()
+    if teacher is not None and spec.method.theseus is not None:
+        teacher.model.to(accelerator.device)
+        hooks = (start_replacing_(model, teacher.model, prepared.num_steps, seed),)
+    elif teacher is not None:
         teacher.model.to(accelerator.device)
         taught = DistilledLoss(objective, teacher, model, spec.distill)
         taught.attach_(model)
@@ -121,15 +135,22 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
             rows = eval_rows(spec)
             logits = teacher_logits(teacher, prepared.train, rows, accelerator, display, spec.data.cache)
             batches = TaughtBatches(batches, prepared.train, logits)
-    hooks: tuple[Hook, ...] = ()
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     best_from = 0
     if spec.prune.method != "none":
         pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)
-        objective, hooks = PrunedLoss(objective, pruner.penalty), (PruneHook(pruner),)
+        objective, hooks = PrunedLoss(objective, pruner.penalty), (*hooks, PruneHook(pruner))
         fast.append((pruner.score_parameters(), spec.prune.lr))
         masked = pruner.simple_masks()
         best_from = pruner.schedule.last_step
+    if spec.method.lora is not None:
+        rate = rate_of_lora(chosen(spec.train.lr), spec.method.lora_lr)
+        fast.append((start_lora_(model, spec.method.lora), rate))
+    if spec.method.mixout is not None:
+        hooks = (*hooks, MixoutHook(model, spec.method.mixout, seed))
+    if spec.method.quantize is not None:
+        quantizing = start_quantizing_(model, spec.method, prepared.num_steps)
+        hooks, best_from = (*hooks, quantizing), max(best_from, quantizing.first_step + 1)
     groups = rate_groups(model, spec.train, fast)
     return Assembled(
         model=model,
@@ -137,6 +158,7 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         objective=objective,
         groups=groups,
         hooks=hooks,
+        loss_of=make_loss_of(spec.method, model, prepared.data.task.kind),
         masked=masked,
         best_from=best_from,
         padding_share=own.padding_share(),
@@ -149,7 +171,7 @@ def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: TaskS
     """
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
-    with whole_folder(folder) as temporary, set_aside(model):
+    with whole_folder(folder) as temporary, saved_form(model):
         card = model_card(cast(BermoPreTrainedModel, model), evaluated, prepared.spec.data.hub)
         write_text(temporary / "README.md", card)
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
@@ -158,14 +180,27 @@ def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: TaskS
         write_sums(temporary)
 
 
+@contextmanager
+def saved_form(model: nn.Module) -> Iterator[None]:
+    """Let a model in training be read as it is saved: no projections to a teacher, weights that are not yet
+    int8.
+    """
+    with set_aside(model), without_quantizers(model):
+        yield
+
+
 def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
     layers = prepared.spec.distill.student_layers
-    if teacher is None or layers is None:
+    if teacher is not None and prepared.spec.method.theseus is not None:
+        model = make_successor(teacher.model, prepared.spec.method.theseus, prepared.spec.model.mix.kind)
+    elif teacher is None or layers is None:
         model = build_model(prepared)
     else:
         neurons = prepared.spec.distill.student_neurons
         model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix, neurons)
         model.requires_grad_(True)
+    # A student of a model that was trained for int8 is not.
+    vars(model.config).pop(MARK, None)
     if prepared.spec.model.freeze_embeddings:
         model.freeze_embeddings_()
     return model

@@ -19,9 +19,9 @@ def check_methods(spec: RunSpec) -> None:
     check_distill(spec.distill)
     if spec.distill.teacher is None and spec.distill != type(spec.distill)():
         raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
-    if spec.distill.student_layers is not None and spec.model.first_layers is not None:
-        raise BermoError("A student of its teacher's layers names them. Leave --first-layers out.")
-    if spec.distill.student_layers is not None and spec.model.pooling is not None:
+    check_theseus(spec)
+    check_kept(spec)
+    if spec.has_teachers_layers and spec.model.pooling is not None:
         raise BermoError(
             "A student made of its teacher's layers pools as the teacher does. Leave --pooling out."
         )
@@ -31,6 +31,61 @@ def check_methods(spec: RunSpec) -> None:
         )
     check_prune(spec.prune)
     check_together(spec)
+    check_steady(spec)
+
+
+def check_kept(spec: RunSpec) -> None:
+    """Refuse two choices of layers, and a choice without a number."""
+    model = spec.model
+    given = [name for name in ("first-layers", "keep-layers") if getattr(model, name.replace("-", "_"))]
+    if spec.has_teachers_layers and given:
+        raise BermoError(f"A student of its teacher's layers names them. Leave --{given[0]} out.")
+    if len(given) > 1:
+        raise BermoError("--first-layers and --keep-layers both choose layers. Leave one out.")
+    if model.keep_by is not None and model.keep_layers is None:
+        raise BermoError("--keep-by says which layers are kept. Say how many with --keep-layers.")
+    if model.keep_by == "contribution" and model.untrained:
+        raise BermoError("Random layers contribute nothing to choose by. Leave --untrained or --keep-by out.")
+
+
+def check_theseus(spec: RunSpec) -> None:
+    """Refuse what a model whose layers replace its teacher's cannot be combined with."""
+    if spec.method.theseus is None:
+        return
+    if spec.distill.teacher is None:
+        raise BermoError("--theseus replaces the layers of a teacher. Name one with --teacher.")
+    if spec.distill != DistillSpec(teacher=spec.distill.teacher):
+        raise BermoError("--theseus learns from the labels alone. Leave the options of distillation out.")
+    others = {
+        "--prune": spec.prune.method != "none",
+        "--quantize": spec.method.quantize is not None,
+        "--freeze-embeddings": spec.model.freeze_embeddings,
+    }
+    for flag, is_set in others.items():
+        if is_set:
+            raise BermoError(f"--theseus trains its own layers alone. Leave {flag} to a run after it.")
+
+
+def check_steady(spec: RunSpec) -> None:
+    """Refuse what mixout, LoRA and several passes a step cannot be combined with."""
+    if spec.method.quantize in ("ternary", "binary") and spec.prune.method != "none":
+        raise BermoError(f"--quantize {spec.method.quantize} chooses its own zeros. Leave --prune out.")
+    if spec.method.mixout is not None and spec.prune.method != "none":
+        raise BermoError("Mixout would bring pruned weights back. Leave --mixout or --prune out.")
+    others = {
+        "--prune": spec.prune.method != "none",
+        "--mixout": spec.method.mixout is not None,
+        "--theseus": spec.method.theseus is not None,
+    }
+    for flag, is_set in others.items():
+        if spec.method.lora is not None and is_set:
+            raise BermoError(
+                f"--lora leaves the matrices as they are, which {flag} would change. Leave one out."
+            )
+    if spec.method.has_passes and spec.data.task == "own/embedding":
+        raise BermoError("--rdrop and --adversarial need answers, which a sentence encoder has none of.")
+    if spec.method.adversarial is not None and spec.train.precision == "fp16":
+        raise BermoError("--adversarial needs gradients that fp16 rounds to nothing. Use fp32 or bf16.")
 
 
 def check_distill(spec: DistillSpec) -> None:
@@ -64,6 +119,11 @@ def check_together(spec: RunSpec) -> None:
         "a teacher of attention relations": distill.relations > 0,
         "a sentence encoder": spec.data.task == "own/embedding",
         "contrast, whose pairs would be of several models": bool(train.contrast),
+        "mixout": spec.method.mixout is not None,
+        "low-rank updates": spec.method.lora is not None,
+        "several passes a step": spec.method.has_passes,
+        "layers that replace a teacher's": spec.method.theseus is not None,
+        "quantised weights": spec.method.quantize is not None,
         'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
     }
     refused = [name for name, is_set in faults.items() if is_set]

@@ -1,12 +1,17 @@
 """What a user left open, chosen from the encoder and the data: rate, epochs, batch, head and pooling.
 
-    rate     3e-5 at width 768, more where the encoder is narrower: (768 / width)^1.75; the box has its own
+    rate     3e-5 at width 768, more where the encoder is narrower: (768 / width)^1.75; the box has its own;
+             three tenths of it where pairs are read apart
     epochs   3, or as many as give 400 steps
     batch    32 rows, 16 under 1,000 rows
     head     a linear probe of the frozen encoder (head.py), where the kind of task has one
-    contrast weight 1 under 1,000 rows of classes (contrast.py), without a teacher, pruning or a random head
+    contrast weight 1 under 1,000 rows of classes (contrast.py), without a teacher, pruning or a random head;
+             none where pairs are read apart, since no text alone tells the class of its pair
     pooling  as the folder says (sentence-transformers), else what the probe finds better
-    mix      starts at the last layer under the same conditions, else at random
+    pairs    as the teacher reads them; under 1,000 rows what the probe finds better (classes: of an encoder
+             narrower than 768), else as one text
+    mix      starts at the last layer under the same conditions, else at random; pairs apart have none, since
+             sentence encoders were trained to give their last layer's vectors
     pruning  movement by sensitivity over all matrices; units by size
 
 A spec is resolved once, before training; from then on every value is concrete, and the folder of the run
@@ -19,7 +24,7 @@ from dataclasses import dataclass, replace
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.methods.checks import resolve_prune
-from bermo.spec import MixKind, MixSpec, Pooling, RunSpec, replace_in
+from bermo.spec import HeadStart, MixKind, MixSpec, Pairs, Pooling, RunSpec, replace_in
 
 RATE = 3e-5
 WIDTH = 768
@@ -33,6 +38,8 @@ BATCH = 32
 SMALL_BATCH = 16
 FEW_ROWS = 1000
 CONTRAST = 1.0
+APART_RATE = 0.3
+"""Share of the usual rate with which a model learns that reads pairs apart: its start is nearly its best."""
 POOLED_KINDS: tuple[Kind, ...] = ("classification", "multi-label", "regression")
 SHARED_KINDS: tuple[MixKind, ...] = ("across", "within", "tensor", "raw", "sum-last-four")
 """Kinds of mix whose layers have shares that are learned."""
@@ -49,22 +56,29 @@ class Facts:
     num_rows: int
     family_pooling: Pooling
     trained_pooling: Pooling | None = None
+    has_pairs: bool = False
+    teacher_pairs: Pairs | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """A spec without open values (but for a pooling that the probe chooses), and what was chosen and why."""
+    """A spec without open values (but for those that the probe chooses: pooling, and how pairs are read),
+    and what was chosen and why.
+    """
 
     spec: RunSpec
     reasons: tuple[str, ...]
 
 
 def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
-    """Choose every open value of the spec but a pooling that no file names."""
+    """Choose every open value of the spec but those that the probe chooses."""
     train, reasons = spec.train, []
     lr, batch_size, epochs = train.lr, train.batch_size, train.epochs
-    if lr is None:
-        lr = usual_rate(facts)
+    model, said = _resolve_model(spec, facts)
+    # Where the probe has yet to choose how pairs are read, what depends on it stays open until then.
+    pairs = model["pairs"]
+    if lr is None and pairs is not None:
+        lr = usual_rate(facts, is_apart=pairs == "apart")
         reasons.append(f"rate {lr:.1g} ({'the box' if facts.is_box else f'width {facts.width}'})")
     if batch_size is None:
         batch_size = SMALL_BATCH if facts.num_rows < FEW_ROWS else BATCH
@@ -74,16 +88,17 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
         epochs = usual_epochs(steps_an_epoch)
         steps = f"{facts.num_rows:,} rows: {epochs * steps_an_epoch:,.0f} steps"
         reasons.append(f"{epochs:g} epochs ({steps})")
-    model, said = _resolve_model(spec, facts)
     contrast = train.contrast
     if contrast and facts.kind != "classification":
         raise BermoError(f"Contrast needs classes of whole texts, not {facts.kind}. Leave --contrast out.")
-    if contrast is None:
-        contrast = CONTRAST if _can_contrast(spec, facts, model["head"]) else 0.0
+    can_contrast = _can_contrast(spec, facts, model["head"])
+    if contrast is None and pairs is not None:
+        contrast = CONTRAST if can_contrast and pairs == "joined" else 0.0
         said += [f"contrast of classes {contrast:g}"] if contrast else []
-    if mix := _resolve_mix(spec, _can_contrast(spec, facts, model["head"])):
+    if pairs is not None and (mix := _resolve_mix(spec.model.mix, pairs == "apart", can_contrast)):
         model["mix"] = mix
         said += ["the mix starts at the last layer"] if mix.init == "last" else []
+        said += ["no mix of layers"] if mix.kind == "none" else []
     chosen = {"lr": lr, "batch_size": batch_size, "epochs": epochs, "contrast": contrast}
     resolved = replace_in(replace(spec, prune=resolve_prune(spec.prune)), train=chosen, model=model)
     return Resolved(spec=resolved, reasons=(*reasons, *said))
@@ -97,20 +112,19 @@ def _can_contrast(spec: RunSpec, facts: Facts, head: object) -> bool:
     return is_small and is_alone and head == "probe"
 
 
-def _resolve_mix(spec: RunSpec, is_small: bool) -> MixSpec | None:
-    """Return the mix with the start that the spec leaves open; None where it has no shares, or says it."""
-    mix = spec.model.mix
+def _resolve_mix(mix: MixSpec, is_apart: bool, is_last_best: bool) -> MixSpec | None:
+    """Return the mix with what the spec leaves open; None where nothing is."""
+    if is_apart and mix == MixSpec():
+        return MixSpec(kind="none")
     if mix.init is not None or mix.kind not in SHARED_KINDS:
         return None
-    return replace(mix, init="last" if is_small else "xavier")
+    return replace(mix, init="last" if is_last_best or is_apart else "xavier")
 
 
-def usual_rate(facts: Facts) -> float:
+def usual_rate(facts: Facts, is_apart: bool = False) -> float:
     """Return the learning rate for the encoder, with one digit."""
-    if facts.is_box:
-        return BOX_RATE
-    rate = min(LARGEST_RATE, RATE * (WIDTH / facts.width) ** RATE_POWER)
-    return float(f"{rate:.0e}")
+    rate = BOX_RATE if facts.is_box else min(LARGEST_RATE, RATE * (WIDTH / facts.width) ** RATE_POWER)
+    return float(f"{APART_RATE * rate if is_apart else rate:.0e}")
 
 
 def usual_epochs(steps_an_epoch: int) -> float:
@@ -126,10 +140,13 @@ def has_open_pooling(spec: RunSpec, kind: Kind) -> bool:
 def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list[str]]:
     """Choose how the head starts and, where a file names it, the pooling."""
     # A student made of its teacher's layers has its teacher's head and pooling.
-    can_probe = facts.kind in PROBED_KINDS and spec.distill.student_layers is None
+    can_probe = facts.kind in PROBED_KINDS and not spec.has_teachers_layers
     if spec.model.head == "probe" and not can_probe:
-        is_student = spec.distill.student_layers is not None
-        what = "a student of its teacher's layers" if is_student else f"a task of the kind {facts.kind}"
+        what = (
+            "a student of its teacher's layers"
+            if spec.has_teachers_layers
+            else f"a task of the kind {facts.kind}"
+        )
         raise BermoError(f"There is no linear probe for the head of {what}. Leave --head out.")
     head = (spec.model.head or "probe") if can_probe else "random"
     pooling, said = spec.model.pooling, []
@@ -138,4 +155,21 @@ def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list
     if pooling is None and head == "probe" and facts.kind in POOLED_KINDS and facts.trained_pooling:
         pooling = facts.trained_pooling
         said.append(f"pooling {pooling} (as the encoder's folder says)")
-    return {"head": head, "pooling": pooling}, said
+    return {"head": head, "pooling": pooling, "pairs": _resolve_pairs(spec.model.pairs, facts, head)}, said
+
+
+def _resolve_pairs(given: Pairs | None, facts: Facts, head: HeadStart) -> Pairs | None:
+    """Return how the two texts of a pair are read; None where the probe has to choose."""
+    can_choose = facts.has_pairs and facts.kind in POOLED_KINDS
+    if given == "apart" and not can_choose:
+        what = f"a task of the kind {facts.kind}" if facts.has_pairs else "one text a row"
+        raise BermoError(f"There are no two texts to be read apart in {what}. Leave --pairs out.")
+    if given is not None and facts.teacher_pairs not in (None, given):
+        raise BermoError(
+            f"The teacher reads pairs {facts.teacher_pairs}, and its student the same tokens, but got --pairs"
+            f" {given}. Leave --pairs out."
+        )
+    is_small = facts.num_rows < FEW_ROWS and head == "probe"
+    # A wide encoder learns classes better from both texts together, whatever its frozen vectors say.
+    can_choose = can_choose and (facts.width < WIDTH or facts.kind == "regression")
+    return given or facts.teacher_pairs or (None if can_choose and is_small else "joined")

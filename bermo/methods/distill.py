@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from bermo.data.tasks import Kind
 from bermo.encoders.projections import Projections
 from bermo.errors import BermoError
 from bermo.methods.checks import check_distill
@@ -102,13 +103,14 @@ class DistilledLoss:
         Texts without labels have no loss of their own.
         """
         is_bare = self.teacher.trained.task.kind == "embedding" and not self.spec.hard
-        loss = _logits(outputs).new_zeros(()) if is_bare else self.spec.hard * self.hard(outputs, batch)
+        loss = logits_of(outputs).new_zeros(()) if is_bare else self.spec.hard * self.hard(outputs, batch)
         cached = batch.get(LOGITS)
         teacher = None if cached is not None and needs_only_logits(self.spec) else self._call_teacher(batch)
-        counts_B, mask_BT = _counts(batch), batch["attention_mask"].flatten(0, -2)
+        counts_B, mask_BT = counts_of(batch), batch["attention_mask"].flatten(0, -2)
         if self.spec.soft:
-            logits = _logits(teacher) if cached is None else cached
-            losses_B = self._soft(_logits(outputs), logits, batch)
+            logits = logits_of(teacher) if cached is None else cached
+            kind, temperature = self.teacher.trained.task.kind, self.spec.temperature
+            losses_B = answer_distance(kind, logits_of(outputs), logits, batch, temperature)
             loss = loss + self.spec.soft * mean_over(losses_B, counts_B)
         if teacher is not None:
             inner_B = self._inner(outputs.hidden_states, teacher.hidden_states, mask_BT)
@@ -123,24 +125,6 @@ class DistilledLoss:
             teacher.to(device)  # type: ignore[arg-type]
         with torch.no_grad():
             return teacher(**self.call.arguments(batch))
-
-    def _soft(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        temperature = self.spec.temperature
-        match self.teacher.trained.task.kind:
-            case "regression":
-                return soft_values(student, teacher)
-            case "embedding":
-                return soft_vectors(student, teacher)
-            case "reranker":
-                return soft_labels(student, teacher, temperature)
-            case "multi-label":
-                return soft_labels(student, teacher, temperature)
-            case "tagging":
-                return soft_tags(student, teacher, batch["labels"], temperature)
-            case "span":
-                return soft_spans(student, teacher, batch["attention_mask"], temperature)
-            case _:
-                return soft_targets(student, teacher, temperature)
 
     def _inner(self, student: Any, teacher: Any, mask_BT: Tensor) -> Tensor:
         """Return the weighted distances to the teacher's hidden states and relations, one a sequence."""
@@ -165,6 +149,25 @@ class DistilledLoss:
         return self.projections[name] if name in self.projections else nn.Identity()
 
 
+def answer_distance(
+    kind: Kind, student: Tensor, teacher: Tensor, batch: Batch, temperature: float = 1.0
+) -> Tensor:
+    """Return how far a student's answers are from a teacher's, one number a row, as suits the task."""
+    match kind:
+        case "regression":
+            return soft_values(student, teacher)
+        case "embedding":
+            return soft_vectors(student, teacher)
+        case "reranker" | "multi-label":
+            return soft_labels(student, teacher, temperature)
+        case "tagging":
+            return soft_tags(student, teacher, batch["labels"], temperature)
+        case "span":
+            return soft_spans(student, teacher, batch["attention_mask"], temperature)
+        case _:
+            return soft_targets(student, teacher, temperature)
+
+
 @contextmanager
 def set_aside(model: nn.Module) -> Iterator[None]:
     """Take the learned projections out of a student inside the block, so that they are not saved with it."""
@@ -176,14 +179,14 @@ def set_aside(model: nn.Module) -> Iterator[None]:
             model.add_module(NAME, projections)
 
 
-def _logits(outputs: Any) -> Tensor:
+def logits_of(outputs: Any) -> Tensor:
     """Return (B, C), (B, T, C) for tags, or (B, T, 2) for the start and end of spans."""
     if "start_logits" in outputs:
         return torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
     return cast(Tensor, outputs.logits)
 
 
-def _counts(batch: Batch) -> Tensor:
+def counts_of(batch: Batch) -> Tensor:
     """Return how much of each row the labels' loss counts: its labelled tokens, or 1 for the row itself."""
     labels = batch.get("labels")
     if labels is None:

@@ -20,11 +20,10 @@ from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import copy_folder, restore, whole_folder
-from bermo.methods.assemble import assemble, save_model
+from bermo.methods.assemble import assemble, save_model, saved_form
 from bermo.methods.checks import check_methods
-from bermo.methods.distill import set_aside
 from bermo.methods.evaluate import eval_rows, predict
-from bermo.methods.head import choose_pooling
+from bermo.methods.head import choose_reading
 from bermo.methods.measure import (
     LayerGradients,
     device_name,
@@ -69,9 +68,13 @@ def finetune(
     accelerator = make_accelerator(spec.train, out, display.tell)
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet(), data)
-    prepared = choose_pooling(prepared, accelerator)
+    prepared = choose_reading(prepared, accelerator)
     if spec.train.together > 1 and accelerator.num_processes > 1:
         raise BermoError("Seeds are trained together by one process. Leave --together out.")
+    if spec.method.has_passes and accelerator.num_processes > 1:
+        raise BermoError(
+            "Several passes a step are made by one process. Leave --rdrop and --adversarial out."
+        )
     if spec.prune.method != "none":
         # Raises an error where the training is too short for the schedule.
         make_schedule(spec.prune, prepared.num_steps)
@@ -188,6 +191,8 @@ class _Seed:
             objective=parts.objective,
             groups=parts.groups,
             hooks=parts.hooks,
+            loss_of=parts.loss_of,
+            has_inner_gradients=prepared.spec.method.adversarial is not None,
             watch=LayerGradients(parts.model),
             masked=parts.masked,
             best_from=parts.best_from,
@@ -256,7 +261,7 @@ def _result(
     # A run that broke down before its final density has no best.
     best = ended.best or ended.last
     verdict = judge(prepared, scores, ended)
-    with set_aside(model):
+    with saved_form(model):
         counted = count(model)
     return SeedResult(
         seed=seed,

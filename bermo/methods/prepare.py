@@ -17,9 +17,11 @@ from bermo.data.unknown import check_ids
 from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.pooling import trained_pooling
+from bermo.encoders.trust import config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
-from bermo.methods.defaults import FEW_ROWS, Facts, resolve_defaults
+from bermo.methods.defaults import Facts, resolve_defaults
+from bermo.methods.keep import kept_layers
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.models import tasks as models
@@ -27,7 +29,7 @@ from bermo.models.sentence import BermoForSentenceEmbedding, options_of, setting
 from bermo.nn.heads import MULTI_LABEL
 from bermo.progress import Display
 from bermo.runs.model_files import model_folder, warn_diverged
-from bermo.spec import ModelSpec, RunSpec, chosen
+from bermo.spec import ModelSpec, Pairs, RunSpec, chosen, replace_in
 from bermo.training.schedule import num_steps
 
 
@@ -44,7 +46,11 @@ class Prepared:
     facts: Facts
     reasons: tuple[str, ...] = ()
     """What was chosen for the user, and why."""
+    layers: tuple[int, ...] | None = None
+    """The layers of the encoder that are used, where not all are."""
     teacher: Teacher | None = None
+    has_segments: bool = False
+    """Whether the tokens have segment ids, which tell the texts of a pair."""
 
     @property
     def num_steps(self) -> int:
@@ -69,13 +75,15 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         limit_length_(tokenizer, models.read_config(name))
     # A student without segments leaves them out by itself; its teacher may need them.
     has_segments = any(models.has_segments(name) for name in folders)
-    progress = _tokenising(display)
+    teacher_pairs = _teacher_pairs(spec)
+    progress, is_apart = _tokenising(display), (spec.model.pairs or teacher_pairs) == "apart"
     train, valid = (
-        make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress)
+        make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress, is_apart)
         for rows in (data.train, data.valid)
     )
     check_ids(max(train.largest_id, valid.largest_id), int(config.vocab_size), tokenizer)
-    _check_layers(spec.model, num_layers(config) - 1)
+    known = num_layers(config) - 1
+    _check_layers(spec.model, known)
     teacher = None
     if spec.distill.teacher is not None:
         teacher = load_teacher(spec.distill.teacher)
@@ -86,10 +94,11 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
                 f"The teacher's vectors have {teacher.model.config.hidden_size} units, the student's"
                 f" {config.hidden_size}. Choose a student of the same width, or --student-layers."
             )
-    facts = _facts(source, config, data, len(train))
+    facts = replace(_facts(source, config, data, len(train)), teacher_pairs=teacher_pairs)
     resolved = resolve_defaults(spec, facts)
     return Prepared(
         teacher=teacher,
+        layers=kept_layers(spec.model, known, train),
         spec=resolved.spec,
         facts=facts,
         reasons=resolved.reasons,
@@ -98,7 +107,21 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         tokenizer=tokenizer,
         train=train,
         valid=valid,
+        has_segments=has_segments,
     )
+
+
+def with_pairs(prepared: Prepared, pairs: Pairs) -> Prepared:
+    """Return a run whose features are of joined pairs with another way to read them."""
+    spec = replace_in(prepared.spec, model={"pairs": pairs})
+    if pairs == "joined":
+        return replace(prepared, spec=spec)
+    data, tokenizer, segments = prepared.data, prepared.tokenizer, prepared.has_segments
+    train, valid = (
+        make_features(rows, data.task, data.labels, tokenizer, spec.data, segments, is_apart=True)
+        for rows in (data.train, data.valid)
+    )
+    return replace(prepared, spec=spec, train=train, valid=valid)
 
 
 def check_apart(spec: RunSpec, rows: ApartRows) -> None:
@@ -123,11 +146,11 @@ def longest_text(prepared: Prepared) -> int:
 
 
 def _check_layers(spec: ModelSpec, known: int) -> None:
-    if spec.first_layers is not None and spec.first_layers > known:
-        raise BermoError(
-            f"first-layers must be at most {known}, as many as {spec.backbone} has, but got"
-            f" {spec.first_layers}."
-        )
+    for name, count in (("first-layers", spec.first_layers), ("keep-layers", spec.keep_layers)):
+        if count is not None and count > known:
+            raise BermoError(
+                f"{name} must be at most {known}, as many as {spec.backbone} has, but got {count}."
+            )
 
 
 def _facts(source: str, config: transformers.PretrainedConfig, data: TaskData, num_rows: int) -> Facts:
@@ -139,17 +162,23 @@ def _facts(source: str, config: transformers.PretrainedConfig, data: TaskData, n
         num_rows=num_rows,
         family_pooling=family_of(config).pooling,
         trained_pooling=trained_pooling(source),
+        has_pairs=isinstance(data.train, TextRows) and data.train.second is not None,
     )
 
 
 def _source(spec: RunSpec) -> str:
     """Where the tokenizer comes from: the encoder, or the teacher whose layers become the student."""
     teacher = _teacher_folder(spec)
-    return spec.model.backbone if teacher is None or spec.distill.student_layers is None else teacher
+    return spec.model.backbone if teacher is None or not spec.has_teachers_layers else teacher
 
 
 def _teacher_folder(spec: RunSpec) -> str | None:
     return None if spec.distill.teacher is None else str(model_folder(spec.distill.teacher))
+
+
+def _teacher_pairs(spec: RunSpec) -> Pairs | None:
+    folder = _teacher_folder(spec)
+    return None if folder is None else getattr(config_of(folder), "pairs", "joined")
 
 
 def _digest(spec: RunSpec, data: TaskData) -> str:
@@ -185,28 +214,17 @@ def notes(prepared: Prepared) -> list[str]:
     sentences.append(f"{len(train):,} training and {len(valid):,} validation inputs.")
     if prepared.reasons:
         sentences.append(f"Chosen for them: {', '.join(prepared.reasons)}.")
+    if prepared.layers is not None and spec.model.keep_layers is not None:
+        sentences.append(f"Of the encoder's layers {', '.join(map(str, prepared.layers))} are kept.")
     longest = min(spec.data.max_length, prepared.tokenizer.model_max_length)
     if longest < spec.data.max_length:
         sentences.append(f"The encoder reads {longest} tokens at most, not {spec.data.max_length}.")
-    if _suits_cosines(prepared):
-        sentences.append(
-            "The encoder was trained to read texts apart; here it reads a pair as one text. If the numbers"
-            " tell how alike the two are, --kind embedding learns more from few rows."
-        )
     if train.truncated_share > 0:
         sentences.append(
             f"{train.truncated_share:.1%} of the training texts are longer than {longest} tokens and are cut"
             " (--max-length)."
         )
     return sentences
-
-
-def _suits_cosines(prepared: Prepared) -> bool:
-    """Tell whether cosines of a sentence encoder's vectors would say more: few pairs with a number each."""
-    facts, rows = prepared.facts, prepared.data.train
-    is_paired = isinstance(rows, TextRows) and rows.second is not None
-    is_small = facts.kind == "regression" and facts.num_rows < FEW_ROWS
-    return is_paired and is_small and facts.trained_pooling is not None and prepared.teacher is None
 
 
 def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
@@ -247,8 +265,9 @@ def build_model(prepared: Prepared) -> models.BermoPreTrainedModel:
         mix=model_spec.mix,
         pooling=model_spec.pooling,
         head_dropout=model_spec.head_dropout,
+        pairs=chosen(model_spec.pairs),
         **extra,
     )
-    if model_spec.first_layers is None:
+    if prepared.layers is None:
         return model
-    return student_from_teacher(model, range(1, model_spec.first_layers + 1), model_spec.mix)
+    return student_from_teacher(model, prepared.layers, model_spec.mix)

@@ -43,7 +43,7 @@ def student_from_teacher(
     with torch.no_grad():
         _copy_layers_(student, teacher, chosen)
         _copy_rest_(student, teacher)
-        _copy_mix_(student.mix, teacher.mix, (0, *chosen))
+        copy_mix_(student.mix, teacher.mix, (0, *chosen))
     if neurons < 1:
         keep_neurons_(student, neurons)
     return student.eval()
@@ -161,7 +161,8 @@ def _tensors(module: nn.Module) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
-def _copy_mix_(student: nn.Module, teacher: nn.Module, origin: tuple[int, ...]) -> None:
+@torch.no_grad()
+def copy_mix_(student: nn.Module, teacher: nn.Module, origin: tuple[int, ...]) -> None:
     """Start a learned mix from the teacher's logits, if both mix the same layers in the same way."""
     if not (isinstance(student, LayerMix) and isinstance(teacher, LayerMix)):
         return

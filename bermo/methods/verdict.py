@@ -90,7 +90,7 @@ def _against_collapse(spec: RunSpec) -> list[str]:
 
 def _against_few_steps(spec: RunSpec, facts: Facts) -> list[str]:
     ways = [f"more --epochs than {chosen(spec.train.epochs):g}"]
-    if spec.model.head == "random" and facts.kind in PROBED_KINDS and not spec.distill.student_layers:
+    if spec.model.head == "random" and facts.kind in PROBED_KINDS and not spec.has_teachers_layers:
         ways.append("--head probe")
     usual = usual_rate(facts)
     if chosen(spec.train.lr) < usual:

@@ -7,7 +7,7 @@ from transformers import AutoConfig, PretrainedConfig
 
 from bermo.encoders.families import family_of, num_layers
 from bermo.errors import BermoError, nearest
-from bermo.spec import POOLINGS, MixSpec
+from bermo.spec import PAIRS, POOLINGS, MixSpec
 from bermo.values import from_dict, to_dict
 
 MixChoice = str | MixSpec | Mapping[str, Any] | None
@@ -33,6 +33,7 @@ class BermoConfig(PretrainedConfig):
         mix: MixChoice = "across",
         pooling: str | None = None,
         head_dropout: float = 0.1,
+        pairs: str = "joined",
         inner_mix: str | None = None,
         structure: dict[str, Any] | None = None,
         **kwargs: Any,
@@ -48,6 +49,10 @@ class BermoConfig(PretrainedConfig):
         if self.pooling not in POOLINGS:
             raise BermoError(f'There is no pooling "{pooling}".{nearest(self.pooling, POOLINGS)}')
         self.head_dropout = head_dropout
+        # Whether the two texts of a pair are read as one text ("joined") or each by itself ("apart").
+        self.pairs = pairs
+        if pairs not in PAIRS:
+            raise BermoError(f'Pairs cannot be read "{pairs}".{nearest(str(pairs), PAIRS)}')
         # The shape of each layer, where some heads or neurons were taken out (bermo.encoders.structure).
         self.structure = structure
         # The base class hands its attention on to the backbone, so it must start from the backbone's.

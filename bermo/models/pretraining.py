@@ -9,6 +9,7 @@ waits for the device. Axes: B rows, T tokens, K positions, V pieces of the vocab
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -26,8 +27,10 @@ from transformers import (
 from bermo.encoders.families import family_of
 from bermo.models.config import BermoConfig
 from bermo.models.encoder import BermoModel
+from bermo.models.start import dropouts_of, head_modules, set_dropouts_
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.nn.heads import PooledHead, take_rows
+from bermo.nn.words import TeacherMaps
 
 GENERATOR_PART = 4  # ELECTRA's generator is a quarter as wide as the encoder that learns from it
 
@@ -40,6 +43,8 @@ class Guesses:
     pairs_B2: Tensor | None = None
     replaced_BT: Tensor | None = None
     is_replaced_BT: Tensor | None = None
+    teacher: list[Tensor] | None = None
+    """Guessed vectors of a teacher: those of words in some layers, and that of the row."""
 
 
 class MaskedPretraining(nn.Module):
@@ -50,6 +55,7 @@ class MaskedPretraining(nn.Module):
         self.words = words
         size = words.config.hidden_size
         self.pairs = PooledHead(size, size, 2, dropout=0.0) if has_pairs else None
+        self.maps: TeacherMaps | None = None
 
     @property
     def encoder(self) -> BermoModel:
@@ -64,11 +70,20 @@ class MaskedPretraining(nn.Module):
         weights: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        own_words: Tensor | None = None,
     ) -> Guesses:
-        """Return the scores of the words at the positions (B, K), and of the pair."""
-        hidden = self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
+        """Return the scores of the words at the positions (B, K), of the pair, and a teacher's vectors.
+
+        `own_words` (B, T) tells which tokens make up a word: the position of its first one.
+        """
+        is_taught = self.maps is not None and own_words is not None
+        inputs = (input_ids, attention_mask, token_type_ids)
+        outputs = self.encoder(*inputs, output_hidden_states=True if is_taught else None)
+        hidden = outputs.last_hidden_state
         words_BKV = self.words.head(take_rows(hidden, places))
-        return Guesses(words_BKV, None if self.pairs is None else self.pairs(hidden[:, 0]))
+        pairs_B2 = None if self.pairs is None else self.pairs(hidden[:, 0])
+        teacher = self.maps(outputs.hidden_states, own_words) if is_taught and self.maps is not None else None
+        return Guesses(words_BKV, pairs_B2, teacher=teacher)
 
 
 class ReplacedPretraining(nn.Module):
@@ -168,25 +183,27 @@ def build_replaced(shape: Shape) -> ReplacedPretraining:
     return ReplacedPretraining(BermoForMaskedLM.from_backbone(small, mix=None), encoder)
 
 
-def save_encoder(model: Pretraining, folder: Path, later_dropout: float, is_half: bool) -> None:
+def save_encoder(
+    model: Pretraining, folder: Path, later_dropouts: Mapping[str, float], is_half: bool
+) -> None:
     """Save the encoder as Hugging Face's own model, with its masked-LM head where the family's is like ours.
 
     One with an inner mix is saved as a BermoModel: the family's own class would leave the mix out.
     """
     ordinary = _ordinary(model)
     config = ordinary.config.backbone if isinstance(ordinary, BermoModel) else ordinary.config
-    before = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    before = dropouts_of(config)
     made: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
     for weight in ordinary.state_dict().values():
         if weight.data_ptr() not in made:
             kept = weight.detach().cpu().contiguous()
             made[weight.data_ptr()] = kept.half() if is_half and kept.is_floating_point() else kept
     state = {name: made[weight.data_ptr()] for name, weight in ordinary.state_dict().items()}
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = later_dropout
+    set_dropouts_(config, later_dropouts)
     try:
         ordinary.save_pretrained(folder, state_dict=state)
     finally:
-        config.hidden_dropout_prob, config.attention_probs_dropout_prob = before
+        set_dropouts_(config, before)
 
 
 def _ordinary(model: Pretraining) -> PreTrainedModel:
@@ -201,7 +218,7 @@ def _ordinary(model: Pretraining) -> PreTrainedModel:
     head = model.words.head
     with torch.no_grad():
         whole.base_model.load_state_dict(backbone.state_dict())
-        for path, module in ((parts.dense, head.dense), (parts.norm, head.norm)):
-            whole.get_submodule(path).load_state_dict(module.state_dict())
+        for theirs, own in head_modules(whole, head):
+            theirs.load_state_dict({name: own.get_parameter(name) for name in theirs.state_dict()})
         whole.get_parameter(parts.bias).copy_(head.decoder.bias)
     return whole

@@ -29,7 +29,7 @@ from bermo.encoders.trust import config_of
 from bermo.files import share_tensors_, write_text
 from bermo.models.config import BermoConfig
 from bermo.models.encoder import BermoModel, BermoPreTrainedModel, model_card
-from bermo.models.tasks import pool_texts, rest_of, returned
+from bermo.models.reading import pool_texts, rest_of, returned
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.nn.masked import INSIDE
 from bermo.sums import SUMS_FILE

@@ -25,14 +25,12 @@ from transformers import (
 )
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import (
-    BaseModelOutput,
     MaskedLMOutput,
     MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
-from transformers.utils import ModelOutput
 
 from bermo.encoders import families
 from bermo.encoders.backbone import Loaded
@@ -41,12 +39,13 @@ from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, encoder_config
 from bermo.models.encoder import BermoModel, BermoPreTrainedModel
+from bermo.models.reading import encode, flat_pairs, pool_texts, rest_of, returned
 from bermo.nn.heads import (
     MaskedHead,
+    PairHead,
     PooledHead,
     TokenHead,
-    masked_mean,
-    pooled_rows,
+    pair_features,
     span_loss,
     text_loss,
     token_loss,
@@ -54,12 +53,15 @@ from bermo.nn.heads import (
 
 
 class BermoForSequenceClassification(BermoPreTrainedModel):
-    """One label, one value, or several labels for a text or a pair of texts."""
+    """One label, one value, or several labels for a text or a pair of texts.
+
+    With `pairs="apart"` in its config the encoder reads the two texts of a pair each by itself.
+    """
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
         self.bermo = BermoModel(config, backbone)
-        self.head = _pooled_head(self.bermo, cast(int, config.num_labels))
+        self.head = _text_head(self.bermo, cast(int, config.num_labels))
         self.post_init()
 
     def forward(
@@ -73,10 +75,14 @@ class BermoForSequenceClassification(BermoPreTrainedModel):
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
-        """Return (B, C) logits, and the loss where labels are given."""
-        inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        pooled, outputs = pool_texts(self.bermo, inputs, output_hidden_states, output_attentions)
-        logits = self.head(pooled)
+        """Return (B, C) logits, and the loss where labels are given; pairs read apart are (B, 2, T)."""
+        given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        is_apart = self.config.pairs == "apart"
+        inputs = flat_pairs(given) if is_apart else given
+        read, outputs = pool_texts(self.bermo, inputs, output_hidden_states, output_attentions)
+        if is_apart:
+            read = pair_features(*read.unflatten(0, (-1, 2)).unbind(1))
+        logits = self.head(read)
         loss = None if labels is None else text_loss(logits, labels, self.config.problem_type)
         result = SequenceClassifierOutput(logits=logits, **rest_of(outputs, loss))
         return returned(self, result, return_dict)
@@ -86,7 +92,8 @@ class BermoForSequenceClassification(BermoPreTrainedModel):
         return text_loss(outputs.logits, labels, self.config.problem_type)
 
     def _adopt_(self, loaded: Loaded) -> None:
-        _adopt_pooler_(self.head, loaded)
+        if isinstance(self.head, PooledHead):
+            _adopt_pooler_(self.head, loaded)
 
 
 class BermoForMultipleChoice(BermoPreTrainedModel):
@@ -149,7 +156,7 @@ class BermoForTokenClassification(BermoPreTrainedModel):
     ) -> TokenClassifierOutput | tuple[Any, ...]:
         """Return (B, T, C) logits, and the loss where labels are given."""
         inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
+        outputs = encode(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels)
         result = TokenClassifierOutput(logits=logits, **rest_of(outputs, loss))
@@ -183,7 +190,7 @@ class BermoForQuestionAnswering(BermoPreTrainedModel):
     ) -> QuestionAnsweringModelOutput | tuple[Any, ...]:
         """Return (B, T) start and end logits, and the loss where both positions are given."""
         inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
+        outputs = encode(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(outputs.last_hidden_state)
         loss = None
         if start_positions is not None and end_positions is not None:
@@ -243,7 +250,7 @@ class BermoForMaskedLM(BermoPreTrainedModel):
     ) -> MaskedLMOutput | tuple[Any, ...]:
         """Return (B, T, vocabulary) logits, and the loss where labels are given."""
         inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        outputs = _encode(self.bermo, inputs, output_hidden_states, output_attentions)
+        outputs = encode(self.bermo, inputs, output_hidden_states, output_attentions)
         logits = self.head(outputs.last_hidden_state)
         loss = None if labels is None else token_loss(logits, labels)
         result = MaskedLMOutput(logits=logits, **rest_of(outputs, loss))
@@ -255,7 +262,6 @@ class BermoForMaskedLM(BermoPreTrainedModel):
                 self.head.get_parameter(name).copy_(weight)
 
 
-Inputs = tuple[Tensor | None, ...]
 LABEL_NAMES = ("labels", "start_positions", "end_positions")
 """The tensors of a batch that a loss reads, and that a model needs only to compute its loss."""
 
@@ -270,39 +276,11 @@ def read_config(name: str | Path) -> PretrainedConfig:
     return encoder_config(config_of(resolve(name)))
 
 
-def _encode(
-    model: BermoModel,
-    inputs: Inputs,
-    output_hidden_states: bool | None,
-    output_attentions: bool | None,
-    rows: Tensor | None = None,
-) -> BaseModelOutput:
-    outputs = model(
-        *inputs,
-        rows=rows,
-        output_hidden_states=output_hidden_states,
-        output_attentions=output_attentions,
-        return_dict=True,
-    )
-    return cast(BaseModelOutput, outputs)
-
-
-def pool_texts(
-    model: BermoModel,
-    inputs: Inputs,
-    output_hidden_states: bool | None,
-    output_attentions: bool | None,
-) -> tuple[Tensor, BaseModelOutput]:
-    """Return one vector per text, by the config's pooling, and the outputs it was taken from."""
-    input_ids, mask, _, inputs_embeds = inputs
-    if mask is None:
-        given = cast(Tensor, inputs_embeds if input_ids is None else input_ids)
-        mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
-    pooling = model.config.pooling
-    rows = None if pooling == "mean" else pooled_rows(pooling, mask)
-    outputs = _encode(model, inputs, output_hidden_states, output_attentions, rows)
-    mixed = cast(Tensor, outputs.last_hidden_state)
-    return (masked_mean(mixed, mask) if rows is None else mixed[:, 0]), outputs
+def _text_head(model: BermoModel, num_labels: int) -> PooledHead | PairHead:
+    config = model.config
+    if config.pairs == "apart":
+        return PairHead(model.output_size, num_labels, config.head_dropout)
+    return _pooled_head(model, num_labels)
 
 
 def _pooled_head(model: BermoModel, num_labels: int) -> PooledHead:
@@ -319,17 +297,6 @@ def _adopt_pooler_(head: PooledHead, loaded: Loaded) -> None:
 
 def _name_of(model: nn.Module, weight: Tensor) -> str:
     return next(name for name, parameter in model.named_parameters() if parameter is weight)
-
-
-def rest_of(outputs: BaseModelOutput, loss: Tensor | None) -> dict[str, Any]:
-    """Return what every output has beside its answers."""
-    return {"loss": loss, "hidden_states": outputs.hidden_states, "attentions": outputs.attentions}
-
-
-def returned(model: BermoPreTrainedModel, result: ModelOutput, return_dict: bool | None) -> Any:
-    """Return an output as the caller or the config wants it: typed, or as a tuple."""
-    wants_dict = model.config.return_dict if return_dict is None else return_dict
-    return result if wants_dict else result.to_tuple()
 
 
 AutoConfig.register("bermo", BermoConfig, exist_ok=True)

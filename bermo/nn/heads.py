@@ -1,9 +1,10 @@
 """What reads the mixed vectors: the token that stands for a text, the heads, and their losses.
 
     text     out(dropout(tanh(dense(pool(h)))))       BERT's pooler and classifier
+    pair     out(dropout(tanh(scale(u, v, |u − v|, u ⊙ v, u · v))))    u, v: each text's pool(h), of length 1
     word     decoder(norm(act(dense(h)))) + bias      BERT's masked-LM head, decoder tied to the embeddings
 
-Axes: B texts, T tokens, K chosen tokens, D hidden units, C labels.
+Axes: B texts, T tokens, K chosen tokens, D hidden units, F features of a pair, C labels.
 """
 
 from typing import Literal
@@ -29,6 +30,43 @@ class PooledHead(nn.Module):
     def forward(self, pooled_BD: Tensor) -> Tensor:
         """Return (B, C) scores."""
         return self.out(self.dropout(torch.tanh(self.dense(pooled_BD))))
+
+
+class Scale(nn.Module):
+    """x ⊙ weight + bias: a factor and a shift for each unit."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addcmul(self.bias, x, self.weight)
+
+
+class PairHead(nn.Module):
+    """out(dropout(tanh(scale(x)))): what two vectors say of each other to one score per label.
+
+    InferSent's reading (Conneau et al. 2017) with the cosine; `scale` brings units of very different size to
+    one.
+    """
+
+    def __init__(self, input_size: int, num_labels: int, dropout: float) -> None:
+        super().__init__()
+        self.scale = Scale(4 * input_size + 1)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(4 * input_size + 1, num_labels)
+
+    def forward(self, pair_BF: Tensor) -> Tensor:
+        """Return (B, C) scores."""
+        scaled_BF = torch.tanh(self.scale(pair_BF)).to(self.out.weight.dtype)
+        return self.out(self.dropout(scaled_BF))
+
+
+def pair_features(first_BD: Tensor, second_BD: Tensor) -> Tensor:
+    """Return (u, v, |u − v|, u ⊙ v, u · v) of the vectors brought to length 1, (B, 4 D + 1), in float32."""
+    u_BD, v_BD = (functional.normalize(vectors.float(), dim=-1) for vectors in (first_BD, second_BD))
+    product_BD = u_BD * v_BD
+    return torch.cat([u_BD, v_BD, (u_BD - v_BD).abs(), product_BD, product_BD.sum(-1, keepdim=True)], dim=-1)
 
 
 class TokenHead(nn.Module):

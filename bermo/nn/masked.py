@@ -16,10 +16,14 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from bermo.errors import BermoError
+from bermo.nn.lora import LowRankUpdate
 from bermo.nn.masks import HardConcrete, ScoreMask, TopMask
+from bermo.nn.mixout import Mixout
+from bermo.nn.quantizers import WeightQuantizer
 from bermo.nn.unit_masks import Follower
 
-MASKS = (TopMask, ScoreMask, HardConcrete, Follower)
+MASKS = (TopMask, ScoreMask, HardConcrete, Follower, WeightQuantizer, Mixout, LowRankUpdate)
+"""What stands on a weight while it is trained; the model is saved without it."""
 INSIDE = ".parametrizations."
 """Part of the name of every parameter and buffer that belongs to a masked parameter."""
 T = TypeVar("T")
@@ -61,6 +65,15 @@ def scores_of(model: nn.Module) -> list[nn.Parameter]:
         parameter
         for name, parameter in model.named_parameters()
         if INSIDE in name and name.endswith(".scores")
+    ]
+
+
+def beside_weights(model: nn.Module) -> list[nn.Parameter]:
+    """Return what is learned beside the weights and not saved with them: scores, and updates of low rank."""
+    return [
+        parameter
+        for name, parameter in model.named_parameters()
+        if INSIDE in name and not name.endswith(".original")
     ]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.errors import BermoError
+from bermo.nn.heads import Scale
 from bermo.nn.layers import choose
 from bermo.nn.masked import original_of
 from bermo.nn.mix import LayerMix
@@ -61,7 +62,7 @@ class StackedConv1D(nn.Module):
 
 
 class StackedScale(nn.Module):
-    """y_n = x_n ⊙ g_n + b_n: what MobileBERT has in place of a norm."""
+    """y_n = x_n ⊙ g_n + b_n: the scale of a pair's features, and what MobileBERT has in place of a norm."""
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter) -> None:
         super().__init__()
@@ -188,6 +189,8 @@ def stacked_layer(members: Sequence[nn.Module]) -> nn.Module | None:
         return StackedNorm(*_pair(members), eps=first.eps)
     if isinstance(first, nn.Embedding):
         return StackedEmbedding(_pair(members)[0])
+    if isinstance(first, Scale):
+        return StackedScale(*cast(Any, _pair(members)))
     # A masked layer has a class of its own, which inherits from the layer's.
     kinds = [OTHERS[base.__name__] for base in type(first).__mro__ if base.__name__ in OTHERS]
     return kinds[0](*cast(Any, _pair(members))) if kinds else None

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bermo.encoders.sites import layers_of, prunable_sites
-from bermo.nn.masked import masked_parameters, remove_mask_, scores_of, without_masks
+from bermo.nn.masked import beside_weights, masked_parameters, remove_mask_, without_masks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def folded_state(model: nn.Module) -> dict[str, Tensor]:
 def count(model: PreTrainedModel) -> Count:
     """Count kept and all weights; in prunable matrices a zero is not kept."""
     sites = {id(site.original): site for site in prunable_sites(model)}
-    scores = {id(parameter) for parameter in scores_of(model)}
+    scores = {id(parameter) for parameter in beside_weights(model)}
     layers = {id(p) for layer in layers_of(model) for p in layer.parameters()}
     totals = dict.fromkeys(("encoder_kept", "encoder_total", "model_kept", "model_total"), 0)
     for parameter in model.parameters():

@@ -1,16 +1,19 @@
-"""What `bermo evaluate` prints: the scores, a line for each class, and which classes are taken for which.
+"""What `bermo evaluate` prints: the scores, a line for each class, which classes are taken for which, how far
+probabilities can be believed, and the surest mistakes.
 
 Every table fits 80 columns; what does not fit is in the JSON file. Names of labels come from a user's file:
 they are cut, and control characters in them are not sent to the terminal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from bermo.data.evaluation import ClassScores, Evaluation
+from bermo.data.intervals import LEVEL
+from bermo.data.mistakes import Calibration, Change, Mistake
 from bermo.printing import visible
 from bermo.ship.runtimes.evaluate import Evaluated
 
@@ -21,6 +24,7 @@ MOST_CLASSES = 24
 MOST_COLUMNS = 20
 """A matrix with more columns fits no terminal, whatever stands in it."""
 MOST_CONFUSIONS = 10
+MOST_MISTAKES = 5
 
 
 def print_evaluation(evaluated: Evaluated, console: Console) -> None:
@@ -47,6 +51,54 @@ def parts(evaluated: Evaluated) -> Iterator[RenderableType]:
     if result.confusion:
         yield ""
         yield from _confusions(result, labels)
+    if result.calibration is not None:
+        yield ""
+        yield about_calibration(result.calibration)
+    if result.mistakes:
+        num_wrong = result.num_rows - sum(row[k] for k, row in enumerate(result.confusion))
+        yield f"\nThe surest of {num_wrong:,} wrong answers:"
+        yield mistakes_table(result.mistakes)
+    if evaluated.change is not None:
+        yield f"\n{about_change(evaluated.change)}"
+        if evaluated.change.lost:
+            yield mistakes_table(evaluated.change.lost)
+
+
+def about_calibration(found: Calibration) -> str:
+    """Say how far probabilities can be believed, and whether that is more than chance."""
+    low, high = found.interval
+    more = "more than" if found.error > found.by_chance else "no more than"
+    return (
+        f"Probabilities are {found.error:.2f} points off on average (95 % interval {low:.2f} … {high:.2f}),"
+        f"\n{more} chance explains (up to {found.by_chance:.2f} on so many rows)."
+    )
+
+
+def about_change(found: Change) -> str:
+    """Say how many answers became wrong and right, and whether that is more than chance."""
+    is_seen = "more than" if found.p < LEVEL else "no more than"
+    return (
+        f"{found.against} is right on {found.score:.2f} % of the rows.\n{found.num_lost:,} answers became"
+        f" wrong, {found.num_won:,} right: {is_seen} chance explains (sign test, p = {found.p:.2g})."
+    )
+
+
+def mistakes_table(mistakes: Sequence[Mistake]) -> Table:
+    """The first wrong answers, a line each: where, what, how sure, and how the text begins."""
+    room = WIDTH - _width(_mistakes(mistakes, 1))
+    return _mistakes(mistakes, max(1, room))
+
+
+def _mistakes(mistakes: Sequence[Mistake], longest: int) -> Table:
+    table = _table()
+    for title, side in (("row", "right"), ("class", "left"), ("taken for", "left"), ("sure", "right")):
+        table.add_column(title, justify=side)  # type: ignore[arg-type]
+    table.add_column("text"[:longest])
+    for item in mistakes[:MOST_MISTAKES]:
+        names = (Text(shown(name)) for name in (item.label, item.given))
+        text = Text(shown(" | ".join(item.text), longest))
+        table.add_row(str(item.row), *names, f"{item.probability:.1%}", text)
+    return table
 
 
 def values_table(result: Evaluation) -> Table:
@@ -124,10 +176,10 @@ def confusions_table(result: Evaluation, labels: tuple[str, ...], found: list[tu
     return table
 
 
-def shown(name: str) -> str:
-    """Return a label as it may stand in a terminal's cell: cut, without control characters."""
+def shown(name: str, longest: int = LONGEST_NAME) -> str:
+    """Return a label or text as it may stand in a terminal's cell: cut, without control characters."""
     cut = Text(" ".join(visible(name).split()))
-    cut.truncate(LONGEST_NAME, overflow="ellipsis")
+    cut.truncate(longest, overflow="ellipsis")
     return cut.plain
 
 

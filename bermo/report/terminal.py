@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -155,12 +155,17 @@ def seeds_table(result: RunResult) -> Table:
 
 def weight_bars(layers: list[int], weights: list[float]) -> str:
     """A bar for each layer's share of the mix."""
-    top = max(weights)
-    lines = []
-    for layer, weight in zip(layers, weights, strict=True):
-        name = "embeddings" if layer == 0 else f"layer {layer}"
-        lines.append(f"{name:>10}  {weight:6.1%}  {'█' * max(1, round(BAR_WIDTH * weight / top))}")
-    return "\n".join(lines)
+    names = ["embeddings" if layer == 0 else f"layer {layer}" for layer in layers]
+    return bars(names, weights, [f"{weight:6.1%}" for weight in weights])
+
+
+def bars(names: Sequence[str], values: Sequence[float], shown: Sequence[str]) -> str:
+    """A line for each value: its name, how it is written, and a bar, the longest for the largest."""
+    top, wide, digits = max(values), max(map(len, names)), max(map(len, shown))
+    return "\n".join(
+        f"{name:>{wide}}  {text:>{digits}}  {'█' * max(1, round(BAR_WIDTH * value / top))}"
+        for name, value, text in zip(names, values, shown, strict=True)
+    )
 
 
 def print_result(result: RunResult, out: str) -> None:

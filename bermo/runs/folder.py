@@ -28,7 +28,7 @@ from bermo.runs.places import (
     locate,
     with_typed,
 )
-from bermo.spec import RunSpec
+from bermo.spec import MixSpec, RunSpec, replace_in
 from bermo.typed import check_fields
 from bermo.values import from_dict, to_dict
 
@@ -49,6 +49,7 @@ FREE_FIELDS = (
 CHOSEN_FIELDS = (
     "model.head",
     "model.mix.init",
+    "model.pairs",
     "model.pooling",
     "prune.rank",
     "prune.scope",
@@ -61,9 +62,18 @@ CHOSEN_FIELDS = (
 """Fields that a command may leave open; the folder of its run keeps what was chosen, and goes on with it."""
 EARLIER_VALUES = {
     "model.head": "random",
+    "model.keep_layers": None,
+    "model.keep_by": None,
+    "model.pairs": "joined",
     "train.contrast": 0.0,
     "data.split": None,
     "data.separator": None,
+    "shape.model": None,
+    "objective.teacher": None,
+    "objective.teach_words": 5.0,
+    "objective.teach_rows": 1.0,
+    "objective.teach_layers": "all",
+    "pace.recompute": False,
 }
 """What was computed before a field existed: a spec without the field means this value."""
 
@@ -108,6 +118,9 @@ def identity(spec: Spec, digest: str, seed: int, out: Path | None = None) -> str
         inner = values.get(group, {})
         if name in inner and inner[name] == earlier:
             del inner[name]
+    # A spec from before these methods existed has no such group.
+    if not any(value is not None for value in values.get("method", {}).values()):
+        values.pop("method", None)
     text = json.dumps([values, digest, seed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -119,6 +132,11 @@ def with_choices(out: Path, spec: RunSpec) -> RunSpec:
     known = read_spec_file(out).spec
     for dotted in CHOSEN_FIELDS:
         spec = _filled(spec, dotted.split("."), known)
+    if spec.model.pairs == "apart" and spec.model.mix == MixSpec():
+        # By default such a model has no mix, which the spec's default cannot say.
+        mix = known.get("model", {}).get("mix")
+        kind = mix.get("kind") if isinstance(mix, Mapping) else None
+        spec = replace_in(spec, model={"mix": MixSpec(kind=kind or MixSpec().kind)})
     return spec
 
 
@@ -291,8 +309,8 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
     changes = []
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
-        if isinstance(before, dict) and isinstance(after, dict):
-            changes += _differences(before, after, f"{prefix}{name}.")
+        if isinstance(before, dict | None) and isinstance(after, dict):
+            changes += _differences(before or {}, after, f"{prefix}{name}.")
         elif before != after and not is_same_place(prefix + name, before, after):
             changes.append(f"{prefix}{name} was {before}, now {after}")
     return changes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 DATA_PLACES = ("data.folder", "data.train", "data.valid")
-MODEL_PLACES = ("model.backbone", "distill.teacher")
+MODEL_PLACES = ("model.backbone", "distill.teacher", "shape.model", "objective.teacher")
 Places = Mapping[str, Mapping[str, str]]
 
 

@@ -87,6 +87,11 @@ class TrainedFolder:
         return families.has_segments(encoder_config(self.config))
 
     @property
+    def is_apart(self) -> bool:
+        """Whether the model reads the two texts of a pair each by itself."""
+        return getattr(self.config, "pairs", "joined") == "apart"
+
+    @property
     def sentence(self) -> SentenceSettings:
         """How a sentence encoder makes one vector of a text."""
         return settings_of(self.folder, self.config)

@@ -9,6 +9,7 @@ from bermo.encoders.position_bias import set_position_bias_
 from bermo.nn.fast.available import kernel_fault
 from bermo.spec import TrainSpec
 from bermo.training.job import Batch
+from bermo.training.remembered import Remembered
 from bermo.training.step import Step, WeightedBatch, to_device
 
 # Of the gradients of a kind of parameter; rounding in bfloat16 makes 1 to 6 %.
@@ -35,6 +36,7 @@ class GraphedStep:
         self.pool = torch.cuda.graph_pool_handle()
         self.gpu = torch.cuda.get_device_name(step.accelerator.device)
         self.can_capture = self.decisions.get(self.gpu, True)
+        self.remembered = Remembered(step.job.model, self.gpu)
         set_position_bias_(step.model)
         step.start_()
 
@@ -74,11 +76,16 @@ class GraphedStep:
             self.step.is_fused = False
 
     def _decide(self, batches: Sequence[WeightedBatch]) -> bool:
-        """Tell whether batches of this shape are fused: as was decided earlier in this run, or by a check."""
-        shapes = (f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].batch.items())
-        name = f"{self.gpu}: {', '.join(shapes)}"
+        """Tell whether batches of this shape are fused: as was decided earlier in this run, or found right by
+        an earlier one on this machine, or by a comparison.
+        """
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].batch.items())
+        name = f"{self.gpu}: {shapes}"
         if name not in self.decisions:
-            self.decisions[name] = self._is_right(batches)
+            is_known = self.remembered.has(shapes)
+            self.decisions[name] = is_known or self._is_right(batches)
+            if self.decisions[name] and not is_known:
+                self.remembered.add(shapes)
         return self.decisions[name]
 
     def _is_right(self, batches: Sequence[WeightedBatch]) -> bool:

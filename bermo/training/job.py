@@ -60,6 +60,12 @@ def compute_loss(model: Callable[..., Any], objective: Objective, batch: Batch) 
     return objective(model(**objective.call.arguments(batch)), batch)
 
 
+ModelCaller = Callable[..., Any]
+"""Calls the model that is trained."""
+LossOf = Callable[[ModelCaller, Objective, Batch], Tensor]
+"""Computes the loss of a batch, in one pass (`compute_loss`) or in several."""
+
+
 class Hook(Protocol):
     """What a method does: `begin` once; in each step `plan` on the CPU, then `apply` on the device.
 
@@ -93,6 +99,9 @@ class Job:
     seed: int
     identity: str
     hooks: tuple[Hook, ...] = ()
+    loss_of: LossOf = compute_loss
+    has_inner_gradients: bool = False
+    """Whether `loss_of` takes gradients itself; fused kernels would write weights' gradients meanwhile."""
     watch: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda norms: {}
     """Returns what to log of the gradient norms, given by the names of parameters."""
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()

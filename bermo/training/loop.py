@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow
 from bermo.spec import TrainSpec, chosen
 from bermo.training import checkpoint
@@ -79,7 +80,9 @@ class _Loop:
         # Threads may be in two epochs at once.
         self.epoch_order = lru_cache(2)(job.batches.epoch)
         self.passes = Passes(job, settings.accumulation, accelerator)
-        self.is_fast = settings.fast != "off" and accelerator.num_processes == 1
+        # Layers that are computed again in the backward pass must find the weights of the forward pass.
+        is_alone = accelerator.num_processes == 1 and not is_checkpointing(self.inner)
+        self.is_fast = settings.fast != "off" and is_alone
         self.shadow = self._make_shadow()
         self.plain = Step(
             job,
@@ -88,7 +91,7 @@ class _Loop:
             settings.clip,
             accelerator,
             self.shadow,
-            Fused() if self.is_fast and settings.fast == "auto" else NOTHING,
+            Fused() if self._can_fuse() else NOTHING,
         )
 
     def run(self, caught: list[int]) -> list[Fit]:
@@ -144,6 +147,9 @@ class _Loop:
             return None
         dtype = torch.bfloat16 if is_half else torch.float32
         return Shadow(self.job.masked, plain, dtype, num_models=len(self.members))
+
+    def _can_fuse(self) -> bool:
+        return self.is_fast and self.settings.fast == "auto" and not self.job.has_inner_gradients
 
     def _train_step(
         self, train_step: Step | GraphedStep, batches: StepPasses, stop: bool, due: bool

@@ -21,7 +21,7 @@ from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
 from bermo.training.fuse import NOTHING, Fused, make_fusion
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
-from bermo.training.job import Batch, Job, compute_loss
+from bermo.training.job import Batch, Job
 from bermo.training.noise import OwnRows, RowNoise
 from bermo.training.optimiser import Direct, make_direct
 
@@ -108,7 +108,7 @@ class Step:
             is_last = index == len(batches) - 1
             with nullcontext() if is_last else accelerator.no_sync(model):
                 with accelerator.autocast(), self._capturable(), self._overrides(rows):
-                    loss = compute_loss(self._call_model, self.job.objective, batch)
+                    loss = self.job.loss_of(self._call_model, self.job.objective, batch)
                 if not has_labels:
                     # A mean over no labels is not a number.
                     loss = loss.nan_to_num(0.0)

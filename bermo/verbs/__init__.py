@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from bermo.verbs import (
     analyse,
+    atlas,
     bench,
     catalogue,
     compress,
@@ -44,6 +45,7 @@ VERBS: Mapping[str, Verb] = {
     "export": export.VERB,
     "bench": bench.VERB,
     "compress": compress.VERB,
+    "atlas": atlas.VERB,
     "serve": serve.VERB,
     "list": catalogue.VERB,
     "show": show.VERB,

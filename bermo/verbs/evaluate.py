@@ -17,6 +17,9 @@ class EvaluateOptions:
     file: Path = positional("texts with their labels, in the form of the training file")
     spec: EvaluateSpec = EvaluateSpec()
     out: Path | None = option(None, "also write all of it there as JSON", metavar="FILE")
+    figures: Path | None = option(
+        None, "also write the figures of its errors to this folder, for bermo report", metavar="FOLDER"
+    )
 
     def rules(self) -> Rules:
         ending = "" if self.out is None else self.out.suffix
@@ -30,24 +33,32 @@ def run(options: EvaluateOptions) -> int:
     from bermo.verbs.starting import check_files, check_new, say_start
 
     check_new(options.out)
+    check_new(options.figures, "--figures")
     find_model(options.run)
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
     with importing(only_answers=True):
+        from bermo.figures.data import write_findings
         from bermo.report.console import PlainConsole
         from bermo.report.evaluation import print_evaluation
+        from bermo.report.mistakes import check_figures, evaluation_findings
         from bermo.report.terminal import TerminalDisplay
+        from bermo.runs.trained import open_trained
         from bermo.ship.runtimes.evaluate import evaluate_file, write_evaluation
 
+    if options.figures is not None:
+        check_figures(open_trained(options.run).trained.task.kind, options.figures)
     evaluated = evaluate_file(options.run, options.file, options.spec, TerminalDisplay())
     if options.out is not None:
         write_evaluation(options.out, evaluated)
+    if options.figures is not None:
+        write_findings(options.figures / "figures.json", evaluation_findings(evaluated))
     print_evaluation(evaluated, PlainConsole())
     return 0
 
 
 VERB = Verb(
-    help="score a trained model on a test file: every metric, each class, confusions",
+    help="score a trained model on a test file: every metric, each class, confusions, errors",
     options=EvaluateOptions,
     run=run,
 )

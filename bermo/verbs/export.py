@@ -36,6 +36,10 @@ class ExportOptions:
                 f"--calibrate means nothing to --to {spec.to}, which is not int8. Leave it out.",
             ),
             (
+                not spec.keep_fp32 or str(spec.to).startswith("onnx-int8"),
+                f"--keep-fp32 means nothing to --to {spec.to}. Leave it out, or ask for --to onnx-int8.",
+            ),
+            (
                 is_best or spec.to == "sparse" or spec.values == ExportSpec.values,
                 f"--values means nothing to --to {spec.to}. Leave it out.",
             ),
@@ -104,6 +108,9 @@ def _summary(exported: "Exported") -> list[str]:
         )
     if "tried" in details:
         lines.append(_signs(details))
+    if "fp32" in details:
+        errors = (f"{name} ({error:.2%} off in int8 alone)" for name, error in details["fp32"].items())
+        lines.append(f"In fp32: {', '.join(errors)}.")
     lines.append(
         f"On {compared.texts} texts ({compared.on}): logits differ by {compared.relative_error:.2%}"
         f" (allowed {compared.tolerance:.2%}), {compared.same_answers:.1%} of answers are the same."

@@ -24,10 +24,11 @@ def run(options: PretrainOptions) -> int:
     from bermo.runs.folder import check_free
     from bermo.verbs.starting import say_start
 
-    text = options.spec.text
-    check_free(options.out, options.spec)
-    if text.tokenizer is not None:
-        resolve(text.tokenizer)
+    text, spec = options.spec.text, options.spec
+    check_free(options.out, spec)
+    for name in (text.tokenizer, spec.shape.model, spec.objective.teacher):
+        if name is not None:
+            resolve(name)
     say_start("pretrain", f"reading {', '.join(Path(file).name for file in text.files)}")
     with importing():
         from bermo.methods.pretraining.run import pretrain

@@ -53,10 +53,10 @@ def check_rows(data: str | None) -> None:
         check_files(data)
 
 
-def check_new(out: Path | None) -> None:
-    """Refuse a file or folder that is to be written and exists."""
+def check_new(out: Path | None, flag: str = "--out") -> None:
+    """Refuse a file or folder that is to be written and exists; `flag` named it."""
     if out is None:
         return
     if out.exists():
-        raise BermoError(f"{out} exists and is not overwritten. Give another name with --out.")
+        raise BermoError(f"{out} exists and is not overwritten. Give another name with {flag}.")
     check_place(out)

@@ -3,7 +3,8 @@
 import pytest
 from scipy import stats
 
-from bermo.analyse.certainty import LEVEL, Judged, holm, least_seen, sign_test
+from bermo.analyse.certainty import LEVEL, Judged, holm, least_seen
+from bermo.data.intervals import sign_test
 
 
 @pytest.mark.parametrize(("lost", "won"), [(0, 0), (1, 0), (3, 1), (6, 0), (2, 9), (5, 5)])

@@ -1,9 +1,7 @@
 """Quick imports find what slow ones find."""
 
-import copy
 import importlib.metadata
 import inspect
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +14,6 @@ from transformers.utils import import_utils
 from bermo.encoders.quick_import import (
     AfterImport,
     Distributions,
-    LatePatterns,
     public_names,
     quick_imports,
     read_once_,
@@ -69,17 +66,6 @@ def test_distributions_are_found_by_the_packages_name_and_else_among_all() -> No
     assert quick["yaml"] == ["PyYAML"]
     assert dict(quick) == real
     assert len(calls) == 1
-
-
-def test_a_pattern_is_compiled_when_it_is_used() -> None:
-    late = LatePatterns("re")
-    pattern = copy.deepcopy(late.compile("(?P<name>a+)|b"))
-    assert "compiled" not in vars(pattern)
-    assert pattern.search("caab").group("name") == "aa"
-    assert pattern.groupindex == re.compile("(?P<name>a+)|b").groupindex
-    assert late.search("a", "ba").span() == (1, 2)
-    with pytest.raises(re.error):
-        late.compile("(").search("a")
 
 
 def test_a_module_is_changed_after_it_was_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

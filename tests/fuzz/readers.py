@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bermo.atlas.measure import read_measured
 from bermo.cli import build_parser
 from bermo.data.apart import read_apart
 from bermo.data.corpora import read_conll, read_squad
@@ -197,11 +198,12 @@ def _documents(folder: Path) -> None:
 
 
 def _results(folder: Path) -> None:
-    """Read what verbs keep beside their results: a bench, probing, a checkpoint's manifest."""
+    """Read what verbs keep beside their results: a bench, probing, an atlas, a checkpoint's manifest."""
     _each(
         lambda: read_probed(folder / "probed.json"),
         lambda: find_last(folder, "0", lambda sentence: None),
         lambda: check_sums(folder),
+        lambda: read_measured(folder / "measured.json"),
     )
     read_bench(folder / "bench.json")
 

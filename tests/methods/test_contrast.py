@@ -9,7 +9,7 @@ from bermo.errors import BermoError
 from bermo.methods.assemble import LabelLoss, assemble
 from bermo.methods.contrast import ContrastLoss
 from bermo.methods.finetune import finetune
-from bermo.methods.head import choose_pooling
+from bermo.methods.head import choose_reading
 from bermo.methods.prepare import prepare
 from bermo.nn.contrast import contrast
 from bermo.progress import Quiet
@@ -25,7 +25,7 @@ TINY = RunSpec(
 
 def test_the_loss_is_that_of_the_labels_and_the_contrast_of_what_the_head_reads(tmp_path: Path) -> None:
     accelerator = make_accelerator(TINY.train, tmp_path)
-    made = assemble(choose_pooling(prepare(TINY, Quiet()), accelerator), 1, Quiet(), accelerator)
+    made = assemble(choose_reading(prepare(TINY, Quiet()), accelerator), 1, Quiet(), accelerator)
     assert isinstance(made.objective, ContrastLoss)
     batch = made.batches.collate(made.batches.epoch(0)[0])
     for module in made.model.modules():

@@ -85,12 +85,41 @@ def test_ranking_and_scope_of_pruning_are_chosen_by_what_is_pruned() -> None:
 
 def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:
     said = RunSpec(
-        model=ModelSpec(mix=MixSpec(init="zeros"), pooling="first", head="probe"),
+        model=ModelSpec(mix=MixSpec(init="zeros"), pooling="first", pairs="joined", head="probe"),
         train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5, contrast=0.2),
     )
     resolved = resolve_defaults(said, replace(FACTS, trained_pooling="mean"))
     assert resolved.spec == said
     assert resolved.reasons == ()
+
+
+def test_pairs_are_read_as_one_text_unless_a_probe_of_few_rows_or_a_teacher_says_otherwise() -> None:
+    few = replace(FACTS, has_pairs=True)
+    taught = replace(few, teacher_pairs="apart")
+    cases = {
+        "joined": [
+            FACTS,
+            replace(few, num_rows=1000),
+            replace(few, kind="reranker"),
+            replace(few, width=768),
+        ],
+        "apart": [taught, replace(taught, num_rows=5000)],
+    }
+    for expected, known in cases.items():
+        for facts in known:
+            assert resolve_defaults(OPEN, facts).spec.model.pairs == expected
+    assert resolve_defaults(OPEN, replace(few, width=768, kind="regression")).spec.model.pairs is None
+    undecided = resolve_defaults(OPEN, few).spec
+    assert (undecided.model.pairs, undecided.train.contrast, undecided.train.lr) == (None, None, None)
+    assert undecided.model.mix == MixSpec()
+    apart = resolve_defaults(replace_in(undecided, model={"pairs": "apart"}), few)
+    assert (apart.spec.train.contrast, apart.spec.train.lr) == (0.0, 3e-5)
+    assert apart.spec.model.mix == MixSpec(kind="none")
+    assert apart.reasons == ("rate 3e-05 (width 384)", "no mix of layers")
+    asked = replace_in(undecided, model={"pairs": "apart", "mix": MixSpec(kind="within")})
+    assert resolve_defaults(asked, few).spec.model.mix == MixSpec(kind="within", init="last")
+    with pytest.raises(BermoError, match=r"in a task of the kind reranker\. Leave --pairs out"):
+        resolve_defaults(replace_in(OPEN, model={"pairs": "apart"}), replace(few, kind="reranker"))
 
 
 def test_kinds_without_a_linear_probe_and_students_of_their_teachers_layers_keep_the_head_they_have() -> None:

@@ -13,7 +13,7 @@ from bermo.files import without_seal, write_sealed
 from bermo.methods.assemble import assemble
 from bermo.methods.evaluate import predict
 from bermo.methods.finetune import finetune
-from bermo.methods.head import choose_pooling
+from bermo.methods.head import choose_reading
 from bermo.methods.prepare import Prepared, prepare
 from bermo.nn.linear_fit import fit_linear
 from bermo.progress import Quiet
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("shallow_box")
 def at_start(spec: RunSpec, folder: Path) -> tuple[Prepared, torch.Tensor, torch.Tensor]:
     """What a model's last layer reads of all training rows before the first step, and what it answers."""
     accelerator = make_accelerator(spec.train, folder)
-    prepared = choose_pooling(prepare(spec, Quiet()), accelerator)
+    prepared = choose_reading(prepare(spec, Quiet()), accelerator)
     model = assemble(prepared, 1, Quiet(), accelerator).model
     read: list[torch.Tensor] = []
     model.head.out.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
@@ -119,6 +119,6 @@ def test_the_pooling_of_an_encoder_of_random_weights_does_not_depend_on_earlier_
     for seed in range(3):
         torch.manual_seed(seed)
         before = torch.get_rng_state()
-        chosen.append(choose_pooling(prepared, accelerator).reasons[-1])
+        chosen.append(choose_reading(prepared, accelerator).reasons[-1])
         assert torch.equal(torch.get_rng_state(), before)
     assert len(set(chosen)) == 1, chosen

@@ -47,24 +47,6 @@ def test_where_no_position_is_missing_the_length_is_the_one_asked_for(
     assert not [note for note in notes(prepared) if "at most" in note]
 
 
-@pytest.mark.parametrize(("is_sentence_encoder", "second"), [(True, "text2"), (True, None), (False, "text2")])
-def test_few_pairs_with_numbers_on_a_sentence_encoder_are_told_of_cosines(
-    tmp_path: Path, is_sentence_encoder: bool, second: str | None
-) -> None:
-    rows = "text,text2,label\nthe good cat,a good cat,4.5\na bad film,the cat,0.5\n"
-    (tmp_path / "pairs.csv").write_text(rows, encoding="utf-8")
-    backbone = save_backbone("bert", tmp_path / "bert")
-    if is_sentence_encoder:
-        write_json(backbone / "modules.json", [{"path": "1_Pooling", "type": "models.Pooling"}])
-        (backbone / "1_Pooling").mkdir()
-        write_json(backbone / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
-    path, columns = str(tmp_path / "pairs.csv"), tuple(filter(None, ("text", second)))
-    data = DataSpec(task="own/regression", train=path, valid=path, text=columns, cache=tmp_path / "cache")
-    prepared = prepare(RunSpec(data=data, model=ModelSpec(backbone=str(backbone))), Quiet())
-    is_told = any("--kind embedding" in note for note in notes(prepared))
-    assert is_told == (is_sentence_encoder and second is not None)
-
-
 def test_a_trained_model_is_asked_no_more_tokens_than_it_has_positions(tmp_path: Path) -> None:
     folder = save(make_model(), tmp_path / "model")
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))

@@ -26,13 +26,14 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_pretraining_by_several_processes_has_one_s_losses(
-    tmp_path: Path, script: Path, pairs: Pairs
+def test_taught_pretraining_by_several_processes_has_one_s_losses(
+    tmp_path: Path, script: Path, small_encoder: Path, pairs: Pairs
 ) -> None:
     text = tmp_path / "texts.txt"
     text.write_text("\n\n".join(f"{TEXTS[k % 3]} {TEXTS[k % 2]}" for k in range(60)), encoding="utf-8")
     shape = "--config tiny --layers 2 --width 32 --heads 2 --intermediate 64 --length 16 --vocabulary 300"
     words = f"pretrain --text {text} {shape} --steps 6 --batch-size 8 --looks 1 --held-out 0.1 --device cpu"
+    words += f" --teacher {small_encoder}"
     assert main([*words.split(), "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "1")]) == 0
     for count in (2, 4):
         own = [*words.split(), "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / str(count))]

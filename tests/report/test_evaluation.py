@@ -1,6 +1,7 @@
 """What `bermo evaluate` prints fits 80 columns, however many classes there are and whatever their names."""
 
 from io import StringIO
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bermo.data.evaluation import Evaluation, class_scores
+from bermo.data.mistakes import Calibration, Mistake
 from bermo.report.evaluation import largest_confusions, print_evaluation
 from bermo.ship.runtimes.evaluate import Evaluated
 
@@ -27,6 +29,11 @@ def evaluated(names: tuple[str, ...]) -> Evaluated:
         values={"accuracy": 50.0, "macro_f1": 49.0, "matthews": 1.0, "weighted_f1": 50.0},
         classes=tuple(class_scores(*row) for row in totals),
         confusion=tuple(map(tuple, matrix.tolist())),
+        calibration=Calibration(error=3.0, interval=(2.0, 12.0), by_chance=11.0, bins=()),
+        mistakes=tuple(
+            Mistake(row=k, text=("a text " * 40, "\x1b[31m b"), label=a, given=b, probability=1.0)
+            for k, (a, b) in enumerate(pairwise(names), start=99_990)
+        ),
     )
     return Evaluated(
         model="m",
@@ -52,7 +59,7 @@ def test_few_classes_show_the_whole_matrix() -> None:
     start = lines.index("Rows: the file's class. Columns: the model's answer.")
     assert lines[start + 1].split() == ["ant", "bee"]
     matrix = evaluated(("ant", "bee")).result.confusion
-    assert [line.split() for line in lines[start + 2 :]] == [
+    assert [line.split() for line in lines[start + 2 : start + 4]] == [
         ["ant", *map(str, matrix[0])],
         ["bee", *map(str, matrix[1])],
     ]

@@ -71,6 +71,7 @@ PAIRS = TRAIN.replace("/train.csv", "/pairs.csv").replace("/dev.csv", "/pairs.cs
 ENCODE = _words("encode out {world}/texts.txt --out vectors.npy")
 SIMILAR = _words("similar out {world}/texts.txt --query good")
 SENTENCE = (ENCODE, SIMILAR, _words("evaluate out {world}/pairs.csv --out scores.json"), REPORT)
+ATLAS_LOGS = tuple(f"out/{name}/seed-1/jobs/1-train.log" for name in ("dense", "magnitude"))
 
 
 def _training(name: str, more: str, export: Words = BF16, command: str = TRAIN) -> Kind:
@@ -153,6 +154,11 @@ KINDS: tuple[Kind, ...] = (
         "{world}/encoder --texts {world}/many.txt --epochs 1 --batch-size 32 --forms onnx",
         _words("encode out/model {world}/texts.txt --out vectors.npy"),
         ONNX,
+    ),
+    _again(
+        "atlas",
+        f"{TRAIN.replace('train ', 'atlas ', 1)} --mix none --methods magnitude --only export",
+        measured=ATLAS_LOGS,
     ),
     Kind(
         name="run local",

@@ -25,7 +25,7 @@ OF_OTHER_PROGRAMS = {"--query-gpu", "--format", "--no-deps"}
         ("trian", 'There is no verb "trian". Did you mean "train"?'),
         ("finetune", 'There is no verb "finetune". Did you mean "train"?'),
         ("analyze", 'Did you mean "analyse"?'),
-        ("fly", 'There is no verb "fly". Known: analyse, bench,'),
+        ("fly", 'There is no verb "fly". Known: analyse, atlas,'),
         ("train --learning-rate 1e-3", 'Unknown option "--learning-rate". Did you mean "--lr"?'),
         ("train --learning_rate=1e-3", 'Unknown option "--learning_rate=1e-3". Did you mean "--lr"?'),
         ("train --num_train_epochs 3", 'Did you mean "--epochs"?'),

@@ -21,7 +21,8 @@ OPTIONS = {
     "demo": "--out=runs/demo",
     "train": """
         --out --model=box --mix=across --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init
-        --pooling --head --contrast --head-dropout=0.1 --freeze-embeddings=off --first-layers --untrained=off
+        --pooling --head --contrast --head-dropout=0.1 --freeze-embeddings=off --first-layers --keep-layers
+        --keep-by --pairs --untrained=off
         --task=own --data --train --valid --split --separator --hub --text --label --label-separator
         --max-length=128 --stride=128 --limit --max-unknown=0.05
         --lowercase --cache --epochs --batch-size --accumulation=1 --lr --mix-lr=0.01
@@ -31,19 +32,21 @@ OPTIONS = {
         --block=1,1 --scores=zeros --rank --prune-warmup --initial-warmup=1 --final-warmup=1
         --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0
         --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
-        --student-neurons=1.0 --seeds=1 --kind
+        --student-neurons=1.0 --quantize --quantize-from --theseus --mixout --rdrop
+        --adversarial --lora --lora-lr --seeds=1 --kind
     """,
     "evaluate": """run file --text --label --unknown=error --separator --batch-size=64 --device=auto
-        --precision --out""",
+        --precision --out --against --figures""",
     "predict": """
         run file --text --out --columns --id --with-text=off --probabilities=off --format --separator
         --batch-size=64 --device=auto --precision
     """,
     "pretrain": """
         --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128
-        --limit --cache --config=small --layers --width --heads --intermediate --positions=512 --dropout=0.0
-        --later-dropout=0.1 --inner-mix=none --objective=mlm --masking=token --mask-share=0.15 --steps
-        --minutes --batch-size=256 --accumulation=1 --lr=0.001 --mix-lr=0.01 --weight-decay=0.01
+        --limit --cache --model --config=small --layers --width --heads --intermediate --positions=512
+        --dropout=0.0 --later-dropout=0.1 --inner-mix=none --objective=mlm --masking=token --mask-share=0.15
+        --teacher --teach-words=5.0 --teach-rows=1.0 --teach-layers=all --steps --minutes
+        --batch-size=256 --accumulation=1 --recompute=off --lr=0.001 --mix-lr=0.01 --weight-decay=0.01
         --warmup=0.06 --clip=1.0 --precision=fp32 --device=auto --looks=10 --checkpoint-minutes=5.0
         --tracker=none --seed=1 --half=off
     """,
@@ -61,7 +64,8 @@ OPTIONS = {
         --train --valid --examples=2048 --batch-size=32 --length=128 --device=auto
     """,
     "export": """
-        run --to=required --out --data --max-loss=1.0 --calibrate --values=fp16 --layout=bermo
+        run --to=required --out --data --max-loss=1.0 --calibrate --keep-fp32=0 --values=fp16
+        --layout=bermo
         --for=throughput --forms
         --batch=1,32 --lengths=32,128 --rounds=3 --threads
     """,

@@ -1,6 +1,7 @@
 """Text as token ids on disk: made once, memory-mapped, documents apart by [SEP].
 
     files -> documents -> counted words -> vocabulary -> tokenizer -> ids (uint16 or uint32) and their starts
+                          or a tokenizer that exists, words added      [-> ids of a teacher, their owners]
 
 Every k-th document, k = 1 / held-out share, is kept for scoring and never trained on. What a folder of
 the cache holds is decided by the files' bytes and the settings, so the same text is never tokenised twice.
@@ -9,12 +10,9 @@ the cache holds is decided by the files' bytes and the settings, so the same tex
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +20,30 @@ import numpy as np
 import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from bermo.data.cache import Writer, open_cache
-from bermo.data.packed import check_file
-from bermo.data.pretrain.documents import Fragment, digest_files, is_one_a_line, read_fragments
+from bermo.data.cache import open_cache
+from bermo.data.features import fingerprint
+from bermo.data.pretrain.documents import Fragment, digest_files, gather, is_one_a_line, read_fragments
+from bermo.data.pretrain.encoding import in_processes, plain_json
+from bermo.data.pretrain.own_words import Extended, with_words
 from bermo.data.pretrain.vocabulary import (
     add_counts_,
     count_words,
     make_tokenizer,
     make_vocabulary,
 )
+from bermo.data.pretrain.writing import write_ids
 from bermo.data.text import read_text
 from bermo.encoders.backbone import load_tokenizer
 from bermo.errors import BermoError
 from bermo.files import DAMAGED, cache_root, read_sealed, write_sealed
-from bermo.machine import usable_cores
 from bermo.pretrain_spec import TextSpec
 
-FORMAT = 1
-"""Of what a folder of this cache holds."""
+FORMAT, FORMAT_OF_OTHERS = 1, 2
+"""Of what a folder of this cache holds, with a vocabulary of the text and with another tokenizer's."""
 CHUNK = 4_000_000
 """Characters that a process counts at once."""
-ENCODED = 1_000_000
-"""Characters that are tokenised at once: a token takes hundreds of bytes there."""
 COUNTED = 1 << 22
 """Ids that are counted at once."""
-FRAGMENT_COST = 20
-"""Characters that take as much memory as what stands beside the tokens of a document, however short."""
 SMALL = 4 * CHUNK
 """Less text than this is counted in this process, since starting others takes seconds."""
 MAX_UNKNOWN = 0.05
@@ -58,11 +54,20 @@ Documents = Callable[[], Iterator[Fragment]]
 
 
 @dataclass(frozen=True)
+class Other:
+    """The same stream in the ids of a teacher, and for each the index of the token of ours that owns it."""
+
+    ids: npt.NDArray[Any]
+    owners: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Tokens:
     """A stream of ids, each document followed by [SEP], and the starts of the documents and of the end."""
 
     ids: npt.NDArray[Any]
     starts: npt.NDArray[np.int64]
+    other: Other | None = None
 
     @property
     def num_documents(self) -> int:
@@ -86,6 +91,15 @@ class Pieces:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The ids around the tokens of a row and behind them."""
+
+    cls: int
+    sep: int
+    pad: int
+
+
+@dataclass(frozen=True)
 class Corpus:
     """Tokenised text for training and for scoring, its tokenizer, and a short name of all this."""
 
@@ -95,43 +109,60 @@ class Corpus:
     tokenizer: PreTrainedTokenizerBase
     digest: str
     unknown_share: float
+    frame: Frame | None = None
+    """Of the rows that a teacher reads, where there is one."""
+    cuts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Pieces that were added to a tokenizer that exists, and the ids that stood for each before."""
 
 
-def load_corpus(spec: TextSpec, positions: int, tell: Tell) -> Corpus:
-    """Read the files of the spec, making vocabulary and token ids where the cache has none."""
+def load_corpus(spec: TextSpec, positions: int, tell: Tell, teacher: str | None = None) -> Corpus:
+    """Read the files of the spec, making vocabulary and token ids where the cache has none.
+
+    With the name of a teacher, the text is also tokenised as the teacher reads it.
+    """
     digest = _digest(spec, positions)
     folder = cache_root(spec.cache) / f"text-{digest}"
     by_line = is_one_a_line(spec.files, _every(spec))
     if by_line:
         tell("The text has hardly a blank line: each line is a document of its own.")
     documents = partial(read_fragments, spec.files, spec.limit, by_line)
-    tokenizer = _tokenizer(spec, documents, folder / "tokenizer", positions, tell)
-    pieces = read_pieces(tokenizer)
-    cached = open_cache(
-        folder / "ids", lambda writer: _write_ids(writer, spec, documents, tokenizer, pieces, tell)
-    )
-    tokens = {
-        part: Tokens(cached.arrays[part], np.asarray(cached.arrays[f"{part}_starts"]))
-        for part in ("train", "held")
-    }
+    extended = _tokenizer(spec, documents, folder / "tokenizer", positions, tell)
+    tokenizer, pieces = extended.tokenizer, read_pieces(extended.tokenizer)
+    tokenizers, name, frame = [tokenizer], "ids", None
+    if teacher is not None:
+        tokenizers.append(load_tokenizer(teacher))
+        frame = read_frame(tokenizers[1], teacher)
+        name = f"ids-{hashlib.sha256(plain_json(tokenizers[1]).encode()).hexdigest()[:16]}"
+    every = _every(spec)
+    cached = open_cache(folder / name, lambda writer: write_ids(writer, documents, every, tokenizers, tell))
+    tokens = {part: _tokens(cached.arrays, part) for part in ("train", "held")}
     unknown = float(cached.facts["unknown_share"])
     if unknown > MAX_UNKNOWN:
         raise BermoError(
             f"{unknown:.1%} of the tokens are unknown to the tokenizer. Is it one for this language?"
             " Leave --tokenizer out, and a vocabulary is made from the text."
         )
-    return Corpus(tokens["train"], tokens["held"], pieces, tokenizer, digest, unknown)
+    return Corpus(tokens["train"], tokens["held"], pieces, tokenizer, digest, unknown, frame, extended.cuts)
+
+
+def _tokens(arrays: Mapping[str, npt.NDArray[Any]], part: str) -> Tokens:
+    other = None
+    if f"{part}_other" in arrays:
+        other = Other(arrays[f"{part}_other"], arrays[f"{part}_owners"])
+    return Tokens(arrays[part], np.asarray(arrays[f"{part}_starts"]), other)
 
 
 def _digest(spec: TextSpec, positions: int) -> str:
+    """Return a short name of all that decides the ids; wherever an equal tokenizer lies, it is the same."""
     extra = [file for file in (spec.words,) if file]
-    if spec.tokenizer is not None and Path(spec.tokenizer).is_dir():
-        extra.append(str(check_file(Path(spec.tokenizer) / "tokenizer.json")))
+    tokenizer = spec.tokenizer
+    if tokenizer is not None and isinstance(loaded := load_tokenizer(tokenizer), PreTrainedTokenizerFast):
+        tokenizer = fingerprint(loaded)
     facts = [
-        FORMAT,
+        FORMAT if spec.tokenizer is None else FORMAT_OF_OTHERS,
         digest_files([*spec.files, *extra]),
         spec.vocabulary,
-        spec.tokenizer,
+        tokenizer,
         spec.held_out,
         spec.limit,
         positions,
@@ -144,11 +175,16 @@ def _every(spec: TextSpec) -> int:
     return max(2, round(1 / spec.held_out))
 
 
-def _tokenizer(
-    spec: TextSpec, documents: Documents, folder: Path, positions: int, tell: Tell
-) -> PreTrainedTokenizerBase:
+def _tokenizer(spec: TextSpec, documents: Documents, folder: Path, positions: int, tell: Tell) -> Extended:
+    words = read_text(Path(spec.words)).split() if spec.words else []
     if spec.tokenizer is not None:
-        return load_tokenizer(spec.tokenizer)
+        tokenizer = load_tokenizer(spec.tokenizer)
+        if not words:
+            return Extended(tokenizer, {})
+        read_pieces(tokenizer)  # refuses one that cannot be pretrained with
+        extended = with_words(tokenizer, words)
+        tell(f"{len(extended.cuts):,} of {len(words):,} words get a piece of their own.")
+        return extended
     path = folder / "vocabulary.json"
     pieces = _read_pieces(path)
     if pieces is None:
@@ -158,10 +194,9 @@ def _tokenizer(
             f"{sum(counts.values()):,} words, {len(counts):,} different; making a vocabulary of"
             f" {spec.vocabulary:,} pieces …"
         )
-        words = read_text(Path(spec.words)).split() if spec.words else ()
         pieces = list(make_vocabulary(counts, spec.vocabulary, words))
         write_sealed(path, {"pieces": pieces})
-    return make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions)
+    return Extended(make_tokenizer({piece: index for index, piece in enumerate(pieces)}, positions), {})
 
 
 def _read_pieces(path: Path) -> list[str] | None:
@@ -172,37 +207,12 @@ def _read_pieces(path: Path) -> list[str] | None:
         return None
 
 
-def _chunks(documents: Iterable[Fragment], size: int) -> Iterator[list[Fragment]]:
-    """Gather fragments of documents into lists of about `size` characters."""
-    chunk, length = [], 0
-    for fragment in documents:
-        chunk.append(fragment)
-        length += len(fragment.text) + FRAGMENT_COST
-        if length >= size:
-            yield chunk
-            chunk, length = [], 0
-    if chunk:
-        yield chunk
-
-
 def _count_all(documents: Iterator[Fragment]) -> Counter[str]:
     """Count words, in processes where there is much text; neither their number nor their order matters."""
-    parts = ([fragment.text for fragment in chunk] for chunk in _chunks(documents, CHUNK))
-    first = list(islice(parts, SMALL // CHUNK))
-    processes = usable_cores()
+    parts = ([fragment.text for fragment in chunk] for chunk in gather(documents, CHUNK))
     counts: Counter[str] = Counter()
-    if len(first) < SMALL // CHUNK or processes == 1:
-        for part in chain(first, parts):
-            add_counts_(counts, count_words(part))
-        return counts
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(count_words, part) for part in first]
-        while waiting:
-            add_counts_(counts, waiting.pop(0).result())
-            # Two chunks a process are under way at any time, so that memory is bounded.
-            waiting += [
-                pool.submit(count_words, part) for part in islice(parts, max(0, 2 * processes - len(waiting)))
-            ]
+    for more in in_processes(count_words, parts, SMALL // CHUNK):
+        add_counts_(counts, more)
     return counts
 
 
@@ -221,52 +231,27 @@ def read_pieces(tokenizer: PreTrainedTokenizerBase) -> Pieces:
     special[[value for name, value in ids.items() if name != "unk"]] = True
     # Byte-level and sentence-piece vocabularies mark what starts a word, WordPiece what goes on with it.
     marks = next((mark for mark in ("Ġ", "▁") if any(w.startswith(mark) for w in words)), None)
-    inside = [not w.startswith(marks) if marks else w.startswith("##") for w in words]
+    inside = np.array([not w.startswith(marks) if marks else w.startswith("##") for w in words])
+    inside[list(tokenizer.get_added_vocab().values())] = False
     return Pieces(
         **{name: int(ids[name]) for name in names if name != "unk"},
         size=len(words),
         is_special=special,
-        is_inside=np.array(inside) & ~special,
+        is_inside=inside & ~special,
         is_end=np.array([w in ENDS for w in words]),
     )
 
 
-def _write_ids(
-    writer: Writer,
-    spec: TextSpec,
-    documents: Documents,
-    tokenizer: PreTrainedTokenizerBase,
-    pieces: Pieces,
-    tell: Tell,
-) -> Mapping[str, Any]:
-    """Tokenise all documents chunk by chunk, on all processors, and append them to their part."""
-    dtype = np.uint16 if pieces.size <= 2**16 else np.uint32
-    every = _every(spec)
-    ends = {"train": 0, "held": 0}
-    number = num_tokens = num_unknown = 0
-    for part in ends:
-        writer.append({part: np.empty(0, dtype), f"{part}_starts": np.zeros(1, np.int64)})
-    backend = tokenizer._tokenizer
-    for chunk in _chunks(documents(), ENCODED):
-        texts = [fragment.text for fragment in chunk]
-        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
-        for fragment, encoding in zip(chunk, encodings, strict=True):
-            part = "held" if number % every == every - 1 else "train"
-            ids = np.array([*encoding.ids, pieces.sep] if fragment.is_end else encoding.ids, dtype=dtype)
-            ends[part] += len(ids)
-            writer.append({part: ids})
-            if fragment.is_end:
-                writer.append({f"{part}_starts": np.array([ends[part]], np.int64)})
-            num_unknown += int((ids == tokenizer.unk_token_id).sum())
-            num_tokens += len(ids)
-            number += fragment.is_end
-        tell(f"{number:,} documents, {num_tokens:,} tokens …")
-    if not ends["held"] or not ends["train"]:
+def read_frame(tokenizer: PreTrainedTokenizerBase, name: str) -> Frame:
+    """Look up what stands around a teacher's rows; a tokenizer that has none of it is refused."""
+    ids = {part: getattr(tokenizer, f"{part}_token_id") for part in ("cls", "sep", "pad")}
+    missing = [part for part, value in ids.items() if value is None]
+    if missing or not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BermoError(
-            f"The text has {number} documents, too few to keep every {every}th for scoring. Add text,"
-            " put blank lines between documents, or raise --held-out."
+            f'"{name}" cannot teach: its tokenizer lacks {", ".join(missing) or "tokenizer.json"}.'
+            " Name an encoder such as BERT, MPNet or a sentence encoder made of one."
         )
-    return {"documents": number, "unknown_share": num_unknown / max(1, num_tokens)}
+    return Frame(**{part: int(value) for part, value in ids.items()})
 
 
 def unigram_entropy(corpus: Corpus) -> float:

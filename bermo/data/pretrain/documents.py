@@ -2,7 +2,7 @@
 
 A blank line ends a block. A block of one short line without a full stop is a title: it opens the document of
 the block after it, so that both "title, blank line, paragraphs" and plain blocks of text become
-documents. In texts with too few blank lines each line is a document.
+documents. In texts with too few blank lines each line is a document. In a table each row is one (tables.py).
 
 A document comes in fragments of about a million characters, cut at line ends, so that memory does not grow
 with the longest one; nor does it with the longest line, which is cut into several.
@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
+from bermo.data.pretrain.tables import TABLES, is_table, row_texts
 from bermo.errors import BermoError
 
 SUFFIXES = (".txt", ".xz", ".gz")
@@ -27,6 +28,8 @@ LONGEST_FRAGMENT = 1 << 20
 """Characters of a fragment, which goes on to the end of its last line."""
 LONGEST_LINE = 1 << 20
 """Bytes; what is longer is cut at a blank."""
+FRAGMENT_COST = 20
+"""Characters that take as much memory as what stands beside the tokens of a document, however short."""
 BLANKS = b" \t\v\f\r"
 
 
@@ -48,7 +51,8 @@ def open_text(path: Path) -> IO[bytes]:
         case ".txt":
             return path.open("rb")
     raise BermoError(
-        f'{path} ends in "{path.suffix}", which is not a text we read. Known: {", ".join(SUFFIXES)}.'
+        f'{path} ends in "{path.suffix}", which is not a text we read. Known:'
+        f" {', '.join((*SUFFIXES, *TABLES))}."
     )
 
 
@@ -69,12 +73,31 @@ def read_fragments(
     """Yield each document as its lines with newlines between, title first, in the order of the files."""
     number = 0
     for name in files:
-        lines = _lines(Path(name).expanduser())
-        for fragment in _each_line(lines) if by_line else _fragments(lines):
+        for fragment in _read(Path(name).expanduser(), by_line):
             if number == limit:
                 return
             number += fragment.is_end
             yield fragment
+
+
+def _read(path: Path, by_line: bool) -> Iterator[Fragment]:
+    if is_table(path):
+        return (Fragment(text, is_end=True) for text in row_texts(path))
+    lines = _lines(path)
+    return _each_line(lines) if by_line else _fragments(lines)
+
+
+def gather(documents: Iterable[Fragment], size: int) -> Iterator[list[Fragment]]:
+    """Gather fragments of documents into lists of about `size` characters."""
+    chunk, length = [], 0
+    for fragment in documents:
+        chunk.append(fragment)
+        length += len(fragment.text) + FRAGMENT_COST
+        if length >= size:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
 
 
 def _each_line(lines: Iterable[str]) -> Iterator[Fragment]:

@@ -79,15 +79,11 @@ class Masker:
         position_T = np.arange(ids_BT.shape[1])
         if self.kind == "token":
             return np.broadcast_to(position_T, ids_BT.shape)
-        is_special_BT = self.pieces.is_special[ids_BT]
         starts_BT = ~self.pieces.is_inside[ids_BT]
         if self.kind == "span":
             luck_BT = draw(self.seed, BREAK, rows, ids_BT.shape[1])
             starts_BT = starts_BT & (luck_BT < 1 / SPAN_WORDS)
-        starts_BT = starts_BT | is_special_BT
-        starts_BT[:, 1:] |= is_special_BT[:, :-1]
-        starts_BT[:, 0] = True
-        return np.maximum.accumulate(np.where(starts_BT, position_T, 0), axis=1)
+        return _group_starts(starts_BT, self.pieces.is_special[ids_BT])
 
     def _replaced(self, targets_BK: Ids, rows: Rows) -> Ids:
         """Return what the model reads at the positions: [MASK], a random token, or the true one."""
@@ -99,6 +95,20 @@ class Masker:
         other_BK = ordinary[(bits_BK % np.uint64(len(ordinary))).astype(np.int64)]
         changed_BK = np.where(fate_BK < MASKED + CHANGED, other_BK, targets_BK)
         return np.where(fate_BK < MASKED, self.pieces.mask, changed_BK)
+
+
+def word_starts(pieces: Pieces, ids_BT: Ids) -> Ids:
+    """Return for each token the position at which its word starts; −1 for special tokens."""
+    is_special_BT = pieces.is_special[ids_BT]
+    return np.where(is_special_BT, -1, _group_starts(~pieces.is_inside[ids_BT], is_special_BT))
+
+
+def _group_starts(starts_BT: npt.NDArray[np.bool_], is_special_BT: npt.NDArray[np.bool_]) -> Ids:
+    """Return for each token the last position before it that starts a group; special tokens stand alone."""
+    starts_BT = starts_BT | is_special_BT
+    starts_BT[:, 1:] |= is_special_BT[:, :-1]
+    starts_BT[:, 0] = True
+    return np.maximum.accumulate(np.where(starts_BT, np.arange(starts_BT.shape[1]), 0), axis=1)
 
 
 def _torn(group_BK1: Ids, counts_BK: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -44,14 +44,18 @@ class Stream:
     def num_rows(self) -> int:
         return len(self.tokens.ids) // (self.length - 2) - 1
 
-    def cut(self, rows: Rows) -> Arrays:
-        """Return the ids of the rows."""
+    def first(self, rows: Rows) -> Ids:
+        """Return where in the stream the first token of each row is."""
         body = self.length - 2
         epoch_B, index_B = np.divmod(rows, self.num_rows)
         shift_B = (draw_bits(self.seed, SHIFT, epoch_B, 1)[:, 0] % np.uint64(body)).astype(np.int64)
+        return index_B * body + shift_B
+
+    def cut(self, rows: Rows) -> Arrays:
+        """Return the ids of the rows."""
         ids_BT = np.empty((len(rows), self.length), dtype=np.int64)
         ids_BT[:, 0], ids_BT[:, -1] = self.pieces.cls, self.pieces.sep
-        ids_BT[:, 1:-1] = self.tokens.ids[(index_B * body + shift_B)[:, None] + np.arange(body)]
+        ids_BT[:, 1:-1] = self.tokens.ids[self.first(rows)[:, None] + np.arange(self.length - 2)]
         return {"input_ids": ids_BT}
 
 

@@ -5,30 +5,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from transformers import PretrainedConfig
+
 from bermo.encoders.card import Evaluated, with_header
 from bermo.fields import leaves
 from bermo.figures.data import Figure, Findings, Heat, Lines, Section
-from bermo.pretrain_spec import PretrainSpec
+from bermo.pretrain_spec import ObjectiveSpec, PretrainSpec
 from bermo.runs.rows import Row, read_rows
 
 
-def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
+def model_card(spec: PretrainSpec, result: Mapping[str, Any], config: PretrainedConfig) -> str:
     """Write what the encoder is, what it was made from, how well it guesses, and how to make it again."""
-    sizes, text = spec.shape.sizes, spec.text
+    text, title = spec.text, f"{config.num_hidden_layers} layers of width {config.hidden_size}"
     scores = ", ".join(f"{name} {value:.2f}" for name, value in result["values"].items())
-    inner = "" if spec.shape.inner_mix == "none" else f", inner mix {spec.shape.inner_mix}"
     files = " and ".join(Path(file).name for file in text.files)
+    start = spec.shape.model
     lines = [
-        f"# {sizes.layers} layers of width {sizes.width}, pretrained from random weights",
+        f"# {title}, pretrained from {_name(start) if start else 'random weights'}",
         "",
-        f"- Shape: {sizes.heads} heads, {sizes.intermediate} units inside a layer,"
-        f" {spec.shape.positions} positions{inner};"
-        f" {result['num_parameters']:,} parameters, {result['model_bytes'] / 1e6:.1f} MB.",
+        f"- Shape: {_shape(spec)}; {result['num_parameters']:,} parameters,"
+        f" {result['model_bytes'] / 1e6:.1f} MB.",
         f"- Text: {files}; {result['num_documents']:,} documents, {result['num_tokens']:,} tokens"
         f" of a vocabulary of {result['vocabulary']:,} pieces. Rows had {text.length} tokens:"
-        " positions after that were never trained.",
+        f" positions after that were never trained{' further' if start else ''}.",
         f"- Objective: {spec.objective.kind}, masking {spec.objective.masking},"
-        f" {spec.objective.share:.0%} of the tokens.",
+        f" {spec.objective.share:.0%} of the tokens{_taught(spec.objective)}.",
         f"- Training: {result['steps']:,} steps of {spec.pace.batch_size} rows"
         f" ({result['epochs']:.2f} passes over the text), peak rate {spec.pace.lr:g}, {spec.pace.precision},"
         f" seed {spec.seed}; {result['seconds']:.0f} s"
@@ -48,12 +49,40 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any]) -> str:
     ]
     return with_header(
         "\n".join(lines) + "\n",
-        title=f"{sizes.layers} layers of width {sizes.width}",
+        title=title,
+        base=_name(start) if start else None,
         pipeline="fill-mask",
         evaluated=[
             Evaluated(task="held-out", metric=name, value=value) for name, value in result["values"].items()
         ],
     )
+
+
+def _shape(spec: PretrainSpec) -> str:
+    if spec.shape.model is not None:
+        return f"that of {_name(spec.shape.model)}, from which it went on"
+    sizes, inner = spec.shape.sizes, spec.shape.inner_mix
+    mixed = "" if inner == "none" else f", inner mix {inner}"
+    return (
+        f"{sizes.heads} heads, {sizes.intermediate} units inside a layer,"
+        f" {spec.shape.positions} positions{mixed}"
+    )
+
+
+def _taught(objective: ObjectiveSpec) -> str:
+    """Name the teacher and what was learned from it."""
+    if objective.teacher is None:
+        return ""
+    return (
+        f", and the vectors of {_name(objective.teacher)}: words × {objective.teach_words:g} in"
+        f" {'all layers' if objective.teach_layers == 'all' else 'the last layer'},"
+        f" rows × {objective.teach_rows:g}"
+    )
+
+
+def _name(model: str) -> str:
+    """Return a folder's last name: its path is its owner's business."""
+    return Path(model).name if Path(model).is_dir() else model
 
 
 def command(spec: PretrainSpec) -> str:
@@ -64,9 +93,9 @@ def command(spec: PretrainSpec) -> str:
         hidden = ("text.files", "text.cache", "pace.checkpoint_minutes", "pace.tracker")
         if leaf.default == plain[leaf.dotted] or leaf.dotted in hidden:
             continue
-        # A folder's path is its owner's business.
-        is_path = leaf.dotted in ("text.words", "text.tokenizer")
-        value = Path(leaf.default).name if is_path else leaf.default
+        value = Path(leaf.default).name if leaf.dotted == "text.words" else leaf.default
+        if leaf.dotted in ("text.tokenizer", "shape.model", "objective.teacher"):
+            value = _name(leaf.default)
         words.append(f"--{leaf.flag}" if leaf.is_switch else f"--{leaf.flag} {value}")
     return " ".join(words)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bermo.encoders.sites import layers_of
+from bermo.models.top import can_cut_top
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.compress.goal import Goal
-from bermo.ship.export.top import can_cut_top
 from bermo.spec import DistillSpec, PruneSpec, RunSpec, replace_in
 
 AROUND = (0.75, 1.0, 1.3)
@@ -127,7 +127,6 @@ def arm_spec(arm: Arm, run: RunSpec, teacher: str, hard: float | None) -> RunSpe
         # Ranked by size, since movement alone can kill a plain encoder; over early, to leave time for repair.
         prune = PruneSpec(method="heads-and-neurons", density=arm.density, rank="size", final_warmup=3)
     # What was chosen for the run's own head and layers, a student has from its teacher.
-    own = replace_in(
-        run, model={"head": None, "pooling": None, "first_layers": None}, train={"contrast": None}
-    )
+    kept = dict.fromkeys(("head", "pooling", "pairs", "first_layers", "keep_layers", "keep_by"))
+    own = replace_in(run, model=kept, train={"contrast": None}, method={"theseus": None})
     return replace(own, distill=distill, prune=prune, seeds=(1,))

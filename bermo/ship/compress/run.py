@@ -10,13 +10,11 @@ on. What is picked lies in `model/` and, before its export, in `torch/`, with be
 card beside it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from bermo.data.load import load_task
-from bermo.data.rows import TextRows
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check
@@ -46,11 +44,11 @@ from bermo.ship.compress.sentence import (
     sentence_arms,
 )
 from bermo.ship.compress.spec import CompressSpec
-from bermo.ship.runtimes.run_data import with_files
+from bermo.ship.runtimes.run_data import valid_file, with_files
 from bermo.ship.shrink.delete import is_shrinkable
 from bermo.ship.shrink.run import make_small
 from bermo.ship.shrink.spec import FisherSpec
-from bermo.spec import DataSpec, RunSpec
+from bermo.spec import RunSpec
 from bermo.sums import ensure_sums
 from bermo.values import to_dict
 
@@ -84,7 +82,7 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
             taught = prepare_taught(spec, source, work, display)
             run, source = taught.run, open_trained(taught.teacher)
             spec = replace(spec, run=taught.teacher)
-        measured = replace(spec.bench, data=_valid_file(run.data, work))
+        measured = replace(spec.bench, data=valid_file(run.data, work, "compress"))
         made = _Made({DENSE: source.folder}, {})
         made.add(DENSE, source.folder, work / "dense-forms", spec, measured, display)
         first = _measure(made, measured, spec, work / "dense.json", display)
@@ -140,25 +138,6 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
     if spec.with_training or not spec.valid:
         load_task(data)  # every mistake in the files is said now
     return check(replace(run, data=data, train=replace(run.train, **spec.training)))
-
-
-def _valid_file(data: DataSpec, work: Path) -> Path:
-    """Return the validation rows as a file: the user's own, or those of the named task, written out."""
-    if data.valid is not None:
-        return Path(data.valid)
-    task = load_task(data)
-    if not isinstance(task.valid, TextRows):
-        raise BermoError(
-            f"bermo compress takes texts or pairs with a label, but {task.task.name} is {task.task.kind}."
-            " Use bermo train, shrink, export and bench one after the other."
-        )
-    path = work / "valid.jsonl"
-    columns = [task.valid.first, *([task.valid.second] if task.valid.second else [])]
-    names = [*(task.text or ("text_a", "text_b"))[: len(columns)], "label"]
-    rows = zip(*columns, task.valid.labels or (), strict=True)
-    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
-    write_text(path, "\n".join(lines) + "\n")
-    return path
 
 
 def _given_small(folder: Path, out: Path, spec: CompressSpec, display: Display) -> Path:

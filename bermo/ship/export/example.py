@@ -23,7 +23,8 @@ session = onnxruntime.InferenceSession(folder / "{graph}", providers=["CPUExecut
 rows = tokenizer.encode_batch({rows})
 known = dict(input_ids=[r.ids for r in rows], attention_mask=[r.attention_mask for r in rows],
              token_type_ids=[r.type_ids for r in rows])
-(found,) = session.run(["{output}"], {{i.name: numpy.array(known[i.name]) for i in session.get_inputs()}})
+inputs = {{i.name: numpy.array(known[i.name]){shape} for i in session.get_inputs()}}
+(found,) = session.run(["{output}"], inputs)
 for row, answer in zip(rows, found):
     print({shown})
 '''
@@ -38,7 +39,9 @@ SHOWN: Mapping[Kind, str] = {
 """How each kind of answer is shown; questions and choices need more than ten lines."""
 
 
-def example_script(trained: TrainedTask, tokenizer: PreTrainedTokenizerBase, graph: str) -> str | None:
+def example_script(
+    trained: TrainedTask, tokenizer: PreTrainedTokenizerBase, graph: str, is_apart: bool = False
+) -> str | None:
     """Return the script of an export whose graph is called so; None for a kind that has none."""
     kind = trained.task.kind
     if kind not in SHOWN:
@@ -53,7 +56,8 @@ def example_script(trained: TrainedTask, tokenizer: PreTrainedTokenizerBase, gra
         segment=tokenizer.pad_token_type_id,
         token=repr(str(tokenizer.pad_token or "")),
         graph=graph,
-        rows="list(zip(texts[::2], texts[1::2]))" if is_pair else "texts",
+        rows="list(zip(texts[::2], texts[1::2]))" if is_pair and not is_apart else "texts",
+        shape=".reshape(len(rows) // 2, 2, -1)" if is_apart else "",
         output="sentence_embedding" if kind == "embedding" else "logits",
         shown=SHOWN[kind],
     )

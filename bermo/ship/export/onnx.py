@@ -9,7 +9,7 @@ import contextlib
 import importlib
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,39 +21,38 @@ from bermo.encoders.families import family_of
 from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.models.sentence import BermoForSentenceEmbedding
-from bermo.ship.export.top import ReadAnswers, can_cut_top
+from bermo.models.top import can_cut_top
+from bermo.ship.export.top import ReadAnswers
 from bermo.ship.runtimes.candidate import TOKENS
 from bermo.ship.runtimes.torch_candidate import logits_of
 
 
 class Answers(nn.Module):
-    """A model whose inputs are named tensors and whose outputs are its logits alone."""
+    """A model whose inputs are named tensors and whose outputs are tensors: by default its logits alone."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(
+        self, model: PreTrainedModel, answer: Callable[..., tuple[Tensor, ...]] | None = None
+    ) -> None:
         super().__init__()
         self.model = model
+        self.answer = answer or logits_alone
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        return logits_of(self.model(input_ids=input_ids, attention_mask=attention_mask, **segments))
+        return self.answer(self.model, input_ids=input_ids, attention_mask=attention_mask, **segments)
 
 
-class TokensAndVector(nn.Module):
-    """A sentence encoder that gives the vectors of all tokens beside that of the text."""
+def logits_alone(model: PreTrainedModel, **inputs: Tensor) -> tuple[Tensor, ...]:
+    """Return a model's logits."""
+    return logits_of(model(**inputs))
 
-    def __init__(self, model: BermoForSentenceEmbedding) -> None:
-        super().__init__()
-        self.model = model
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
-        segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        outputs = self.model.bermo(input_ids=input_ids, attention_mask=attention_mask, **segments)
-        tokens = outputs.last_hidden_state
-        return tokens, self.model.pool(tokens, attention_mask)
+def tokens_and_vector(model: BermoForSentenceEmbedding, **inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the vectors of all tokens beside that of the text."""
+    tokens = model.bermo(**inputs).last_hidden_state
+    return tokens, model.pool(tokens, inputs["attention_mask"])
 
 
 def write_onnx(
@@ -65,7 +64,9 @@ def write_onnx(
     """
     check_onnx()
     any_size: Any = torch.export.Dim.DYNAMIC
-    shapes = {name: dict.fromkeys(range(value.ndim), any_size) for name, value in example.items()}
+    # A pair has two texts, whatever the batch.
+    fixed = {1} if getattr(model.config, "pairs", "joined") == "apart" else set()
+    shapes = {n: dict.fromkeys(set(range(v.ndim)) - fixed, any_size) for n, v in example.items()}
     config = encoder_of(model).config
     outputs = logits_of(model(**example))
     names = ["logits"] if len(outputs) == 1 else ["start_logits", "end_logits"]
@@ -75,7 +76,7 @@ def write_onnx(
         try:
             answers: nn.Module = ReadAnswers(model) if can_cut_top(model) else Answers(model)
             if isinstance(model, BermoForSentenceEmbedding) and gives_tokens:
-                answers = TokensAndVector(model)
+                answers = Answers(model, tokens_and_vector)
             program = torch.export.export(answers, (), dict(example), dynamic_shapes=shapes, strict=False)
             exported = torch.onnx.export(
                 program,

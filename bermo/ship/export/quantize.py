@@ -10,13 +10,14 @@ scales with which no product overflows on x86 without VNNI (overflow.py). Which 
 the processor (signs.py).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bermo.ship.export.sensitivity import Content, content_of
 from bermo.ship.runtimes.forms import Sign
 from bermo.ship.runtimes.overflow import encode, int8_matrices, safe_scales
 
@@ -28,15 +29,17 @@ WEIGHT_TYPES: Mapping[Sign, str] = {"signed": "QInt8", "unsigned": "QUInt8"}
 """The names of onnxruntime's quantiser."""
 
 
-def quantize_dynamic(graph: Path, out: Path, sign: Sign) -> None:
-    """Write a graph with int8 weights whose activations are quantised batch by batch."""
+def quantize_dynamic(graph: Path, out: Path, sign: Sign, whole: Collection[Content] = ()) -> None:
+    """Write a graph with int8 weights whose activations are quantised batch by batch; matrices of the content
+    `whole` stay as they are.
+    """
     from onnxruntime import quantization
 
     model = _with_small_tables(graph)
     quantization.quantize_dynamic(
         model,
         out,
-        nodes_to_quantize=_layers(model),
+        nodes_to_quantize=_layers(model, whole),
         per_channel=True,
         weight_type=quantization.QuantType[WEIGHT_TYPES[sign]],
         extra_options={"MatMulConstBOnly": True},
@@ -46,9 +49,15 @@ def quantize_dynamic(graph: Path, out: Path, sign: Sign) -> None:
 
 
 def quantize_calibrated(
-    graph: Path, out: Path, sign: Sign, batches: Sequence[Mapping[str, np.ndarray]]
+    graph: Path,
+    out: Path,
+    sign: Sign,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    whole: Collection[Content] = (),
 ) -> None:
-    """Write a graph with int8 weights and fixed ranges of activations, taken from these batches."""
+    """Write a graph with int8 weights and fixed ranges of activations, taken from these batches; matrices of
+    the content `whole` stay as they are.
+    """
     from onnxruntime import quantization
 
     class Reader(quantization.CalibrationDataReader):
@@ -64,7 +73,7 @@ def quantize_calibrated(
         out,
         Reader(),
         quant_format=quantization.QuantFormat.QDQ,
-        nodes_to_quantize=_layers(model),
+        nodes_to_quantize=_layers(model, whole),
         per_channel=True,
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType[WEIGHT_TYPES[sign]],
@@ -95,12 +104,17 @@ def use_scales(graph: Path, quantized: Path, scales_of: Callable[[Weights], Weig
     onnx.save(model, str(quantized))
 
 
-def _layers(model: Any) -> list[str]:
+def _layers(model: Any, whole: Collection[Content]) -> list[str]:
     """Name the products of activations with a stored matrix: not attention's, and not the mix's few
-    weights.
+    weights; none with a matrix of the content `whole`.
     """
+    from onnx import numpy_helper
+
     # A layer without heads or neurons is a product with nothing, whose range would be no number.
-    stored = {item.name for item in model.graph.initializer if len(item.dims) == 2 and all(item.dims)}
+    matrices = [item for item in model.graph.initializer if len(item.dims) == 2 and all(item.dims)]
+    stored = {
+        item.name for item in matrices if not whole or content_of(numpy_helper.to_array(item)) not in whole
+    }
     return [
         node.name
         for node in model.graph.node

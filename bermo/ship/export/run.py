@@ -19,6 +19,7 @@ from bermo.errors import BermoError
 from bermo.files import check_place, whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.methods.measure import versions
+from bermo.models.quantized import MARK, int8_copy
 from bermo.progress import Display, Quiet
 from bermo.runs.model_files import HUB_FOLDER, HUB_GRAPHS, MODEL_FILES, check_not_exported, divergence
 from bermo.runs.task_file import write_task
@@ -26,6 +27,7 @@ from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export import hub
 from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
 from bermo.ship.export.example import EXAMPLE_FILE, example_script
+from bermo.ship.export.sensitivity import most_sensitive
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import write_form
 from bermo.ship.runtimes.candidate import answer, inputs_of, open_candidate
@@ -64,17 +66,23 @@ def export(
     check_place(out)
     check_not_exported(run)
     opened = open_trained(run)
+    if spec.layout == "hub" and opened.is_apart:
+        raise BermoError(
+            f"{run} reads the two texts of a pair apart, which no tool of the hub does. Leave --layout out,"
+            " or train it with --pairs joined."
+        )
     form = find_form(spec.to)
     check_form(form, has_texts=(spec.calibrate or spec.data) is not None)
     features = built_in(opened) if spec.data is None else labelled(opened, spec.data)
     ranges = _calibration(opened, form, spec)
     model = opened.load_model().requires_grad_(False)
-    if form.runtime == "sparse":
+    if form.runtime == "sparse" and spec.values != "gobo":
         check_pruned(model, opened.folder)
+    form, asked = _as_trained(model, form)
     reference = Reference(
         features=features,
         on="generated sentences" if spec.data is None else spec.data.name,
-        logits=answer(TorchCandidate(model), features, BATCH),
+        logits=answer(TorchCandidate(asked), features, BATCH),
     )
     dense_bytes = 4 * sum(p.numel() for p in model.parameters())
     precision = spec.values if form.runtime == "sparse" else form.precision
@@ -84,7 +92,10 @@ def export(
         if is_hub:
             (folder / HUB_FOLDER).mkdir()
             traced = folder / hub.WHOLE
-        details = write_form(model, opened, form, folder, ranges, reference, spec.values, traced, is_hub)
+        whole = most_sensitive(model, features, spec.keep_fp32)
+        details = write_form(
+            model, opened, form, folder, ranges, reference, spec.values, traced, is_hub, whole
+        )
         if is_hub:
             hub.move_graphs(folder, form.precision == "int8")
         _write_companions(model, opened, folder, is_hub)
@@ -109,6 +120,16 @@ def export(
     return exported
 
 
+def _as_trained(model: PreTrainedModel, form: Form) -> tuple[Form, PreTrainedModel]:
+    """Return the form and the model whose answers it should give: of one that was trained for int8, signed
+    weights and the answers of its fake quantisers.
+    """
+    is_int8 = form.runtime == "onnxruntime" and form.precision == "int8"
+    if not is_int8 or getattr(model.config, MARK, None) != "int8":
+        return form, model
+    return replace(form, signs=form.signs[:1]), int8_copy(model)
+
+
 def _calibration(opened: TrainedFolder, form: Form, spec: ExportSpec) -> list[dict[str, np.ndarray]] | None:
     """Return the batches that fix the ranges of activations, or None for ranges of each batch."""
     path = spec.calibrate or (spec.data if form.needs_texts else None)
@@ -131,7 +152,7 @@ def _write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Pat
     write_task(folder, opened.trained)
     names = (*HUB_GRAPHS, MODEL_FILES["onnxruntime"])
     graph = next((name for name in names if (folder / name).exists()), None)
-    script = None if graph is None else example_script(opened.trained, tokenizer, graph)
+    script = None if graph is None else example_script(opened.trained, tokenizer, graph, opened.is_apart)
     if script is not None:
         write_text(folder / EXAMPLE_FILE, script)
 

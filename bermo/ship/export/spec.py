@@ -23,7 +23,8 @@ class ExportSpec:
     data: Path | None = option(None, "rows with answers: compare scores on them", metavar="FILE")
     max_loss: float = option(1.0, "points of score that may be lost", least=0)
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
-    values: Values = option("fp16", "sparse: how kept weights are stored")
+    keep_fp32: int = option(0, "onnx-int8: so many matrices that int8 hurts most stay in fp32", least=0)
+    values: Values = option("fp16", "sparse: how kept weights are stored; gobo: in three bits")
     layout: Layout = option(
         "bermo", "where ONNX files stand; hub: as transformers.js, fastembed and the hub expect them"
     )

@@ -10,14 +10,12 @@ written as they are.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from bermo.encoders.backbone import make_inputs
-from bermo.encoders.families import family_of
 from bermo.encoders.sites import layers_of
 from bermo.encoders.structure import ClosedAttention
 from bermo.models.tasks import BermoForSequenceClassification
@@ -69,19 +67,6 @@ class ReadAnswers(nn.Module):
         with _cut_top(layers_of(self.model)[-1], rows):
             mixed = core.mix_rows(inputs, rows, has_top_rows=True)
         return (self.model.head(mixed[:, 0]),)
-
-
-def can_cut_top(model: PreTrainedModel) -> TypeGuard[BermoForSequenceClassification]:
-    """Tell whether a model reads one token of each text, and its family's top layer can be cut to it."""
-    if not isinstance(model, BermoForSequenceClassification) or model.config.pooling == "mean":
-        return False
-    inner = model.config.backbone
-    return (
-        family_of(inner).export.can_cut_top
-        and model.mix.is_per_token
-        and not getattr(inner, "is_decoder", False)
-        and not getattr(inner, "chunk_size_feed_forward", 0)
-    )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from bermo.ship.export.openvino_graph import avoid_wrong_kernels
 from bermo.ship.export.openvino_int8 import write_openvino_int8
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.export.rewrite import quicken
+from bermo.ship.export.sensitivity import Sensitive
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
 from bermo.ship.runtimes.candidate import OnnxCandidate, inputs_of
 from bermo.ship.runtimes.forms import Form, Values
@@ -40,6 +41,7 @@ def write_form(
     values: Values,
     traced: Path | None,
     gives_tokens: bool = False,
+    whole: Sequence[Sensitive] = (),
 ) -> dict[str, Any]:
     """Write the model's own files, and return what export.json records about them."""
     match form.runtime:
@@ -54,7 +56,7 @@ def write_form(
         graph = Path(aside) / "graph.onnx"
         _trace(model, opened, graph, traced, gives_tokens)
         if form.runtime == "onnxruntime":
-            return _write_onnx_form(graph, form, folder, ranges, reference)
+            return _write_onnx_form(graph, form, folder, ranges, reference, whole)
         avoid_wrong_kernels(graph)
         if form.precision == "int8":
             assert ranges is not None
@@ -79,30 +81,36 @@ def _trace(
 
 
 def _write_onnx_form(
-    graph: Path, form: Form, folder: Path, ranges: Ranges | None, reference: Reference
+    graph: Path,
+    form: Form,
+    folder: Path,
+    ranges: Ranges | None,
+    reference: Reference,
+    whole: Sequence[Sensitive],
 ) -> dict[str, Any]:
     """Move the graph, in int8 where the form says so, to its name in the folder."""
     details: dict[str, Any] = {}
     if form.precision == "int8":
         quicken(graph)
-        kept, details = _quantize(graph, form, ranges, reference)
+        kept, details = _quantize(graph, form, ranges, reference, whole)
         graph = kept.graph
     shutil.move(graph, folder / "model.onnx")
     return details
 
 
 def _quantize(
-    graph: Path, form: Form, ranges: Ranges | None, reference: Reference
+    graph: Path, form: Form, ranges: Ranges | None, reference: Reference, whole: Sequence[Sensitive]
 ) -> tuple[TriedSign, dict[str, Any]]:
     """Write the int8 graph of every sign of the form, compare and time them, and return the one to keep."""
     tried = []
+    contents = {content for item in whole for content in item.contents}
     for sign in form.signs:
         out = graph.with_name(f"{sign}.onnx")
         with quiet():
             if ranges is None:
-                quantize_dynamic(graph, out, sign)
+                quantize_dynamic(graph, out, sign, contents)
             else:
-                quantize_calibrated(graph, out, sign, ranges)
+                quantize_calibrated(graph, out, sign, ranges, contents)
         compared = reference.compare(OnnxCandidate(out, None), "int8")
         tried.append(TriedSign(sign=sign, graph=out, relative_error=compared.relative_error))
     if len(tried) > 1:
@@ -115,7 +123,7 @@ def _quantize(
         "tried": {
             item.sign: {"relative_error": item.relative_error, "seconds": item.seconds} for item in tried
         },
-    }
+    } | ({"fp32": {item.name: item.error for item in whole}} if whole else {})
 
 
 def _timed(tried: list[TriedSign], batch: dict[str, np.ndarray]) -> list[TriedSign]:

@@ -7,17 +7,23 @@ known one; with `unknown="wrong"` its rows count as wrong answers. Rows without 
 counted.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from bermo.data.evaluation import Evaluation, evaluate
-from bermo.data.rows import digest
+from bermo.data.features import Features
+from bermo.data.mistakes import Change, answers_of, changes
+from bermo.data.rows import Rows, digest
+from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet, counted
 from bermo.runs.model_files import warn_diverged
-from bermo.runs.trained import Runtime, open_trained
+from bermo.runs.trained import Runtime, TrainedFolder, open_trained
 from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
 from bermo.ship.runtimes.spec import EvaluateSpec
 from bermo.ship.runtimes.texts import check_labels, features_of, read_answered, unknown_labels
@@ -42,12 +48,15 @@ class Evaluated:
     result: Evaluation
     num_empty: int = 0
     """Rows that were left out, since they have no text."""
+    change: Change | None = None
+    """What differs from the answers of another model, where one was named."""
 
 
 def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | None = None) -> Evaluated:
     """Let the model of a run, a model's folder or an export answer every row of a file, and score it."""
     display = display or Quiet()
     opened = open_trained(run)
+    other = None if spec.against is None else _open_other(spec.against, opened)
     warn_diverged(run, display.tell)
     separator = separator_character(spec.separator)
     read = read_answered(file, opened.trained, spec.text or (), spec.label, separator)
@@ -57,10 +66,11 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
     if spec.unknown == "error":
         check_labels(rows, opened.trained, file, HINT)
     unknown = unknown_labels(rows, opened.trained)
-    features = features_of(opened, rows, sorted(unknown))
-    candidate = open_candidate(opened, device=choose_device(opened, spec.device), precision=spec.precision)
-    with counted(display, "evaluating", len(features)) as advance:
-        predictions = answer(candidate, features, spec.batch_size, advance)
+    features, predictions = _ask(opened, rows, sorted(unknown), spec, display)
+    change = None
+    if other is not None:
+        before = answers_of(*_ask(other, rows, sorted(unknown), spec, display))
+        change = changes(features, answers_of(features, predictions), before, str(spec.against))
     return Evaluated(
         model=str(run),
         runtime=opened.runtime,
@@ -71,7 +81,35 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
         unknown=dict(unknown),
         result=evaluate(features, predictions),
         num_empty=read.num_empty,
+        change=change,
     )
+
+
+def _ask(
+    opened: TrainedFolder, rows: Rows, unknown: Sequence[str], spec: EvaluateSpec, display: Display
+) -> tuple[Features, list[np.ndarray]]:
+    """Return the rows as a model reads them, and its answers."""
+    features = features_of(opened, rows, unknown)
+    candidate = open_candidate(opened, device=choose_device(opened, spec.device), precision=spec.precision)
+    with counted(display, "evaluating", len(features)) as advance:
+        return features, answer(candidate, features, spec.batch_size, advance)
+
+
+def _open_other(folder: Path, opened: TrainedFolder) -> TrainedFolder:
+    """Open the model that is compared with, which must give the same classes."""
+    other = open_trained(folder)
+    own, theirs = opened.trained, other.trained
+    if own.task.kind != "classification":
+        raise BermoError(
+            f"--against compares answers that are right or wrong, but {opened.folder} answers with"
+            f" {own.task.kind}. Leave --against out."
+        )
+    if theirs.task.kind != "classification" or theirs.labels != own.labels:
+        raise BermoError(
+            f"{folder} answers {', '.join(theirs.labels[:6]) or theirs.task.kind}, but {opened.folder}"
+            f" {', '.join(own.labels[:6])}. Compare models of the same classes."
+        )
+    return other
 
 
 def write_evaluation(path: Path, evaluated: Evaluated) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Precision = Literal["fp32", "bf16", "int8"]
 Sign = Literal["signed", "unsigned"]
-Values = Literal["fp32", "fp16", "int8"]
+Values = Literal["fp32", "fp16", "int8", "gobo"]
 """How a sparse container stores the weights that were kept."""
 FormName = Literal[
     "onnx",

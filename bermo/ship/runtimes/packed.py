@@ -2,13 +2,14 @@
 
     positions   a bit for each weight, or the gaps between kept ones, a byte each; the shorter after entropy
     coding values      fp32 or fp16 as they are, or int8 with a scale for each row; first bytes, then second
-    ones, then coded
+    ones, then coded; or a symbol for the nearest of 8 or 16 centroids, with outliers (centroids.py)
 
 At density d the positions cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form
 comes within 2 % of that on gaps, which follow a geometric law.
 """
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.errors import BermoError
-from bermo.ship.runtimes.forms import Values
+from bermo.ship.runtimes.centroids import Coded, code
 
+Coding = Literal["fp32", "fp16", "int8", "gobo3", "gobo4"]
+BITS: Mapping[Coding, int] = {"gobo3": 3, "gobo4": 4}
 Bytes = npt.NDArray[np.uint8]
 LARGEST_GAP = 255
 """A gap byte of this value adds so much and says that more follows."""
@@ -26,13 +29,15 @@ LEVEL = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """A matrix in parts; `positions` and `codes` are streams of bytes, `scales` belong to int8."""
+    """A matrix in parts; `positions` and `codes` are streams of bytes. `scales` belong to int8; of centroids
+    they are these, and then the outliers.
+    """
 
     rows: int
     columns: int
     positions_form: Literal["bits", "gaps"]
     positions: Bytes
-    values: Values
+    values: Coding
     codes: Bytes
     scales: npt.NDArray[np.float32] | None = None
 
@@ -42,10 +47,12 @@ class Packed:
         return self.positions.nbytes + self.codes.nbytes + scales
 
 
-def pack(weights: npt.NDArray[np.float32], values: Values) -> Packed:
+def pack(weights: npt.NDArray[np.float32], values: Coding) -> Packed:
     """Pack a matrix; what is zero, or becomes zero in the asked precision, is left out."""
     rows, columns = weights.shape
     scales = None
+    if values in BITS:
+        return _pack_centroids(weights, values)
     if values == "int8":
         scales = (np.abs(weights).max(axis=1) / 127).astype(np.float32)
         coded = np.rint(weights / np.where(scales, scales, 1)[:, None]).astype(np.int8)
@@ -69,15 +76,42 @@ def pack(weights: npt.NDArray[np.float32], values: Values) -> Packed:
     )
 
 
+def _pack_centroids(weights: npt.NDArray[np.float32], values: Coding) -> Packed:
+    kept = np.flatnonzero(weights)
+    form, positions = _shorter(kept, weights.size)
+    coded = code(weights.reshape(-1)[kept], BITS[values])
+    return Packed(
+        rows=weights.shape[0],
+        columns=weights.shape[1],
+        positions_form=form,
+        positions=positions,
+        values=values,
+        codes=_deflated(coded.symbols),
+        scales=np.concatenate([coded.centroids, coded.outliers]),
+    )
+
+
 def unpack(packed: Packed) -> npt.NDArray[np.float32]:
     """Return the matrix that `pack` was given, in the precision it was asked for."""
     size = packed.rows * packed.columns
     kept = _positions(packed, size)
+    if packed.values in BITS:
+        return _unpack_centroids(packed, kept)
     dtype = {"fp32": np.float32, "fp16": np.float16, "int8": np.int8}[packed.values]
     flat = np.zeros(size, dtype=np.float32)
     flat[kept] = _decoded(packed.codes, np.dtype(dtype), len(kept)).astype(np.float32)
     weights = flat.reshape(packed.rows, packed.columns)
     return weights if packed.scales is None else weights * packed.scales[:, None]
+
+
+def _unpack_centroids(packed: Packed, kept: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+    count = 1 << BITS[packed.values]
+    scales = np.zeros(0, dtype=np.float32) if packed.scales is None else packed.scales
+    symbols = _inflated(packed.codes, most=len(kept))
+    coded = Coded(centroids=scales[:count], symbols=symbols, outliers=scales[count:])
+    flat = np.zeros(packed.rows * packed.columns, dtype=np.float32)
+    flat[kept] = coded.values()
+    return flat.reshape(packed.rows, packed.columns)
 
 
 def _shorter(kept: npt.NDArray[np.intp], size: int) -> tuple[Literal["bits", "gaps"], Bytes]:

@@ -1,9 +1,14 @@
 """The data of a run, with the folder or files that the user named in place of the run's own."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+from bermo.data.load import load_task
+from bermo.data.rows import TextRows
 from bermo.data.tasks import OWN
 from bermo.errors import BermoError
+from bermo.files import write_text
 from bermo.spec import DataSpec
 
 
@@ -23,3 +28,22 @@ def with_files(
             + more
         )
     return changed
+
+
+def valid_file(data: DataSpec, folder: Path, verb: str) -> Path:
+    """Return the validation rows as a file: the user's own, or those of the named task, written out."""
+    if data.valid is not None:
+        return Path(data.valid)
+    task = load_task(data)
+    if not isinstance(task.valid, TextRows):
+        raise BermoError(
+            f"bermo {verb} takes texts or pairs with a label, but {task.task.name} is {task.task.kind}."
+            " Use bermo train, shrink, export and bench one after the other."
+        )
+    path = folder / "valid.jsonl"
+    columns = [task.valid.first, *([task.valid.second] if task.valid.second else [])]
+    names = [*(task.text or ("text_a", "text_b"))[: len(columns)], "label"]
+    rows = zip(*columns, task.valid.labels or (), strict=True)
+    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
+    write_text(path, "\n".join(lines) + "\n")
+    return path

@@ -1,8 +1,10 @@
 """The sparse container of a pruned model: sparse.safetensors, config, tokenizer, and an exact way back.
 
 A prunable matrix becomes `NAME.places`, `NAME.codes` and, for int8, `NAME.scales` (see `packed.py`); every
-other tensor is stored as it is, in fp32 or, with fp16 and int8 values, in fp16. The file's header says how
-each matrix was packed. What is loaded is an ordinary model in float32, equal to what was stored to the bit.
+other tensor is stored as it is, in fp32 or, with other values, in fp16. By GOBO's centroids matrices are
+stored in three bits and tables of embeddings in four; then a model that was never pruned has a container too.
+The file's header says how each matrix was packed. What is loaded is an ordinary model in float32, equal to
+what was stored to the bit.
 """
 
 import json
@@ -24,10 +26,11 @@ from bermo.encoders.sites import layers_of, prunable_sites
 from bermo.encoders.trust import check_finite
 from bermo.errors import BermoError
 from bermo.files import DAMAGED
+from bermo.models.quantized import SMALLEST_TABLE
 from bermo.pruning.fold import count
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.forms import Values
-from bermo.ship.runtimes.packed import Packed, pack, unpack
+from bermo.ship.runtimes.packed import Coding, Packed, pack, unpack
 
 LARGEST_RATIO, ALWAYS_FITS = 200, 64 << 20
 """A container may unpack to so many times its own bytes (at a density of 1 % the matrices alone become 130
@@ -72,19 +75,19 @@ def check_pruned(model: PreTrainedModel, folder: Path) -> float:
 
 def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSize:
     """Write a model's weights as one file, and return what it came to."""
-    sites = {id(site.weight): site for site in prunable_sites(model)}
+    codings = _codings(model, values)
     layers = {id(p) for layer in layers_of(model) for p in layer.parameters()}
     arrays: dict[str, np.ndarray] = {}
     packed_as: dict[str, dict[str, Any]] = {}
     encoder = encoder_dense = model_dense = 0
     for name, tensor in distinct_state(model).items():
-        if id(tensor) in sites:
+        if (coding := codings.get(id(tensor))) is not None:
             matrix = tensor.detach().float().cpu().numpy()
-            packed = pack(matrix.reshape(len(matrix), -1), values)
+            packed = pack(matrix.reshape(len(matrix), -1), coding)
             packed_as[name] = {
                 "shape": list(matrix.shape),
                 "places": packed.positions_form,
-                "values": values,
+                "values": coding,
             }
             parts: dict[str, np.ndarray] = {"places": packed.positions, "codes": packed.codes}
             parts |= {} if packed.scales is None else {"scales": packed.scales}
@@ -104,6 +107,16 @@ def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSi
         model_dense=model_dense,
         density=count(model).encoder_density,
     )
+
+
+def _codings(model: PreTrainedModel, values: Values) -> dict[int, Coding]:
+    """Return how each weight that is packed is stored, by its id."""
+    sites = [id(site.weight) for site in prunable_sites(model)]
+    if values != "gobo":
+        return dict.fromkeys(sites, values)
+    tables = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
+    embeddings: dict[int, Coding] = {id(table): "gobo4" for table in tables if len(table) >= SMALLEST_TABLE}
+    return embeddings | dict.fromkeys(sites, "gobo3")
 
 
 def load_sparse(folder: str | Path) -> PreTrainedModel:

@@ -36,6 +36,9 @@ class EvaluateSpec:
 
     text: tuple[str, ...] | None = option(None, "column(s) of the text, if not those of training")
     label: str | None = option(None, "column of the label, if not that of training")
+    against: Path | None = option(
+        None, "another model of the same classes: which answers differ from its, such as the dense one's"
+    )
     unknown: Literal["error", "wrong"] = option(
         "error", "a label that the model was not taught is an error, or counts as a wrong answer"
     )

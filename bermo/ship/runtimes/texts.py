@@ -93,14 +93,15 @@ def features_of(
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride)
     labels = (*trained.labels, *more_labels)
     tokenizer = tokenizer or opened.load_tokenizer()
-    features = tokenise(rows, trained.task, labels, tokenizer, limits, opened.has_segments)
+    features = tokenise(rows, trained.task, labels, tokenizer, limits, opened.has_segments, opened.is_apart)
     check_ids(features.largest_id, int(opened.config.vocab_size), tokenizer)
     return features
 
 
 def random_batch(opened: TrainedFolder, num_rows: int, length: int, vocabulary: int) -> dict[str, np.ndarray]:
     """Return tokens drawn at random, every row of the same length, for measurements of speed."""
-    shape = (num_rows, 2, length) if opened.trained.task.kind == "choice" else (num_rows, length)
+    has_two = opened.trained.task.kind == "choice" or opened.is_apart
+    shape = (num_rows, 2, length) if has_two else (num_rows, length)
     generator = np.random.default_rng(0)
     batch = {
         "input_ids": generator.integers(min(5, vocabulary - 1), vocabulary, shape),

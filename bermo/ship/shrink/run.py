@@ -197,8 +197,9 @@ def _features(opened: TrainedFolder, spec: FisherSpec, display: Display) -> tupl
             f" {', '.join(task.labels) or task.task.kind}. Give the data that it was trained on."
         )
     tokenizer = opened.load_tokenizer()
+    segments, is_apart = opened.has_segments, opened.is_apart
     train, valid = (
-        make_features(rows, task.task, task.labels, tokenizer, known, opened.has_segments)
+        make_features(rows, task.task, task.labels, tokenizer, known, segments, is_apart=is_apart)
         for rows in (task.train, task.valid)
     )
     return train, valid

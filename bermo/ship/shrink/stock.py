@@ -97,6 +97,11 @@ def _parts_of_head(model: BermoPreTrainedModel, kind: Kind, family: str) -> Mapp
     if kind in ("tagging", "span") and family in PLAIN:
         return {"out": "classifier" if kind == "tagging" else "qa_outputs"}
     is_text = kind in ("classification", "multi-label", "regression", "reranker")
+    if model.config.pairs == "apart":
+        raise BermoError(
+            "The model reads the two texts of a pair apart, and no class of transformers does. Train it with"
+            " --pairs joined, or use bermo export."
+        )
     if is_text and model.config.pooling == "first" and family in POOLED:
         return POOLED[family]
     raise BermoError(

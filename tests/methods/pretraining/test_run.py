@@ -15,37 +15,32 @@ from transformers import AutoModel, AutoTokenizer
 import bermo
 from bermo.cli import main
 from bermo.data.pretrain.corpus import load_corpus
-from bermo.data.sentences import generate
 from bermo.encoders.backbone import load_encoder
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.figures.data import read_findings
 from bermo.methods.pretraining import run as pretraining
+from bermo.methods.pretraining.build import Work, build_model, make_batches
 from bermo.methods.pretraining.guess import GuessLoss
-from bermo.methods.pretraining.run import _plan, _why_diverged, build_model, make_batches, pretrain
+from bermo.methods.pretraining.pace import plan_steps, seconds_a_step
+from bermo.methods.pretraining.run import _why_diverged, pretrain
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.pretrain_spec import (
     DEFAULT_STEPS,
     ObjectiveSpec,
     PaceSpec,
     PretrainSpec,
-    ShapeSpec,
-    TextSpec,
 )
 from bermo.progress import Quiet
 from bermo.training.job import Fit, Stopped, compute_loss
+from tests.methods.pretraining.world import make_spec, write_documents
 
 OBJECTIVES = ("mlm", "mlm+nsp", "mlm+sop", "electra")
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Documents of ten sentences each."""
-    lines = [item.text for item in generate("tense", 1500, seed=1)]
-    documents = ["\n".join(lines[k : k + 10]) for k in range(0, len(lines), 10)]
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("\n\n".join(documents))
-    return str(path)
+    return write_documents(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +51,6 @@ def echoes(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("text") / "echoes.txt"
     path.write_text("\n\n".join(documents))
     return str(path)
-
-
-def make_spec(text: str, folder: Path, **pace: Any) -> PretrainSpec:
-    return PretrainSpec(
-        text=TextSpec(files=(text,), vocabulary=600, length=32, held_out=0.1, cache=str(folder)),
-        shape=ShapeSpec(preset="tiny", width=32, heads=2, positions=64),
-        pace=PaceSpec(**({"steps": 6, "batch_size": 8, "device": "cpu", "evaluations": 2} | pace)),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -202,12 +189,35 @@ def test_the_inner_mix_is_trained_and_reported(text: str, cache: Path, tmp_path:
     assert hasattr(load_encoder(tmp_path / "run" / "model").encoder, "inner_mix")
 
 
+@pytest.mark.parametrize("kind", ["mlm", "electra"])
+def test_layers_computed_again_give_the_same_bits(kind: Any, text: str, cache: Path, tmp_path: Path) -> None:
+    spec = replace(make_spec(text, cache, steps=3), objective=ObjectiveSpec(kind=kind))
+    spec = replace(spec, shape=replace(spec.shape, dropout=0.1))
+    again = replace(spec, pace=replace(spec.pace, recompute=True))
+    built = build_model(again, load_corpus(spec.text, 64, print))
+    assert built.encoder.backbone.is_gradient_checkpointing
+    results = [pretrain(one, tmp_path / str(k)) for k, one in enumerate((spec, again))]
+    assert results[0].loss == results[1].loss
+    files = [tmp_path / name / "model" / "model.safetensors" for name in ("0", "1")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
 def test_minutes_become_steps_once(text: str, cache: Path, tmp_path: Path) -> None:
     spec = make_spec(text, cache, steps=None, minutes=0.003)
     result = pretrain(spec, tmp_path / "run")
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert result.steps == plan["steps"] >= 1
     assert not (tmp_path / "run" / ".trial").exists()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds", "expected"),
+    [((10, 30), (2.0, 4.0), 0.1), ((10, 30), (5.0, 4.5), 0.15), ((10, 20, 220), (60.0, 5.0, 9.0), 0.02)],
+)
+def test_a_step_takes_the_difference_of_the_last_trials(
+    lengths: tuple[int, ...], seconds: tuple[float, ...], expected: float
+) -> None:
+    assert seconds_a_step(lengths, seconds) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("damage", ["", '{"pieces": ["[PAD]"], "crc32": 1}', "{"])
@@ -244,6 +254,7 @@ def test_held_out_documents_are_trained_on_by_nobody(text: str, cache: Path) -> 
         ("--text TEXT --steps 5 --words no.txt", "There is no file no.txt. Pass a list of words"),
         ("--text TEXT --steps 5 --objective nsp", '--objective cannot be "nsp". Did you mean "mlm+nsp"?'),
         ("--text TEXT --steps 5 --maskng word", 'Unknown option "--maskng". Did you mean "--masking"?'),
+        ("--text TEXT --steps 5 --recompute --inner-mix raw", "Leave out --recompute or --inner-mix"),
         ("--text TEXT --steps 5 --width 30 --heads 4", "width must be a multiple of heads"),
         ("--text TEXT --steps 5 --length 600", "length must lie between 16 and positions"),
         ("--text TEXT --steps 5 --held-out 0.0001 --vocabulary 600", "too few to keep every 10000th"),
@@ -263,8 +274,11 @@ def test_mistakes_are_told_before_any_training(
 
 def test_without_a_length_it_is_that_of_the_box(text: str, cache: Path, tmp_path: Path) -> None:
     spec = check(replace(make_spec(text, cache), pace=PaceSpec()))
-    accelerator: Any = None
-    assert _plan(spec, None, None, tmp_path, Quiet(), accelerator) == DEFAULT_STEPS  # type: ignore[arg-type]
+    nothing: Any = None
+    work = Work(
+        spec=spec, corpus=nothing, batches=nothing, out=tmp_path, display=Quiet(), accelerator=nothing
+    )
+    assert plan_steps(work) == DEFAULT_STEPS
 
 
 @pytest.mark.parametrize(

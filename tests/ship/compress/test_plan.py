@@ -47,8 +47,8 @@ def test_an_arm_is_taught_and_ranked_by_size() -> None:
 
 
 def test_an_arm_of_a_run_with_chosen_values_has_those_of_its_teacher() -> None:
-    chosen = {"head": "probe", "pooling": "mean", "first_layers": 4}
-    run = replace_in(RunSpec(), model=chosen, train={"contrast": 1.0, "lr": 5e-4})
+    chosen = {"head": "probe", "pooling": "mean", "keep_layers": 4, "keep_by": "last"}
+    run = replace_in(RunSpec(), model=chosen, train={"contrast": 1.0, "lr": 5e-4}, method={"theseus": 2})
     arm = arm_spec(Arm(layers=3), run, "dense", hard=None)
     check_methods(arm)
     assert (arm.model.head, arm.model.pooling, arm.train.contrast, arm.train.lr) == (None, None, None, 5e-4)

@@ -9,11 +9,12 @@ import torch
 
 from bermo.encoders.structure import groups_of
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.models.top import can_cut_top
 from bermo.ship.export.compare import relative_error
 from bermo.ship.export.onnx import write_onnx
 from bermo.ship.export.quantize import quantize_dynamic
 from bermo.ship.export.rewrite import quicken
-from bermo.ship.export.top import ReadAnswers, can_cut_top
+from bermo.ship.export.top import ReadAnswers
 from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate
 from bermo.ship.runtimes.openvino import write_openvino
 from bermo.ship.runtimes.torch_candidate import TorchCandidate

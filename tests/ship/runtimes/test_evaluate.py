@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bermo.cli import main
 from bermo.data.scoring import score
+from bermo.figures.data import read_findings
 from bermo.runs.trained import open_trained
 from bermo.ship.export.run import ExportSpec, export
 from bermo.ship.runtimes.candidate import answer, open_candidate
@@ -45,6 +47,45 @@ def test_a_model_and_its_export_get_the_score_that_the_bench_gives(
         assert f"accuracy {expected.score:.2f} (95 % interval" in capsys.readouterr().out
         assert main(command) == 2
         assert "not overwritten" in capsys.readouterr().err
+
+
+def test_errors_become_figures_of_a_page_beside_another_models_answers(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_model()
+    torch.nn.init.normal_(other.head.out.weight)
+    save(other, tmp_path / "other")
+    look, out, page = tmp_path / "look", tmp_path / "test.json", tmp_path / "page.html"
+    command = ["evaluate", str(tmp_path / "other"), str(folders / "test.tsv"), "--figures", str(look)]
+    assert main([*command, "--against", str(folders / "model"), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    for words in ("Probabilities are ", "The surest of ", "answers became wrong", "taken for"):
+        assert words in printed
+    assert max(map(len, printed.splitlines()[1:])) <= 80 + len(str(tmp_path))
+    written = json.loads(out.read_text())
+    assert written["change"]["against"] == str(folders / "model")
+    assert written["calibration"]["error"] > 0
+    assert written["mistakes"][0]["probability"] >= written["mistakes"][-1]["probability"]
+    titles = [section.title for section in read_findings(look / "figures.json").sections]
+    assert titles == ["Classes", "Calibration", "Mistakes", "What changed"]
+    assert main(["report", str(look), "--out", str(page)]) == 0
+    assert "Right before, wrong now" in page.read_text()
+    assert main(command) == 2
+    assert "Give another name with --figures" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_only_models_of_the_same_classes_are_compared(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(make_model(kind="regression"), tmp_path / "number", "regression")
+    given = [("model", "number", "Compare models of the same classes"), ("number", "model", "right or wrong")]
+    for name, other, words in given:
+        run, against = (str((tmp_path if n == "number" else folders) / n) for n in (name, other))
+        assert main(["evaluate", run, str(folders / "test.tsv"), "--against", against]) == 2
+        assert words in capsys.readouterr().err.replace("\n", " ")
+    figures = ["--figures", str(tmp_path / "look")]
+    assert main(["evaluate", str(tmp_path / "number"), str(folders / "test.tsv"), *figures]) == 2
+    assert "errors of classes" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_an_unknown_label_is_an_error_with_the_nearest_or_counts_as_wrong(

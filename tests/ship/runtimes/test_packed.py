@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bermo.errors import BermoError
-from bermo.ship.runtimes.packed import Values, pack, unpack
+from bermo.ship.runtimes.packed import Coding, pack, unpack
 
 
 def random_matrix(density: float, shape: tuple[int, int] = (64, 96), seed: int = 0) -> np.ndarray:
@@ -38,7 +38,7 @@ def test_int8_is_within_half_a_step_of_its_row() -> None:
     st.lists(st.integers(0, 3000), unique=True, max_size=40),
     st.sampled_from(["fp32", "fp16"]),
 )
-def test_any_positions_come_back(positions: list[int], values: Values) -> None:
+def test_any_positions_come_back(positions: list[int], values: Coding) -> None:
     flat = np.zeros(3001, dtype=np.float32)
     flat[positions] = 0.5
     weights = flat.reshape(1, -1)

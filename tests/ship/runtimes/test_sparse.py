@@ -36,6 +36,18 @@ def test_a_lossless_container_gives_the_same_logits_to_the_bit(family: str, tmp_
         assert torch.equal(again(**batch).logits, model(**batch).logits)
 
 
+def test_a_model_that_was_never_pruned_is_stored_by_centroids_embeddings_too(tmp_path: Path) -> None:
+    run = save(make_model(), tmp_path / "model")
+    exported = export(run, tmp_path / "out", ExportSpec(to="sparse", values="gobo"))
+    assert open_trained(tmp_path / "out").precision == "gobo"
+    loaded = load_sparse(tmp_path / "out")
+    for name in ("encoder.layer.0.output.dense.weight", "embeddings.position_embeddings.weight"):
+        tensor = loaded.get_parameter(f"bermo.backbone.{name}")
+        most = 16 if "position" in name else 8
+        assert len(tensor.unique()) <= most + 4, "centroids and a few outliers"
+    assert exported.compared.relative_error < 0.5
+
+
 @pytest.mark.parametrize("values", ["fp16", "int8"])
 def test_a_container_keeps_every_zero_and_loads_what_it_stored(values: str, tmp_path: Path) -> None:
     model = make_model(layers=2)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# A better encoder for the box: today's box goes on, taught by a sentence encoder, and is judged by fine-tuning.
+#   benchmarks/box_gpu.sh MODELS DATA OUT [MINUTES [STAGE...]]
+# MODELS holds gte and mpnet, DATA the unpacked sst2, cola, rte, mrpc, stsb and wikipedia/*.xz. Stages:
+#   now     the box of the package, fine-tuned
+#   gte     each layer taught by one of gte-small's, words and rows; then fine-tuned
+#   mpnet   the same by all-mpnet-base-v2
+#   last    words of gte-small's last layer alone
+#   rows    rows of gte-small alone
+#   plain   masked words alone, to see what the teacher gives
+# Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
+# BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
+set -u
+models=$1 data=$2 out=$3 minutes=${4:-8}
+[ $# -gt 4 ] && stages="${*:5}" || stages="now gte mpnet"
+more=${BOX_MORE:-} pretrain=${BOX_PRETRAIN:---minutes $minutes --precision bf16} tune=${BOX_TUNE:---precision bf16}
+python=${PYTHON:-python}
+work=${BOX_WORK:-$out/work}
+mkdir -p "$out" "$work"
+export OMP_NUM_THREADS=1 BERMO_CACHE=$work/cache
+
+taught() { # stage, options: go on from the box
+  local stage=$1; shift
+  $python -m bermo pretrain --model box --text "$data"/wikipedia/*.xz --half --looks 5 --checkpoint-minutes 2 \
+    $pretrain "$@" $more --out "$out/$stage" > "$out/$stage.log" 2>&1
+}
+
+judged() { # stage, model: three seeds on five tasks
+  local stage=$1 model=$2 task
+  for task in "sst2 3" "cola 10" "rte 10" "mrpc 10" "stsb 10"; do
+    set -- $task
+    $python -m bermo train --model "$model" --task "$1" --data "$data/$1" --epochs "$2" --seeds 1,2,3 --together 3 \
+      --checkpoint-minutes 100 --keep none $tune $more --out "$work/$stage-$1" > "$out/$stage-$1.log" 2>&1 &
+  done
+  wait
+}
+
+stage() {
+  case $1 in
+    now) judged now box; return ;;
+    gte) taught gte --teacher "$models/gte" ;;
+    mpnet) taught mpnet --teacher "$models/mpnet" ;;
+    last) taught last --teacher "$models/gte" --teach-layers last ;;
+    rows) taught rows --teacher "$models/gte" --teach-words 0 ;;
+    plain) taught plain ;;
+  esac
+  judged "$1" "$out/$1/model"
+}
+
+for name in $stages; do (stage "$name"; echo "$name: $(date +%T)") & done
+wait
+$python benchmarks/box_rows.py "$work" "$out/box.json"

@@ -1,0 +1,117 @@
+"""What was measured of a method's seeds, or of a baseline, as one row beside the dense models."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from bermo.atlas.baselines import Answers, Baseline, fit_baseline, num_bytes, num_parameters
+from bermo.atlas.chain import Base, Chain, make_chain
+from bermo.atlas.checks import Rows
+from bermo.atlas.loyalty import loyalty
+from bermo.atlas.measure import Measured, measure, teacher_answers
+from bermo.atlas.methods import DENSE, METHODS
+from bermo.atlas.rows import BASELINE_GROUP, Row
+from bermo.atlas.speed import Speed
+from bermo.data.scoring import score
+from bermo.runs.command import shown
+from bermo.runs.trained import open_trained
+from bermo.ship.runtimes.texts import labelled
+
+TIMED = ("milliseconds", "rows_per_second", "latency_gain", "speedup", "speedup_spread")
+"""Fields of Speed that a row has too."""
+
+
+def method_row(chains: Sequence[Chain], base: Base) -> Row:
+    """Measure what the chains of one method ship, and put the seeds together."""
+    method, known = chains[0].method, [measure(chain, base) for chain in chains]
+    best = max(range(len(chains)), key=lambda index: known[index].score)
+    return Row(
+        name=method.name,
+        group=method.group,
+        summary=method.summary,
+        folder=str(chains[best].shipped),
+        commands=tuple(shown(job.words) for job in chains[0].jobs),
+        published=method.published,
+        scores=tuple(item.score for item in known),
+        **_joined([chain.seed for chain in chains], known, base),
+    )
+
+
+def baseline_row(kind: Baseline, rows: Rows, seeds: Sequence[int], base: Base) -> Row:
+    """Fit a baseline, unless that is done, and compare its answers with each dense model's."""
+    answers = open_baseline(kind, rows, base)
+    folder = base.out / kind.name / "model"
+    probabilities = answers(rows.valid)
+    dense = open_trained(base.out / DENSE / f"seed-{seeds[0]}" / "1-train")
+    scores = score(labelled(dense, base.valid), list(probabilities))
+    known = []
+    for seed in seeds:
+        found = loyalty(probabilities, teacher_answers(seed, base))
+        known.append(
+            Measured(
+                metric=scores.main,
+                score=scores.score,
+                same_labels=found.labels,
+                same_probabilities=found.probabilities,
+                megabytes=num_bytes(folder) / 1e6,
+                parameters=num_parameters(folder),
+                nonzero=num_parameters(folder),
+                seconds=0.0,
+            )
+        )
+    return Row(
+        name=kind.name,
+        group=BASELINE_GROUP,
+        summary=kind.summary,
+        folder=str(folder),
+        published=kind.published,
+        scores=(scores.score,),
+        **_joined(seeds, known, base),
+    )
+
+
+def open_baseline(kind: Baseline, rows: Rows, base: Base) -> Answers:
+    """Return a baseline that answers, fitted first where it is not."""
+    folder, encoder = base.out / kind.name / "model", base.spec.model.backbone
+    fit_baseline(kind, rows.train, rows.data.labels, encoder, folder)
+    return kind.read(folder, encoder)
+
+
+def with_speed(row: Row, speed: Speed) -> Row:
+    """Return a row with what was timed."""
+    return replace(row, **{name: getattr(speed, name) for name in TIMED})
+
+
+def with_gpu(row: Row, speed: Speed) -> Row:
+    """Return a row with what was timed on a GPU."""
+    return replace(row, gpu_speedup=speed.speedup, gpu_latency_gain=speed.latency_gain)
+
+
+def dense_of(seed: int, base: Base) -> Measured:
+    """What the dense model of a seed gives."""
+    return measure(make_chain(METHODS[DENSE], seed, base), base)
+
+
+def _joined(seeds: Sequence[int], known: Sequence[Measured], base: Base) -> dict[str, Any]:
+    pairs = [(item, dense_of(seed, base)) for seed, item in zip(seeds, known, strict=True)]
+    return {
+        "seeds": tuple(seeds),
+        "kepts": tuple(share_kept(item.score, dense.score) for item, dense in pairs),
+        "same_labels": _mean([100 * item.same_labels for item in known]),
+        "same_probabilities": _mean([100 * item.same_probabilities for item in known]),
+        "megabytes": _mean([item.megabytes for item in known]),
+        "parameters": round(_mean([item.parameters for item in known])),
+        "nonzero": round(_mean([item.nonzero for item in known])),
+        "seconds": _mean([item.seconds for item in known]),
+        "diverged": sum(item.diverged is not None for item in known),
+    }
+
+
+def share_kept(score: float, teacher: float) -> float:
+    """The share of a teacher's score in percent; NaN where the teacher has learned nothing."""
+    return 100 * score / teacher if teacher > 0 else math.nan
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,250 @@
+"""The methods of the atlas. One more is an entry of `METHODS`: its name, its chain, what was published."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from bermo.atlas import published
+from bermo.atlas.steps import Compress, Export, Method, Shrink, Train
+from bermo.errors import BermoError, nearest
+from bermo.spec import KeepBy
+
+DENSE = "dense"
+ALL = "all"
+SPARSE = Export(to="sparse")
+RULES: Mapping[KeepBy, str] = {
+    "last": "the last ones",
+    "alternate": "every second one",
+    "symmetric": "the first and the last",
+    "contribution": "those that change their input most",
+}
+"""The other ways to leave layers out (Poor Man's BERT)."""
+TUNED: Sequence[tuple[str, Mapping[str, object], str, float]] = (
+    ("lora", {"lora": 8}, "the encoder is frozen and gets updates of rank 8", 1.0),
+    ("mixout", {"mixout": 0.7}, "weights fall back to the encoder's at random while it trains", 1.5),
+    ("r-drop", {"rdrop": 1.0}, "two passes with different dropout have to agree", 2.0),
+    ("smart", {"adversarial": "smart"}, "answers have to stay where words' vectors move a little", 3.0),
+    ("freelb", {"adversarial": "freelb"}, "trained where words' vectors are moved to hurt most", 3.0),
+)
+"""Ways of fine-tuning that keep more of the encoder: name, options, what it is, cost."""
+KEPT = 0.1
+"""The share of the weights that pruning without structure leaves."""
+
+
+def _pruned(method: str, **more: object) -> Train:
+    return Train(changes={"prune": {"method": method, "density": KEPT, **more}}, cost=1.4)
+
+
+def _units(density: float, layers: float = 1.0) -> Train:
+    """Prune heads and neurons by size while the dense model teaches; over early, to leave time for repair."""
+    prune = {"method": "heads-and-neurons", "density": density, "rank": "size", "final_warmup": 3}
+    return Train(changes={"prune": prune}, is_taught=True, layers=layers, cost=0.4 + 1.4 * layers)
+
+
+def _taught(layers: float, which: Literal["first", "even"] = "first", neurons: float = 1.0) -> Train:
+    changes = {"distill": {"student_neurons": neurons}} if neurons < 1 else {}
+    return Train(changes=changes, is_taught=True, layers=layers, which=which, cost=0.4 + layers)
+
+
+def _kept(which: KeepBy) -> Train:
+    """Half of the encoder's layers, fine-tuned by labels alone."""
+    return Train(layers=0.5, which=which, cost=0.5)
+
+
+def _for_int8(step: Train) -> Train:
+    return replace(step, changes={**step.changes, "method": {"quantize": "int8"}})
+
+
+_LISTED = (
+    Method(name=DENSE, group="as it is", summary="the encoder, fine-tuned; torch in fp32", steps=(Train(),)),
+    Method(
+        name="onnx",
+        group="as it is",
+        summary="the same model in onnxruntime, fp32",
+        steps=(Export(to="onnx"),),
+    ),
+    Method(
+        name="int8",
+        group="quantisation",
+        summary="int8 weights, ranges of activations by the batch",
+        steps=(Export(),),
+        published=(published.ONNX_INT8,),
+    ),
+    Method(
+        name="int8-calibrated",
+        group="quantisation",
+        summary="int8 weights, ranges of activations fixed by training texts",
+        steps=(Export(is_calibrated=True),),
+        published=(published.OPENVINO_INT8,),
+    ),
+    Method(
+        name="gobo",
+        group="quantisation",
+        summary="three bits a weight on disk, outliers as they are; computed in fp32",
+        steps=(Export(to="sparse", values="gobo"),),
+        published=(published.GOBO,),
+    ),
+    Method(
+        name="qat",
+        group="quantisation",
+        summary="trained with int8 numbers in the last third, taught by the dense model",
+        steps=(_for_int8(Train(is_taught=True, cost=1.6)), Export()),
+        published=(published.Q8BERT,),
+    ),
+    Method(
+        name="magnitude",
+        group="pruning",
+        summary="the largest 10 % of the weights stay",
+        steps=(_pruned("magnitude"), SPARSE),
+        published=(published.IMP,),
+    ),
+    Method(
+        name="movement",
+        group="pruning",
+        summary="the 10 % of the weights stay that the loss feels most",
+        steps=(_pruned("movement"), SPARSE),
+    ),
+    Method(
+        name="soft-movement",
+        group="pruning",
+        summary="weights stay whose learned score is over a threshold, aimed at 10 %",
+        steps=(_pruned("soft-movement"), SPARSE),
+        needs_steps=True,
+        published=(published.SOFT_MOVEMENT,),
+    ),
+    Method(
+        name="l0",
+        group="pruning",
+        summary="weights stay whose hard concrete gate is open, aimed at 10 %",
+        steps=(_pruned("l0"), SPARSE),
+        needs_steps=True,
+    ),
+    Method(
+        name="fisher",
+        group="pruning",
+        summary="half of heads and neurons chosen by Fisher information and refitted, no training; int8",
+        steps=(Shrink(fisher=0.5), Export()),
+        published=(published.KCM,),
+    ),
+    Method(
+        name="structured",
+        group="pruning",
+        summary="half of heads and neurons pruned with a teacher and deleted; int8",
+        steps=(_units(0.5), Shrink(), Export()),
+        published=(published.MCCARLEY, published.ZIPLM),
+    ),
+    Method(
+        name="first-layers",
+        group="fewer layers",
+        summary="the first half of the layers, fine-tuned by labels alone; int8",
+        steps=(_kept("first"), Export()),
+        published=(published.POOR_MAN, published.LIN_6),
+    ),
+    Method(
+        name="first-layers-taught",
+        group="fewer layers",
+        summary="the first half of the layers, taught by the dense model; int8",
+        steps=(_taught(0.5), Export()),
+        published=(published.PKD_6,),
+    ),
+    Method(
+        name="even-layers-taught",
+        group="fewer layers",
+        summary="every second layer, taught by the dense model; int8",
+        steps=(_taught(0.5, "even"), Export()),
+        published=(published.DISTILBERT, published.TURC),
+    ),
+    Method(
+        name="quarter-taught",
+        group="fewer layers",
+        summary="the first quarter of the layers, taught by the dense model; int8",
+        steps=(_taught(0.25), Export()),
+        published=(published.PKD_3,),
+    ),
+    Method(
+        name="theseus",
+        group="fewer layers",
+        summary="half as many layers learn to replace pairs of the dense model's; int8",
+        steps=(Train(is_taught=True, layers=0.5, which="theseus", cost=2.0), Export()),
+        published=(published.THESEUS,),
+    ),
+    *(
+        Method(
+            name=f"{which}-layers",
+            group="fewer layers",
+            summary=f"half of the layers, {rule}, fine-tuned by labels alone; int8",
+            steps=(_kept(which), Export()),
+            published=(published.POOR_MAN,),
+            is_usual=False,
+        )
+        for which, rule in RULES.items()
+    ),
+    Method(
+        name="thin-taught",
+        group="students",
+        summary="half of the layers with half of their neurons, taught by the dense model; int8",
+        steps=(_taught(0.5, neurons=0.5), Export()),
+        published=(published.TINYBERT,),
+    ),
+    Method(
+        name="words",
+        group="chains",
+        summary="words cut that the training texts do not have; int8",
+        steps=(Shrink(cuts_words=True), Export()),
+    ),
+    Method(
+        name="third-60",
+        group="chains",
+        summary="the first third of the layers, 60 % of their heads and neurons, taught; int8",
+        steps=(_units(0.6, 1 / 3), Shrink(), Export()),
+        published=(published.DYNABERT,),
+    ),
+    Method(
+        name="third-60-qat",
+        group="chains",
+        summary="the same, trained with int8 numbers in the last third",
+        steps=(_for_int8(_units(0.6, 1 / 3)), Shrink(), Export()),
+    ),
+    Method(
+        name="quarter-55-words",
+        group="chains",
+        summary="the first quarter of the layers, 55 % of their heads and neurons, taught; words cut; int8",
+        steps=(_units(0.55, 0.25), Shrink(cuts_words=True), Export()),
+    ),
+    *(
+        Method(
+            name=name,
+            group="fine-tuning",
+            summary=f"{summary}; int8",
+            steps=(Train(changes={"method": method}, cost=cost), Export()),
+            is_usual=False,
+        )
+        for name, method, summary, cost in TUNED
+    ),
+    Method(
+        name="compress",
+        group="chains",
+        summary="what bermo compress chooses for 8 times the throughput",
+        steps=(Compress(),),
+        is_usual=False,
+    ),
+)
+METHODS: Mapping[str, Method] = {method.name: method for method in _LISTED}
+
+
+BASELINES = ("tf-idf", "static")
+"""What is fitted without an encoder (baselines.py)."""
+NAMES = (*METHODS, *BASELINES)
+
+
+def choose(names: Sequence[str], is_tiny: bool = False) -> list[str]:
+    """Return the methods that were named, in the order of the table and the dense one first; none named: the
+    usual ones.
+    """
+    for name in names:
+        if name != ALL and name not in NAMES:
+            raise BermoError(f'There is no method "{name}".{nearest(name, [*NAMES, ALL])}')
+    if names:
+        return [name for name in NAMES if ALL in names or name in names or name == DENSE]
+    usual = [name for name in METHODS if METHODS[name].is_usual]
+    return [*(name for name in usual if not (is_tiny and METHODS[name].needs_steps)), *BASELINES]

@@ -1,0 +1,26 @@
+"""What all methods share: the files of their rows, the depth of the encoder."""
+
+from pathlib import Path
+
+from bermo.atlas.chain import Base
+from bermo.atlas.checks import Rows
+from bermo.encoders.backbone import load_config
+from bermo.encoders.families import num_layers
+from bermo.files import write_text
+from bermo.ship.runtimes.run_data import valid_file
+from bermo.spec import RunSpec
+
+
+def make_base(run: RunSpec, rows: Rows, out: Path) -> Base:
+    """Write the files that the commands of methods read, and return what they share."""
+    texts = out / "data" / "texts.txt"
+    if not texts.exists():
+        both = (*rows.train.first, *(rows.train.second or ()))
+        write_text(texts, "\n".join(" ".join(text.split()) for text in both) + "\n")
+    return Base(
+        spec=run,
+        num_layers=num_layers(load_config(run.model.backbone)) - 1,
+        out=out,
+        valid=valid_file(run.data, out / "data", "atlas"),
+        texts=texts,
+    )

@@ -1,0 +1,60 @@
+"""Methods of the field beside pruning and a teacher, each an option of a training; None leaves it out."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bermo.fields import Rules, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSpec:
+    """What else is done to a model while it is trained (docs/how-to/methods.md)."""
+
+    quantize: Literal["int8", "ternary", "binary"] | None = option(
+        None,
+        "train with the numbers that the int8 graph of bermo export computes with, or with weights of three"
+        " or two values",
+    )
+    quantize_from: float | None = option(
+        None, "share of the steps before weights are quantised", shown="two thirds", least=0, under=1
+    )
+    theseus: int | None = option(
+        None, "so many layers learn to replace groups of the teacher's, more and more often", least=1
+    )
+    mixout: float | None = option(
+        None,
+        "chance that a weight is, for a step, the one that training started from",
+        over=0,
+        under=1,
+    )
+    rdrop: float | None = option(
+        None, "weight of the distance between answers of two passes with different dropout", over=0
+    )
+    adversarial: Literal["smart", "freelb"] | None = option(
+        None, "train on small changes of the words' vectors that hurt most"
+    )
+    lora: int | None = option(
+        None, "freeze the encoder and train updates of this rank on its layers' matrices", least=1
+    )
+    lora_lr: float | None = option(None, "learning rate of these updates", shown="ten times --lr", over=0)
+
+    @property
+    def has_passes(self) -> bool:
+        """Whether a step runs the model several times."""
+        return self.rdrop is not None or self.adversarial is not None
+
+    def rules(self) -> Rules:
+        return [
+            (
+                self.quantize_from is None or self.quantize is not None,
+                "--quantize-from belongs to --quantize. Add --quantize int8, or leave it out.",
+            ),
+            (
+                self.lora_lr is None or self.lora is not None,
+                "--lora-lr is the rate of --lora. Add --lora, or leave it out.",
+            ),
+            (
+                self.rdrop is None or self.adversarial is None,
+                "--rdrop and --adversarial each say which passes a step has. Leave one out.",
+            ),
+        ]

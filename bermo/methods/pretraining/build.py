@@ -1,0 +1,155 @@
+"""What a pretraining works with: text, batches, teacher and model, built from its spec."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from bermo.data.pretrain.corpus import Corpus, load_corpus
+from bermo.data.pretrain.masking import Masker
+from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
+from bermo.data.pretrain.taught import TaughtBatches
+from bermo.encoders.backbone import load_config
+from bermo.encoders.families import longest_input, num_layers
+from bermo.encoders.where import resolve
+from bermo.errors import BermoError
+from bermo.methods.pretraining.teach import Teacher, attach_maps_
+from bermo.models.pretraining import (
+    MaskedPretraining,
+    Pretraining,
+    Shape,
+    build_masked,
+    build_replaced,
+)
+from bermo.models.start import Start, check_layers, dropouts_of, start_masked
+from bermo.pretrain_spec import PretrainSpec
+from bermo.progress import Display
+
+# The masks of held-out text are the same for every seed.
+HELD_SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Everything that one pretraining works with."""
+
+    spec: PretrainSpec
+    corpus: Corpus
+    batches: PackedBatches | TaughtBatches
+    out: Path
+    display: Display
+    accelerator: Accelerator
+    teacher: Teacher | None = None
+
+    @property
+    def digest(self) -> str:
+        """A short name of the text, and of the encoders that the training starts from and learns from."""
+        names = [name for name in (self.spec.shape.model, self.spec.objective.teacher) if name]
+        return "-".join([self.corpus.digest, *map(_weights_digest, names)])
+
+
+def load_text(spec: PretrainSpec, tell: Callable[[str], None]) -> Corpus:
+    """Read the text in the tokens of the encoder to go on from, of --tokenizer, or of its own vocabulary."""
+    if spec.shape.model is None:
+        return load_corpus(spec.text, spec.shape.positions, tell, spec.objective.teacher)
+    config = load_config(spec.shape.model)
+    if spec.shape.layers is not None:
+        check_layers(config, spec.shape.model, spec.shape.layers)
+    longest = longest_input(config)
+    if longest is not None and spec.text.length > longest:
+        raise BermoError(
+            f"{spec.shape.model} has positions for {longest} tokens, but --length is {spec.text.length}."
+            " Make --length smaller."
+        )
+    text = replace(spec.text, tokenizer=spec.shape.model)
+    return load_corpus(text, longest or spec.shape.positions, tell, spec.objective.teacher)
+
+
+def make_teacher(spec: PretrainSpec, accelerator: Accelerator) -> Teacher | None:
+    """Load the teacher of the spec, if it has one."""
+    if spec.objective.teacher is None:
+        return None
+    own, which = spec.shape.sizes.layers, spec.objective.teach_layers
+    if spec.shape.model is not None:
+        own = spec.shape.layers or num_layers(load_config(spec.shape.model)) - 1
+    return Teacher(spec.objective.teacher, own, which, accelerator)
+
+
+def make_batches(
+    spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = None, is_held: bool = False
+) -> PackedBatches | TaughtBatches:
+    """Pack training or held-out text into rows for the objective, with those of a teacher if there is one."""
+    objective, seed = spec.objective, HELD_SEED if is_held else spec.seed
+    tokens = corpus.held if is_held else corpus.train
+    source: Stream | Pairs
+    match objective.kind:
+        case "mlm+nsp" | "mlm+sop":
+            kind: Any = objective.kind.removeprefix("mlm+")
+            source = Pairs(tokens, corpus.pieces, spec.text.length, seed, kind)
+        case _:
+            source = Stream(tokens, corpus.pieces, spec.text.length, seed)
+    masker = Masker(corpus.pieces, objective.masking, objective.share, seed, objective.kind == "electra")
+    packed = PackedBatches(source, masker, spec.pace.batch_size, seed)
+    if teacher is None or corpus.frame is None:
+        return packed
+    return TaughtBatches(packed, corpus.frame, teacher.row_length(spec.text.length))
+
+
+def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = None) -> Pretraining:
+    """Build the model of the spec: what is not loaded is random, drawn from its seed."""
+    torch.manual_seed(spec.seed)
+    model: Pretraining
+    if spec.shape.model is not None:
+        start = Start(dropout=spec.shape.dropout, layers=spec.shape.layers, cuts=corpus.cuts)
+        words = start_masked(spec.shape.model, start)
+        model = MaskedPretraining(words, has_pairs=spec.objective.kind != "mlm")
+    elif spec.objective.kind == "electra":
+        model = build_replaced(_shape(spec, corpus))
+    else:
+        model = build_masked(_shape(spec, corpus), has_pairs=spec.objective.kind != "mlm")
+    if spec.pace.recompute:
+        _recompute_(model)
+    if teacher is not None:
+        attach_maps_(model, teacher)
+    return model
+
+
+def _recompute_(model: Pretraining) -> None:
+    """Let the layers of the encoder be computed again in the backward pass (Chen et al. 2016)."""
+    if not model.encoder.supports_gradient_checkpointing:
+        family = model.encoder.backbone.config.model_type
+        raise BermoError(f"{family} cannot compute its layers again. Leave --recompute out.")
+    model.encoder.gradient_checkpointing_enable()
+
+
+def later_dropouts(spec: PretrainSpec) -> Mapping[str, float]:
+    """Return the dropout that the saved encoder is fine-tuned with: that of the one it went on from."""
+    if spec.shape.model is not None:
+        return dropouts_of(load_config(spec.shape.model))
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    return dict.fromkeys(names, spec.shape.later_dropout)
+
+
+def _shape(spec: PretrainSpec, corpus: Corpus) -> Shape:
+    return Shape(
+        **asdict(spec.shape.sizes),
+        vocabulary=corpus.pieces.size,
+        positions=spec.shape.positions,
+        dropout=spec.shape.dropout,
+        pad=corpus.pieces.pad,
+        inner_mix=spec.shape.inner_mix,
+    )
+
+
+def _weights_digest(name: str) -> str:
+    """Return a short name of an encoder's files, or of its name where it is on the hub."""
+    folder, total = Path(resolve(name)), hashlib.sha256()
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
+    for file in files:
+        with file.open("rb") as handle:
+            total.update(hashlib.file_digest(handle, "sha256").digest())
+    return total.hexdigest()[:16] if files else name

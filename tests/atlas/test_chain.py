@@ -1,0 +1,79 @@
+"""The table of methods: every chain is made of commands that the command line takes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bermo.atlas.baselines import BASELINES as FITTED
+from bermo.atlas.chain import Base, make_chain, torch_model
+from bermo.atlas.methods import BASELINES, DENSE, METHODS, NAMES, choose
+from bermo.cli import build_parser
+from bermo.errors import BermoError
+from bermo.methods.checks import check_methods
+from bermo.spec import RunSpec
+from bermo.verbs import VERBS
+from bermo.verbs.options import read_options
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Base:
+    return Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path / "v", texts=tmp_path / "t")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_commands_of_every_method_are_read_and_each_reads_what_the_one_before_it_made(
+    name: str, base: Base
+) -> None:
+    chain = make_chain(METHODS[name], 3, base)
+    before = base.out / DENSE / "seed-3" / "1-train"
+    for job in chain.jobs:
+        options = read_options(VERBS[job.words[0]].options, build_parser()[0].parse_args(job.words))
+        assert options.out == job.folder
+        assert job.folder.is_relative_to(base.out / name / "seed-3")
+        if job.words[0] == "train":
+            check_methods(options.spec)
+            assert options.spec.seeds == (3,)
+            assert options.spec.distill.teacher in (None, str(base.out / DENSE / "seed-3" / "1-train"))
+        else:
+            source = options.spec.run if job.words[0] == "compress" else options.run
+            assert source == before
+        before = job.folder
+    needed = [need for job in chain.jobs for need in job.needs]
+    made = [f"{DENSE}/seed-3/1-train", *(job.name for job in chain.jobs)]
+    assert needed == ([] if name == DENSE else made[: len(chain.jobs)])
+
+
+def test_students_have_the_layers_that_their_share_says(base: Base) -> None:
+    base = replace(base, num_layers=12)
+    layers = {
+        "first-layers-taught": (1, 2, 3, 4, 5, 6),
+        "even-layers-taught": (2, 4, 6, 8, 10, 12),
+        "quarter-taught": (1, 2, 3),
+        "third-60": (1, 2, 3, 4),
+    }
+    for name, wanted in layers.items():
+        words = make_chain(METHODS[name], 1, base).jobs[0].words
+        assert words[words.index("--student-layers") + 1] == ",".join(map(str, wanted))
+    words = make_chain(METHODS["first-layers"], 1, base).jobs[0].words
+    assert words[words.index("--keep-layers") + 1] == "6"
+    assert "--teacher" not in words
+
+
+def test_only_what_comes_before_the_last_training_belongs_to_the_trainings(base: Base) -> None:
+    chain = make_chain(METHODS["structured"], 1, base)
+    assert [job.words[0] for job in chain.training] == ["train"]
+    assert torch_model(chain, base) == chain.jobs[1].folder
+    int8 = make_chain(METHODS["int8"], 1, base)
+    assert int8.training == ()
+    assert torch_model(int8, base) == base.out / "dense" / "seed-1" / "1-train"
+
+
+def test_methods_are_chosen_by_name_with_the_dense_one_first() -> None:
+    assert choose(["static", "int8"]) == [DENSE, "int8", "static"]
+    assert choose(["all"]) == list(NAMES)
+    assert "compress" not in choose([])
+    assert set(choose([])) - set(choose([], is_tiny=True)) == {"soft-movement", "l0"}
+    assert tuple(FITTED) == BASELINES
+    with pytest.raises(BermoError, match=r'no method "structred". Did you mean "structured"\?'):
+        choose(["structred"])
