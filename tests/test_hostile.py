@@ -92,7 +92,7 @@ def test_no_verb_runs_the_code_of_an_encoder(
     if verb == "pretrain":
         (files / "hostile" / "tokenizer.json").unlink()
     said = _refused(ENCODERS[verb], capsys)
-    assert "code" in said or (verb == "pretrain" and "tokenizer.json" in said)
+    assert "code" in said or (verb == "pretrain" and "Could not load the tokenizer" in said)
     assert not mark.exists()
 
 

@@ -21,7 +21,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -32,7 +32,8 @@ import psutil
 from bermo.interrupts import SIGNALLED, ignored
 from bermo.jobs.logs import make_room
 
-CAN_FORK = sys.platform == "linux"
+FORK: Callable[[], int] | None = getattr(os, "fork", None) if sys.platform == "linux" else None
+"""None where a process with torch cannot be forked."""
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.02
 
@@ -106,7 +107,7 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 
 def serve() -> None:
     """Answer until standard input closes, then stop the children and wait for them."""
-    if CAN_FORK:
+    if FORK:
         _import_all()
     children: dict[int, int] = {}
     is_open, rest = True, b""
@@ -160,7 +161,7 @@ def _reap(children: Mapping[int, int]) -> list[tuple[int, int]]:
 
 def _start(message: Mapping[str, Any]) -> int:
     """Start a command; return the number of its process."""
-    if not CAN_FORK:
+    if not FORK:
         with Path(message["log"]).open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "bermo", *message["words"]],
@@ -170,7 +171,7 @@ def _start(message: Mapping[str, Any]) -> int:
                 env={**os.environ, **message["environment"]},
             ).pid
     nursery = os.getpid()
-    process = os.fork()
+    process = FORK()
     if process == 0:
         _live(message, nursery)
     return process

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
+from transformers import BertConfig
 
 from bermo.encoders.card import PIPELINES, Evaluated, is_on_hub, with_header
 from bermo.methods.pretraining.card import model_card as pretraining_card
@@ -64,7 +65,7 @@ def test_a_pretrained_encoders_card_names_its_held_out_scores() -> None:
     }
     numbers = ("num_parameters", "model_bytes", "num_documents", "num_tokens", "vocabulary", "steps")
     result |= dict.fromkeys((*numbers, "epochs", "seconds", "tokens_per_second"), 1)
-    header = read(pretraining_card(spec, result))
+    header = read(pretraining_card(spec, result, BertConfig()))
     assert header["pipeline_tag"] == "fill-mask"
     assert header["metrics"] == ["accuracy", "perplexity"]
 

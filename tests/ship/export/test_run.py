@@ -1,6 +1,7 @@
 """Export as a user meets it: what is written, what is refused, and that nothing is left of a refusal."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_a_bad_result_is_refused_and_nothing_is_written(
 
 def test_a_fall_of_the_score_is_refused() -> None:
     compared = Compared(
-        texts=9,
+        texts=900,
         on="dev.tsv",
         relative_error=0.01,
         tolerance=0.25,
@@ -122,6 +123,23 @@ def test_a_fall_of_the_score_is_refused() -> None:
     with pytest.raises(BermoError, match=r"1\.50 points less.*--max-loss 1\.5"):
         check_accepted(compared, "onnx-int8", 1.0)
     check_accepted(compared, "onnx-int8", 2.0)
+
+
+def test_one_row_of_few_may_be_lost_but_not_two_and_none_where_none_may_be() -> None:
+    one = Compared(
+        texts=24,
+        on="dev.tsv",
+        relative_error=0.01,
+        tolerance=0.25,
+        same_answers=23 / 24,
+        score_before=75.0,
+        score_after=75.0 - 100 / 24,
+    )
+    check_accepted(one, "onnx-int8", 1.0)
+    with pytest.raises(BermoError, match=r"4\.17 points less"):
+        check_accepted(one, "onnx-int8", 0.0)
+    with pytest.raises(BermoError, match=r"8\.33 points less"):
+        check_accepted(replace(one, score_after=75.0 - 200 / 24), "onnx-int8", 1.0)
 
 
 def test_not_a_number_is_never_accepted() -> None:
