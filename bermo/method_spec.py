@@ -6,6 +6,12 @@ from typing import Literal
 from bermo.fields import Rules, option
 
 
+def whole_rank(name: str, amount: float | None) -> tuple[bool, str]:
+    """A rank is a whole number; a share is under 1."""
+    is_right = amount is None or amount < 1 or amount == int(amount)
+    return (is_right, f"{name} must be a whole number, or a share under 1, but got {amount}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec:
     """What else is done to a model while it is trained (docs/how-to/methods.md)."""
@@ -20,6 +26,16 @@ class MethodSpec:
     )
     theseus: int | None = option(
         None, "so many layers learn to replace groups of the teacher's, more and more often", least=1
+    )
+    low_rank: float | None = option(
+        None,
+        "the layers' matrices become two factors of this rank, or of this share of their numbers if under 1",
+        over=0,
+    )
+    embedding_rank: float | None = option(
+        None,
+        "the table of words becomes two factors, so many numbers a word and one matrix; a share if under 1",
+        over=0,
     )
     mixout: float | None = option(
         None,
@@ -43,8 +59,15 @@ class MethodSpec:
         """Whether a step runs the model several times."""
         return self.rdrop is not None or self.adversarial is not None
 
+    @property
+    def has_factors(self) -> bool:
+        """Whether matrices are replaced by factors of low rank."""
+        return self.low_rank is not None or self.embedding_rank is not None
+
     def rules(self) -> Rules:
         return [
+            whole_rank("low-rank", self.low_rank),
+            whole_rank("embedding-rank", self.embedding_rank),
             (
                 self.quantize_from is None or self.quantize is not None,
                 "--quantize-from belongs to --quantize. Add --quantize int8, or leave it out.",

@@ -86,14 +86,17 @@ def torch_model(chain: Chain, base: Base) -> Path:
     return made[-1] if made else base.out / DENSE / f"seed-{chain.seed}" / "1-train"
 
 
-def train_spec(step: Train, seed: int, teacher: Path, base: Base) -> RunSpec:
-    """Return the spec of a training step."""
+def train_spec(step: Train, seed: int, teacher: Path, base: Base, source: Path | None = None) -> RunSpec:
+    """Return the spec of a training step; `source` is the model that the step before it made."""
     spec = replace(base.spec, seeds=(seed,))
     count = max(1, round(step.layers * base.num_layers))
     if step.is_taught:
         # What was chosen for the dense model's head and layers, a student has from its teacher.
         own = {"head": None, "pooling": None, "first_layers": None, "keep_layers": None, "keep_by": None}
         spec = replace_in(spec, model=own, train={"contrast": None}, distill={"teacher": str(teacher)})
+    if step.goes_on:
+        spec = replace_in(spec, model={"backbone": str(source)})
+        return replace_in(spec, **step.changes)
     match step.which:
         case "theseus":
             spec = replace_in(spec, method={"theseus": count})
@@ -109,11 +112,13 @@ def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base
     folder = base.out / name
     match step:
         case Train():
-            return make_job(name, train_spec(step, seed, dense, base), folder)
+            return make_job(name, train_spec(step, seed, dense, base, source), folder)
         case Shrink():
             words = ["shrink", str(source), "--out", str(folder)]
             words += [] if step.fisher is None else ["--fisher", "--density", f"{step.fisher:g}"]
             words += ["--vocabulary", str(base.texts)] if step.cuts_words else []
+            words += [] if step.low_rank is None else ["--low-rank", f"{step.low_rank:g}"]
+            words += [] if step.embedding_rank is None else ["--embedding-rank", f"{step.embedding_rank:g}"]
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)
         case Export():
             words = ["export", str(source), "--to", step.to, "--out", str(folder)]

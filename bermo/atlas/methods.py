@@ -180,6 +180,29 @@ _LISTED = (
         for which, rule in RULES.items()
     ),
     Method(
+        name="low-rank",
+        group="low rank",
+        summary="every matrix and the table of words as two factors of half the numbers, taught; int8",
+        steps=(
+            Train(changes={"method": {"low_rank": 0.5, "embedding_rank": 0.5}}, is_taught=True, cost=1.8),
+            Export(),
+        ),
+        published=(published.LADABERT, published.LOW_RANK),
+    ),
+    Method(
+        name="structure-then-rank",
+        group="low rank",
+        summary="half of heads and neurons deleted, then two factors of half the numbers, taught again; int8",
+        steps=(
+            _units(0.5),
+            Shrink(low_rank=0.5, embedding_rank=0.5),
+            Train(is_taught=True, goes_on=True, cost=1.2),
+            Export(),
+        ),
+        published=(published.ROSITA,),
+        is_usual=False,
+    ),
+    Method(
         name="thin-taught",
         group="students",
         summary="half of the layers with half of their neurons, taught by the dense model; int8",

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from bermo.ship.runtimes.forms import FormName, Values
 from bermo.spec import KeepBy
 
-Group = Literal["as it is", "quantisation", "pruning", "fewer layers", "students", "chains", "fine-tuning"]
+Group = Literal[
+    "as it is", "quantisation", "pruning", "fewer layers", "low rank", "students", "chains", "fine-tuning"
+]
 
 Which = Literal[KeepBy, "even", "theseus"]
 
@@ -28,6 +30,8 @@ class Train:
     is_taught: bool = False
     layers: float = 1.0
     """The share of the encoder's layers that the model has."""
+    goes_on: bool = False
+    """Whether it starts from the model that the step before it made, and not from the encoder."""
     which: Which = "first"
     """The layers that a student takes from its teacher (first, even), that replace groups of the teacher's
     (theseus), or that stay of the encoder (`--keep-by`).
@@ -43,6 +47,9 @@ class Shrink:
     fisher: float | None = None
     """The share of the weights that the search without training keeps."""
     cuts_words: bool = False
+    low_rank: float | None = None
+    embedding_rank: float | None = None
+    """The ranks of what becomes two factors, or shares of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,52 +7,24 @@ A gate on a unit is a factor on its columns of the second matrix: where it is 0,
 unit whose columns are all zero is dead, and `resize_` takes its rows and columns out; no output changes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from bermo.encoders.factors import embedding_rank_of, give_factored_table_, give_factors_, ranks_in
 from bermo.encoders.families import family_of
 from bermo.encoders.family import Anatomy, Units
+from bermo.encoders.shape import LayerShape, Structure
 from bermo.encoders.sites import Site, encoder_of, layers_of
 from bermo.errors import BermoError
+from bermo.nn.factored import FactoredLinear
 
 Kind = Literal["heads", "neurons"]
-WIDTHS = ("intermediate_size", "hidden_dim", "d_inner")
-"""How configs call the neurons of a layer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerShape:
-    """What a layer has left: which of its first heads, and how many neurons in each feed-forward part."""
-
-    heads: tuple[int, ...]
-    neurons: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Structure:
-    """The shape of every distinct layer of an encoder, and whether its final norm is still there."""
-
-    layers: tuple[LayerShape, ...]
-    has_final_norm: bool = True
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Structure":
-        """Read what a config holds."""
-        shapes = (
-            LayerShape(heads=tuple(shape["heads"]), neurons=tuple(shape["neurons"]))
-            for shape in values["layers"]
-        )
-        return Structure(layers=tuple(shapes), has_final_norm=values["has_final_norm"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for a config."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +119,11 @@ def structure_of(model: PreTrainedModel) -> Structure:
     return Structure(layers=tuple(shapes))
 
 
-def is_stock(config: PretrainedConfig, structure: Mapping[str, Any] | None) -> bool:
-    """Tell whether a recorded shape is the one that the encoder's own config says."""
-    if structure is None:
-        return True
-    known, heads = Structure.from_dict(structure), tuple(range(int(config.num_attention_heads)))
-    widths = {getattr(config, name, None) for name in WIDTHS}
-    is_even = all(shape.heads == heads and set(shape.neurons) <= widths for shape in known.layers)
-    return is_even and known.has_final_norm
+def with_ranks(structure: Structure, model: PreTrainedModel) -> Structure:
+    """Return a structure with the ranks that a model's factors have now."""
+    pairs = zip(structure.layers, layers_of(model), strict=True)
+    shapes = tuple(replace(shape, ranks=ranks_in(layer)) for shape, layer in pairs)
+    return replace(structure, layers=shapes, embedding_rank=embedding_rank_of(encoder_of(model)))
 
 
 @torch.no_grad()
@@ -171,6 +140,9 @@ def resize_(encoder: PreTrainedModel, structure: Structure) -> None:
         kept: list[Sequence[int]] = [shape.heads, *(range(n) for n in shape.neurons)]
         for group, units in zip(groups, kept, strict=True):
             keep_units_(layer, anatomy, group, units, shape.heads)
+        give_factors_(layer, shape.ranks)
+    if structure.embedding_rank is not None:
+        give_factored_table_(encoder, structure.embedding_rank)
     if not structure.has_final_norm:
         remove_final_norm_(encoder)
 
@@ -232,7 +204,7 @@ def _unfold(layer: nn.Module, units: Units) -> Iterator[Units]:
 def _group(layer: nn.Module, number: int, kind: Kind, units: Units, size: int, name: str) -> Group:
     # A closed attention has none of them, and DeBERTa lacks some where its config says so.
     inputs = tuple(_site(layer, number, path) for path in units.inputs if _has(layer, path))
-    output = _site(layer, number, units.output)
+    output = _site(layer, number, units.output, is_output=True)
     shape = output.original.shape
     columns = shape[0] if output.is_transposed else output.original[0].numel()
     return Group(
@@ -256,10 +228,13 @@ def _has(layer: nn.Module, path: str) -> bool:
         return False
 
 
-def _site(layer: nn.Module, number: int, path: str) -> Site:
+def _site(layer: nn.Module, number: int, path: str, is_output: bool = False) -> Site:
     parent, _, name = path.rpartition(".")
     owner = layer.get_submodule(parent)
     matrix = getattr(owner, name)
+    if isinstance(matrix, FactoredLinear):
+        part = "down" if is_output else "up"
+        return Site(f"layer.{number}.{path}.{part}", number, getattr(matrix, part), "weight")
     if isinstance(matrix, nn.Module):
         return Site(f"layer.{number}.{path}", number, matrix, "weight", isinstance(matrix, Conv1D))
     return Site(f"layer.{number}.{path}", number, owner, name)

@@ -37,6 +37,7 @@ from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
 from bermo.methods.theseus import make_successor, start_replacing_
 from bermo.models.encoder import model_card
+from bermo.models.low_rank import factorise_
 from bermo.models.quantized import MARK, without_quantizers
 from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
 from bermo.nn.heads import IGNORED
@@ -199,6 +200,8 @@ def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
         neurons = prepared.spec.distill.student_neurons
         model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix, neurons)
         model.requires_grad_(True)
+    if prepared.spec.method.has_factors:
+        factorise_(model, prepared.spec.method.low_rank, prepared.spec.method.embedding_rank)
     # A student of a model that was trained for int8 is not.
     vars(model.config).pop(MARK, None)
     if prepared.spec.model.freeze_embeddings:

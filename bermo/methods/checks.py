@@ -60,6 +60,8 @@ def check_theseus(spec: RunSpec) -> None:
         "--prune": spec.prune.method != "none",
         "--quantize": spec.method.quantize is not None,
         "--freeze-embeddings": spec.model.freeze_embeddings,
+        "--low-rank": spec.method.low_rank is not None,
+        "--embedding-rank": spec.method.embedding_rank is not None,
     }
     for flag, is_set in others.items():
         if is_set:
@@ -121,6 +123,7 @@ def check_together(spec: RunSpec) -> None:
         "contrast, whose pairs would be of several models": bool(train.contrast),
         "mixout": spec.method.mixout is not None,
         "low-rank updates": spec.method.lora is not None,
+        "matrices of low rank": spec.method.has_factors,
         "several passes a step": spec.method.has_passes,
         "layers that replace a teacher's": spec.method.theseus is not None,
         "quantised weights": spec.method.quantize is not None,

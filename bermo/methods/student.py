@@ -13,8 +13,9 @@ from torch import nn
 from transformers import PretrainedConfig
 
 from bermo.encoders.families import num_layers
+from bermo.encoders.shape import WIDTHS
 from bermo.encoders.sites import layers_of
-from bermo.encoders.structure import WIDTHS, Group, anatomy_of, groups_of, keep_units_
+from bermo.encoders.structure import Group, anatomy_of, groups_of, keep_units_
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.models.tasks import BermoPreTrainedModel

@@ -31,7 +31,8 @@ from bermo.encoders.backbone import (
 from bermo.encoders.card import PIPELINES, Evaluated, with_header
 from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, num_layers
-from bermo.encoders.structure import Structure, resize_
+from bermo.encoders.shape import Structure
+from bermo.encoders.structure import resize_
 from bermo.encoders.trust import COPY_ANEW, ONLY_TENSORS, check_finite, check_loaded, check_weights
 from bermo.errors import BermoError
 from bermo.files import reading, share_tensors_, write_text

@@ -108,5 +108,5 @@ def _reading_firsts(model: PreTrainedModel) -> set[int]:
     if not can_cut_top(model) or model.config.pooling != "first":
         return set()
     top, anatomy = layers_of(model)[-1], anatomy_of(model)
-    of_all = {id(top.get_submodule(path)) for path in anatomy.heads.inputs[1:]}
+    of_all = {id(part) for path in anatomy.heads.inputs[1:] for part in top.get_submodule(path).modules()}
     return {id(module) for module, _ in linear_modules(top)} - of_all

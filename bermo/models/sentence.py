@@ -24,7 +24,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from bermo.encoders.backbone import EncoderName
 from bermo.encoders.pooling import trained_pooling
 from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_settings, write_settings
-from bermo.encoders.structure import is_stock
+from bermo.encoders.shape import is_stock
 from bermo.encoders.trust import config_of
 from bermo.files import share_tensors_, write_text
 from bermo.models.config import BermoConfig

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import REQUIRED, Rules, group, option, positional
-from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, check_fisher
+from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, Ranks, check_fisher
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
@@ -37,6 +37,7 @@ class ShrinkOptions:
     stock: bool = option(
         False, "a shape and a class that stock transformers loads: equal neurons, all heads, no mix"
     )
+    ranks: Ranks = group(Ranks(), "low rank, without training")
     is_fisher: bool = option(
         False, "choose heads and neurons by Fisher information, then refit", "fisher", title=SEARCH
     )
@@ -52,6 +53,10 @@ class ShrinkOptions:
             (
                 not (self.stock and self.is_fisher),
                 "--fisher gives every layer another shape, which --stock cannot say. Leave one out.",
+            ),
+            (
+                not self.stock or self.ranks == Ranks(),
+                "--stock is a class of transformers', which has no factors of low rank. Leave one out.",
             ),
         ]
 
@@ -83,6 +88,7 @@ def run(options: ShrinkOptions) -> int:
         options.vocabulary,
         options.read_share,
         options.stock,
+        None if options.ranks == Ranks() else options.ranks,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -97,7 +103,7 @@ def run(options: ShrinkOptions) -> int:
 
 
 VERB = Verb(
-    help="delete dead heads, neurons, layers and words; choose them first with --fisher",
+    help="delete dead heads, neurons, layers and words, or factorise; choose first with --fisher",
     options=ShrinkOptions,
     run=run,
 )

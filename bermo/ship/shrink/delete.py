@@ -19,7 +19,6 @@ from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.sites import encoder_of, layers_of
 from bermo.encoders.structure import (
     Group,
-    LayerShape,
     anatomy_of,
     groups_of,
     keep_units_,
@@ -119,7 +118,7 @@ def _delete_units_(model: BermoPreTrainedModel) -> None:
             else:
                 neurons[next(rest)] = len(units)
             keep_units_(layer, anatomy, group, units, heads)
-        shapes.append(LayerShape(heads=heads, neurons=tuple(neurons)))
+        shapes.append(replace(shape, heads=heads, neurons=tuple(neurons)))
     _config(model).structure = replace(known, layers=tuple(shapes)).to_dict()
 
 

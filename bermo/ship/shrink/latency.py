@@ -21,7 +21,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from bermo.encoders.backbone import create_encoder, make_inputs
 from bermo.encoders.families import num_layers
-from bermo.encoders.structure import LayerShape, Structure, resize_, structure_of
+from bermo.encoders.shape import LayerShape, Structure
+from bermo.encoders.structure import resize_, structure_of
 from bermo.files import cache_root, read_sealed, reading, write_sealed
 from bermo.machine import processor
 from bermo.progress import Display, Quiet

@@ -1,7 +1,7 @@
 """A trained model -> a smaller one in a folder of its own: what `bermo shrink` does, in order.
 
-[Fisher: choose and refit] -> delete what is dead -> [cut the vocabulary] -> model, tokenizer, task, card,
-shrink.json
+[Fisher: choose and refit] -> delete what is dead -> [cut the vocabulary] -> [matrices of low rank] -> model,
+tokenizer, task, card, shrink.json
 """
 
 import time
@@ -25,6 +25,7 @@ from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.evaluate import predict
 from bermo.models.encoder import BermoPreTrainedModel, model_card
+from bermo.models.low_rank import factorise_
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.progress import Display
 from bermo.runs.folder import check_empty
@@ -36,7 +37,7 @@ from bermo.ship.shrink.delete import ModelSize, is_shrinkable, shrink, size_of
 from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
 from bermo.ship.shrink.search import CostTable, weight_table
-from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, check_fisher
+from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, Ranks, check_fisher
 from bermo.ship.shrink.stock import even_out, stock_card, stock_model
 from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.spec import DataSpec, TrainSpec
@@ -75,6 +76,7 @@ def make_small(
     vocabulary: Sequence[Path] = (),
     read_share: float = READ_SHARE,
     wants_stock: bool = False,
+    ranks: Ranks | None = None,
 ) -> Shrinking:
     """Write a smaller model of a run or model folder into `out`, whole or not at all."""
     started = time.monotonic()
@@ -87,7 +89,8 @@ def make_small(
     opened = open_trained(source)
     warn_diverged(source, display.tell)
     model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
-    if fisher is None and not texts and not wants_stock and not is_shrinkable(model, read_share):
+    is_asked = fisher is not None or texts or wants_stock or ranks is not None
+    if not is_asked and not is_shrinkable(model, read_share):
         raise BermoError(
             f"There is nothing dead in {source}: every head and neuron is read, so it was never pruned by"
             " whole units. Train with --prune heads-and-neurons --density 0.5, or choose without training"
@@ -100,6 +103,8 @@ def make_small(
     cut = plan_cut(tokenizer, encoder_of(small).config, texts, display) if texts else None
     if cut is not None:
         cut_embeddings_(small, cut)
+    if ranks is not None:
+        factorise_(small, ranks.low_rank, ranks.embedding_rank)
     is_encoder = isinstance(small, BermoForSentenceEmbedding)  # saved in stock form where it can be
     stock = stock_model(small, opened.trained) if wants_stock and not is_encoder else None
     result = Shrinking(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from bermo.errors import BermoError
 from bermo.fields import Rules, check, option
+from bermo.method_spec import whole_rank
 from bermo.spec import DEVICE_HELP, Device, device_rules
 
 READ_SHARE = 0.001
@@ -31,6 +32,25 @@ class FisherSpec:
 
     def rules(self) -> Rules:
         return device_rules(self.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Which matrices become two factors of low rank, by their singular values."""
+
+    low_rank: float | None = option(
+        None,
+        "the layers' matrices become two factors of this rank, or of this share of their numbers if under 1",
+        over=0,
+    )
+    embedding_rank: float | None = option(
+        None,
+        "the table of words becomes two factors, so many numbers a word and one matrix; a share if under 1",
+        over=0,
+    )
+
+    def rules(self) -> Rules:
+        return [whole_rank("low-rank", self.low_rank), whole_rank("embedding-rank", self.embedding_rank)]
 
 
 def check_fisher(spec: FisherSpec) -> None:

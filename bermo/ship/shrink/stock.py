@@ -17,8 +17,9 @@ from transformers import PreTrainedModel
 
 from bermo.data.tasks import Kind
 from bermo.encoders.card import Evaluated, with_header
+from bermo.encoders.shape import is_stock
 from bermo.encoders.sites import encoder_of
-from bermo.encoders.structure import groups_of, is_stock
+from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
 from bermo.methods.student import keep_count_
 from bermo.models.encoder import BermoPreTrainedModel

@@ -28,6 +28,7 @@ from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.nn.factored import FactoredEmbedding
 from bermo.nn.heads import MaskedHead
 from bermo.progress import Display, Quiet
 
@@ -113,13 +114,17 @@ def cut_tokenizer(
 @torch.no_grad()
 def cut_embeddings_(model: BermoPreTrainedModel, cut: VocabularyCut) -> None:
     """Keep the embedding rows of the remaining tokens, in place, and those of a head tied to them."""
-    old = cast(nn.Embedding, model.get_input_embeddings())
+    known = model.get_input_embeddings()
+    old = known.table if isinstance(known, FactoredEmbedding) else cast(nn.Embedding, known)
     rows = torch.tensor(cut.ids, device=old.weight.device)
     new_id = cut.new_id
     padding = None if old.padding_idx is None else new_id[old.padding_idx]
     new = nn.Embedding.from_pretrained(old.weight[rows].clone(), freeze=False, padding_idx=padding)
     new.weight.requires_grad_(old.weight.requires_grad)
-    model.set_input_embeddings(new)
+    if isinstance(known, FactoredEmbedding):
+        known.table = new
+    else:
+        model.set_input_embeddings(new)
     head = getattr(model, "head", None)
     if isinstance(head, MaskedHead):
         bias = nn.Parameter(head.decoder.bias[rows].clone())
