@@ -147,8 +147,8 @@ class DataSpec:
     task: str = option(
         "own",
         "a named task (bermo list), or own: your texts and labels; own/regression: labels are numbers on a"
-        " scale; own/multi-label: a row has any number of labels; own/embedding, own/reranker: pairs of"
-        " texts",
+        " scale; own/multi-label: a row has any number of labels; own/tagging: words with tags; own/span:"
+        " questions on passages; own/embedding, own/reranker: pairs of texts",
     )
     folder: str | None = option(None, "the folder with the named task's files", "data")
     train: str | None = option(None, "your training file: .csv .tsv .txt .jsonl .json .parquet .xlsx, or .gz")
@@ -166,6 +166,13 @@ class DataSpec:
     label: str | None = option(None, "column of the label, if not known by its name")
     label_separator: str | None = option(
         None, 'what stands between several labels of a row; default: lists and "|" are recognised'
+    )
+    metric: str | None = option(
+        None,
+        "the score by which the best model is chosen: of classes accuracy, macro-f1, matthews or f1; of"
+        " several labels micro-f1, macro-f1 or subset-accuracy; of numbers mean, pearson or spearman; of tags"
+        " f1, precision, recall or accuracy; of answers f1 or exact-match",
+        shown="the task's own",
     )
     max_length: int = option(128, "longest input in tokens; longer ones are cut and counted", least=8)
     stride: int = option(128, "overlap in tokens of the pieces of a long passage", least=0)
@@ -221,6 +228,15 @@ class TrainSpec:
         "weight of the loss by which texts of one class learn to be alike",
         shown="1 under 1,000 rows of classes, else 0; 0 for pairs apart",
         least=0,
+    )
+    class_weights: str | None = option(
+        None,
+        "how much each class counts in the loss: balanced (rare ones more), or bad=1,good=3",
+        shown="all alike",
+    )
+    tune_thresholds: bool = option(
+        False,
+        "give each label, or the second of two classes, from where the score on the validation rows is best",
     )
     mix_lr: float = option(1e-2, "learning rate of the mix", least=0)
     weight_decay: float = option(0.0, "decay of all weights but biases, norms and the mix", least=0)

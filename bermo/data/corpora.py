@@ -219,7 +219,7 @@ def check_spans(rows: SpanRows, path: Path | str, is_train: bool) -> SpanRows:
 
 def _with_offset(rows: SpanRows, i: int, answer: tuple[str, int], path: Path | str) -> tuple[str, int]:
     text, start = answer
-    if text and rows.contexts[i].startswith(text, start):
+    if text and start >= 0 and rows.contexts[i].startswith(text, start):
         return answer
     start = rows.contexts[i].find(text)
     if not text or start < 0:

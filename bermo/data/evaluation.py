@@ -144,11 +144,25 @@ def _labels(features: Features, predictions: Predictions) -> _Details:
     counts_C3 = metrics.counts_of_labels(given_NC, gold_NC)
     listed = tuple(class_scores(k, *row) for k, row in zip(features.labels, counts_C3.tolist(), strict=True))
     all_labels = class_scores("", *counts_C3.sum(0).tolist())
+    is_share = features.task.metric == "subset_accuracy"
     return _Details(
-        interval=f1_interval(metrics.counts_of_rows(given_NC, gold_NC)),
+        interval=_label_interval(features.task.metric, given_NC, gold_NC),
+        interval_by="Wilson" if is_share else "bootstrap",
         values={"precision": all_labels.precision, "recall": all_labels.recall},
         classes=listed,
     )
+
+
+def _label_interval(metric: str, given_NC: metrics.Bools, gold_NC: metrics.Bools) -> Interval:
+    match metric:
+        case "subset_accuracy":
+            return wilson(int((given_NC == gold_NC).all(1).sum()), len(gold_NC))
+        case "macro_f1":
+            return bootstrap(
+                lambda rows: metrics.macro_f1_of_labels(given_NC[rows], gold_NC[rows]), len(gold_NC)
+            )
+        case _:
+            return f1_interval(metrics.counts_of_rows(given_NC, gold_NC))
 
 
 def _totals(matrix: Counts) -> tuple[list[int], list[int], list[int]]:
@@ -157,36 +171,45 @@ def _totals(matrix: Counts) -> tuple[list[int], list[int], list[int]]:
 
 
 def _class_interval(metric: str, predicted: Counts, gold: Counts) -> Interval:
-    def mean(rows: Indices) -> float:
-        return (metrics.accuracy(predicted[rows], gold[rows]) + metrics.f1(predicted[rows], gold[rows])) / 2
+    def statistic(rows: Indices) -> float:
+        a, b = predicted[rows], gold[rows]
+        match metric:
+            case "matthews":
+                return metrics.matthews(a, b)
+            case "macro_f1":
+                return metrics.macro_f1(a, b)
+            case "f1":
+                return metrics.f1(a, b)
+            case _:
+                return (metrics.accuracy(a, b) + metrics.f1(a, b)) / 2
 
-    match metric:
-        case "matthews":
-            return bootstrap(lambda rows: metrics.matthews(predicted[rows], gold[rows]), len(gold))
-        case "mean":
-            return bootstrap(mean, len(gold))
-        case _:
-            return wilson(int(np.sum(predicted == gold)), len(gold))
+    if metric == "accuracy":
+        return wilson(int(np.sum(predicted == gold)), len(gold))
+    return bootstrap(statistic, len(gold))
 
 
 def _numbers(features: Features, predictions: Predictions) -> _Details:
     predicted, gold = np.stack(predictions)[:, 0].astype(np.float64), np.asarray(features.targets)
     gap = predicted - gold
 
-    def mean(rows: Indices) -> float:
+    def statistic(rows: Indices) -> float:
         a, b = predicted[rows], gold[rows]
-        return (metrics.pearson(a, b) + metrics.spearman(a, b)) / 2
+        match features.task.metric:
+            case "pearson":
+                return metrics.pearson(a, b)
+            case "spearman":
+                return metrics.spearman(a, b)
+            case _:
+                return (metrics.pearson(a, b) + metrics.spearman(a, b)) / 2
 
     errors = {"mse": float(np.mean(gap * gap)), "mae": float(np.mean(np.abs(gap)))}
-    return _Details(interval=bootstrap(mean, len(gold)), errors=errors)
+    return _Details(interval=bootstrap(statistic, len(gold)), errors=errors)
 
 
 def _tags(features: Features, predictions: Predictions) -> _Details:
     assert isinstance(features.rows, TaggedRows)
-    pairs = [
-        (metrics.entities(ours), metrics.entities(theirs))
-        for ours, theirs in zip(tags_of(features, predictions), features.rows.tags or (), strict=True)
-    ]
+    tags = list(zip(tags_of(features, predictions), features.rows.tags or (), strict=True))
+    pairs = [(metrics.entities(ours), metrics.entities(theirs)) for ours, theirs in tags]
     right, given, wanted = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in pairs:
         right.update(name for name, *_ in ours & theirs)
@@ -194,7 +217,20 @@ def _tags(features: Features, predictions: Predictions) -> _Details:
         wanted.update(name for name, *_ in theirs)
     listed = tuple(class_scores(k, right[k], given[k], wanted[k]) for k in sorted(given | wanted))
     counts_N3 = np.array([(len(a & b), len(a), len(b)) for a, b in pairs], dtype=np.int64)
-    return _Details(interval=f1_interval(counts_N3), classes=listed)
+    words_N2 = np.array([(sum(map(str.__eq__, a, b)), len(b)) for a, b in tags], dtype=np.int64)
+    return _Details(interval=_tag_interval(features.task.metric, counts_N3, words_N2), classes=listed)
+
+
+def _tag_interval(metric: str, counts_N3: Counts, words_N2: Counts) -> Interval:
+    """Return the interval of a share of sums over the rows, or of F1."""
+    if metric == "f1":
+        return f1_interval(counts_N3)
+    right, total = {
+        "precision": (counts_N3[:, 0], counts_N3[:, 1]),
+        "recall": (counts_N3[:, 0], counts_N3[:, 2]),
+        "accuracy": (words_N2[:, 0], words_N2[:, 1]),
+    }[metric]
+    return bootstrap(lambda rows: float(right[rows].sum() / max(1, total[rows].sum())), len(right))
 
 
 def f1_interval(counts_N3: Counts) -> Interval:
@@ -211,4 +247,5 @@ def _spans(features: Features, predictions: Predictions) -> _Details:
     gold: Sequence[Sequence[str]] = [[text for text, _ in golds] for golds in features.rows.answers or ()]
     answers = best_answers(features, predictions)
     found = metrics.answer_scores(answers, gold, features.task.has_no_answer)
-    return _Details(interval=bootstrap(lambda rows: float(found.f1[rows].mean()), len(gold)))
+    values = found.exact_match if features.task.metric == "exact_match" else found.f1
+    return _Details(interval=bootstrap(lambda rows: float(values[rows].mean()), len(gold)))

@@ -13,8 +13,9 @@ from itertools import islice
 from pathlib import Path
 
 from bermo.data.columns import find_columns
-from bermo.data.corpora import choice_rows, find_empty, read_squad
+from bermo.data.corpora import choice_rows, find_empty
 from bermo.data.packed import kind_of
+from bermo.data.questions import read_questions
 from bermo.data.read import read_blocks
 from bermo.data.rows import ApartRows, Rows, SpanRows, TaggedRows, TextRows
 from bermo.data.table import Table
@@ -79,7 +80,7 @@ def text_blocks(
 
 
 def _squad_table(path: Path) -> Table:
-    rows = read_squad(path, is_train=False)
+    rows = read_questions(path, is_train=False)
     columns = {"id": list(rows.ids), "question": list(rows.questions), "context": list(rows.contexts)}
     return Table(path, columns, list(range(1, len(rows) + 1)))
 

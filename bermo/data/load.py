@@ -4,6 +4,7 @@ load_task(DataSpec) -> TaskData: named tasks from a folder, own files, a hub dat
 """
 
 from dataclasses import replace
+from typing import cast
 
 from bermo.data.apart import OwnApart, read_apart
 from bermo.data.corpora import choice_rows
@@ -11,10 +12,11 @@ from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
 from bermo.data.own import OwnRows, read_own, rows_of_tables
+from bermo.data.own_words import WORD_TASKS, read_own_words
 from bermo.data.probing import read_probing_task
 from bermo.data.rows import Rows, TextRows, head, label_names
 from bermo.data.table import Table
-from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task
+from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task, with_metric
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -33,6 +35,8 @@ def load_task(spec: DataSpec) -> TaskData:
         data = _from_hub(spec)
     elif spec.task == "own/embedding":
         data = _apart_data(read_apart(spec))
+    elif spec.task in WORD_TASKS:
+        data = read_own_words(spec, own_task(cast(Kind, spec.task.removeprefix("own/"))))
     elif spec.task in OWN:
         data = _own_data(read_own(spec))
     else:
@@ -49,7 +53,8 @@ def _checked(data: TaskData, spec: DataSpec) -> TaskData:
     data = replace(data, train=head(data.train, spec.limit))
     labels = data.task.labels or _labels(data.train)
     _check_labels(data, labels, spec)
-    return replace(data, labels=labels)
+    task = with_metric(data.task, spec.metric, len(labels))
+    return replace(data, task=task, labels=labels)
 
 
 def own_task(kind: Kind) -> Task:

@@ -60,6 +60,13 @@ def f1_of_counts(counts: Ints) -> npt.NDArray[np.float64]:
     return np.where(total > 0, 2 * counts[..., 0] / np.maximum(total, 1), 0.0)
 
 
+def macro_f1_of_labels(predicted_NC: Bools, gold_NC: Bools) -> float:
+    """Return the mean F1 of the labels that occur, in gold or predicted."""
+    counts_C3 = counts_of_labels(predicted_NC, gold_NC)
+    occurs = counts_C3[:, 1:].sum(1) > 0
+    return float(f1_of_counts(counts_C3[occurs]).mean()) if occurs.any() else 0.0
+
+
 def matthews(predicted: Ints, gold: Ints) -> float:
     """Return the Matthews correlation of two lists of classes."""
     classes = np.union1d(predicted, gold)

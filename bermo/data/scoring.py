@@ -100,11 +100,9 @@ def labels_given(features: Features, predictions: Predictions) -> tuple[metrics.
 
 def _score_labels(features: Features, predictions: Predictions) -> tuple[dict[str, float], Counter[str]]:
     given_NC, gold_NC = labels_given(features, predictions)
-    counts_C3 = metrics.counts_of_labels(given_NC, gold_NC)
-    occurs = counts_C3[:, 1:].sum(1) > 0
     values = {
-        "micro_f1": float(metrics.f1_of_counts(counts_C3.sum(0))),
-        "macro_f1": float(metrics.f1_of_counts(counts_C3[occurs]).mean()) if occurs.any() else 0.0,
+        "micro_f1": float(metrics.f1_of_counts(metrics.counts_of_rows(given_NC, gold_NC).sum(0))),
+        "macro_f1": metrics.macro_f1_of_labels(given_NC, gold_NC),
         "subset_accuracy": float((given_NC == gold_NC).all(1).mean()),
     }
     names = np.array(features.labels, dtype=object)
@@ -127,13 +125,10 @@ def _score_tags(features: Features, predictions: Predictions) -> tuple[dict[str,
     entities = metrics.entity_scores(tags, gold)
     pairs = [pair for a, b in zip(tags, gold, strict=True) for pair in zip(a, b, strict=True)]
     right = sum(a == b for a, b in pairs) / max(len(pairs), 1)
-    values = {
-        "f1": entities.f1,
-        "precision": entities.precision,
-        "recall": entities.recall,
-        "accuracy": right,
-    }
-    return values, Counter(a for a, _ in pairs)
+    values = {"f1": entities.f1, "precision": entities.precision, "recall": entities.recall}
+    if not any(tag.startswith("B-") for tag in features.labels):
+        values = {}
+    return values | {"accuracy": right}, Counter(a for a, _ in pairs)
 
 
 def tags_of(features: Features, predictions: Predictions) -> list[list[str]]:

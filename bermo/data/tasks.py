@@ -9,7 +9,7 @@ it.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -20,7 +20,21 @@ from bermo.errors import BermoError, nearest
 Kind = Literal[
     "classification", "multi-label", "regression", "tagging", "span", "choice", "embedding", "reranker"
 ]
-Metric = Literal["accuracy", "f1", "micro_f1", "matthews", "mean", "exact_match", "spearman", "ndcg_10"]
+Metric = Literal[
+    "accuracy",
+    "f1",
+    "micro_f1",
+    "macro_f1",
+    "subset_accuracy",
+    "matthews",
+    "mean",
+    "pearson",
+    "precision",
+    "recall",
+    "exact_match",
+    "spearman",
+    "ndcg_10",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +248,16 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 )
 """Every named task but "own" (the user's files), whose kind is read from the files."""
 
-OWN = ("own", "own/classification", "own/multi-label", "own/regression", "own/embedding", "own/reranker")
+OWN = (
+    "own",
+    "own/classification",
+    "own/multi-label",
+    "own/regression",
+    "own/tagging",
+    "own/span",
+    "own/embedding",
+    "own/reranker",
+)
 """Names of the task in the user's own files; all but the first fix its kind."""
 OWN_METRICS: Mapping[Kind, Metric] = {
     "multi-label": "micro_f1",
@@ -245,6 +268,32 @@ OWN_METRICS: Mapping[Kind, Metric] = {
     "reranker": "ndcg_10",
 }
 """How own data is scored where it is not by accuracy."""
+METRICS: Mapping[Kind, tuple[Metric, ...]] = {
+    "classification": ("accuracy", "macro_f1", "matthews", "f1"),
+    "multi-label": ("micro_f1", "macro_f1", "subset_accuracy"),
+    "regression": ("mean", "pearson", "spearman"),
+    "tagging": ("f1", "precision", "recall", "accuracy"),
+    "span": ("f1", "exact_match"),
+}
+"""What the best model of a kind can be chosen by; f1 of classes is that of the second of two."""
+
+
+def with_metric(task: Task, name: str | None, num_labels: int) -> Task:
+    """Return the task with the metric that the user named; one that the task cannot have is an error."""
+    plain = task.metric if name is None else name.lower().replace("-", "_")
+    if plain == task.metric:
+        return task
+    has_f1 = task.kind != "classification" or num_labels == 2
+    known = [metric for metric in METRICS.get(task.kind, ()) if metric != "f1" or has_f1]
+    if not known:
+        raise BermoError(f"The metric of {task.kind} is not chosen. Leave --metric out.")
+    for metric in known:
+        if metric == plain:
+            return replace(task, metric=metric)
+    more = "; f1 is of two classes" if plain == "f1" else ""
+    raise BermoError(
+        f'The metric "{name}" is none of {task.kind}: {", ".join(known)}{more}.{nearest(plain, known)}'
+    )
 
 
 def find_task(name: str) -> Task:

@@ -23,6 +23,7 @@ from bermo.data.features import Features
 from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
 from bermo.files import whole_folder, write_text
+from bermo.methods.class_weights import class_weights
 from bermo.methods.contrast import ContrastLoss
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
 from bermo.methods.evaluate import eval_rows
@@ -36,11 +37,12 @@ from bermo.methods.smooth import make_loss_of
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
 from bermo.methods.theseus import make_successor, start_replacing_
+from bermo.methods.thresholds import shifted
 from bermo.models.encoder import model_card
 from bermo.models.low_rank import factorise_
 from bermo.models.quantized import MARK, without_quantizers
 from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
-from bermo.nn.heads import IGNORED
+from bermo.nn.heads import IGNORED, weighted_loss
 from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
@@ -88,18 +90,24 @@ class TaskBatches:
 
 
 class LabelLoss:
-    """The loss of the labels as the model defines it: a mean over rows or, for tags, over labelled tokens."""
+    """The loss of the labels as the model defines it: a mean over rows or, for tags, over labelled tokens.
+
+    With weights each row, word or label that a row has counts by that of its class.
+    """
 
     call = ModelCall(only_for_loss=frozenset(LABEL_NAMES))
 
-    def __init__(self, model: BermoPreTrainedModel) -> None:
+    def __init__(self, model: BermoPreTrainedModel, weights_C: Tensor | None = None) -> None:
         self.loss_of = cast(Callable[..., Tensor], model.loss_of)
+        self.weights_C = weights_C
 
     def count(self, batch: Batch) -> int:
         labels = batch.get("labels")
         return int((labels != IGNORED).sum()) if labels is not None else len(batch["input_ids"])
 
     def __call__(self, outputs: ModelOutput, batch: Batch) -> Tensor:
+        if self.weights_C is not None:
+            return weighted_loss(outputs["logits"], batch["labels"], self.weights_C)
         return self.loss_of(outputs, **{name: batch[name] for name in LABEL_NAMES if name in batch})
 
 
@@ -116,9 +124,12 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     teacher = prepared.teacher
     torch.manual_seed(seed)
     model = _model(prepared, teacher)
+    weights_C = class_weights(spec.train.class_weights, prepared.train)
     if spec.model.head == "probe":
-        start_head_(model, prepared.train, eval_rows(spec), accelerator)
-    objective: Objective = LabelLoss(model)
+        start_head_(model, prepared.train, eval_rows(spec), accelerator, weights_C)
+    if weights_C is not None:
+        weights_C = weights_C.to(accelerator.device)
+    objective: Objective = LabelLoss(model, weights_C)
     if spec.train.contrast:
         most_rows = math.ceil(chosen(spec.train.batch_size) / accelerator.num_processes)
         objective = ContrastLoss(objective, model, spec.train.contrast, most_rows, accelerator.num_processes)
@@ -166,13 +177,19 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     )
 
 
-def save_model(model: nn.Module, prepared: Prepared, folder: Path, latest: TaskScores | None = None) -> None:
+def save_model(
+    model: nn.Module,
+    prepared: Prepared,
+    folder: Path,
+    latest: TaskScores | None = None,
+    shift_C: np.ndarray | None = None,
+) -> None:
     """Save a model in training as an ordinary one: masks folded, no projections to a teacher, its scores on
-    the card.
+    the card, thresholds in its head.
     """
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
-    with whole_folder(folder) as temporary, saved_form(model):
+    with whole_folder(folder) as temporary, saved_form(model), shifted(model.head, shift_C):  # type: ignore[arg-type]
         card = model_card(cast(BermoPreTrainedModel, model), evaluated, prepared.spec.data.hub)
         write_text(temporary / "README.md", card)
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]

@@ -33,6 +33,7 @@ from bermo.methods.measure import (
 )
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import kept_density, make_schedule, missed_density
+from bermo.methods.thresholds import best_shift, say_thresholds
 from bermo.methods.together import join_jobs, predict_together
 from bermo.methods.verdict import advice, judge, one_answer
 from bermo.models.tasks import BermoPreTrainedModel
@@ -183,6 +184,8 @@ class _Seed:
         self.prepared, self.accelerator = prepared, accelerator
         self.latest: TaskScores | None = None
         self.answers: list[np.ndarray] | None = None
+        self.shift_C: np.ndarray | None = None
+        self.kept_shift_C: np.ndarray | None = None
         parts = assemble(prepared, seed, display, accelerator)
         self.model, self.padding_share = parts.model, parts.padding_share
         self.job = Job(
@@ -211,6 +214,9 @@ class _Seed:
         valid, answers = self.prepared.valid, self.answers
         if answers is None:
             answers = predict(current, valid, self.num_rows(), self.accelerator)
+        if self.prepared.spec.train.tune_thresholds:
+            self.shift_C = best_shift(valid, answers)
+            answers = [logits_C + self.shift_C for logits_C in answers]
         self.latest, self.answers = score(valid, answers), None
         return {self.latest.main: self.latest.score} | self.latest.values
 
@@ -225,7 +231,8 @@ class _Seed:
     def keep(self, current: nn.Module) -> None:
         """Save the best model so far, where that is wanted; one without numbers answers nothing."""
         if self.prepared.spec.train.keep == "best" and not not_finite(current):
-            save_model(current, self.prepared, self.job.folder / "model", self.latest)
+            save_model(current, self.prepared, self.job.folder / "model", self.latest, self.shift_C)
+            self.kept_shift_C = self.shift_C
 
     def result(self, ended: Fit, together: int) -> SeedResult:
         """Put together how it ended."""
@@ -235,6 +242,11 @@ class _Seed:
         assert self.latest is not None
         if said := missed_density(self.prepared.spec.prune, self.job.hooks):
             self.job.display.tell(f"Seed {self.job.seed} {said}")
+        if self.kept_shift_C is not None:
+            # Of two classes the second alone has a threshold.
+            first = int(self.prepared.data.task.kind == "classification")
+            labels = self.prepared.data.labels[first:]
+            self.job.display.tell(say_thresholds(labels, self.kept_shift_C[first:]))
         result = _result(self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator)
         padding = round(self.padding_share, 6)
         density = round(kept_density(self.job.hooks), 6)

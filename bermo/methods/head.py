@@ -39,12 +39,16 @@ SLOPE = 0.5
 
 
 def start_head_(
-    model: BermoPreTrainedModel, features: Features, batch_size: int, accelerator: Accelerator
+    model: BermoPreTrainedModel,
+    features: Features,
+    batch_size: int,
+    accelerator: Accelerator,
+    weights_C: Tensor | None = None,
 ) -> None:
-    """Fit the head of a new model to some of the training rows, in place."""
+    """Fit the head of a new model to some of the training rows, in place; weights are of the classes."""
     head = cast(TextHead | TokenHead, model.head)
     x_ND, targets_N = _head_inputs(model, features, PROBE_ROWS, batch_size, accelerator)
-    fitted = _fit(head, x_ND, targets_N, features)
+    fitted = _fit(head, x_ND, targets_N, features, weights_C)
     if not torch.isfinite(fitted.weight_CD).all():
         return
     with torch.no_grad():
@@ -117,7 +121,13 @@ def _why_pooling(best: Pooling, losses: Mapping[Pooling, float]) -> str:
     return f"pooling {best} (the probe's loss is {losses[best]:.3g}, {others})"
 
 
-def _fit(head: TextHead | TokenHead, x_ND: Tensor, targets_N: Tensor, features: Features) -> LinearFit:
+def _fit(
+    head: TextHead | TokenHead,
+    x_ND: Tensor,
+    targets_N: Tensor,
+    features: Features,
+    weights_C: Tensor | None = None,
+) -> LinearFit:
     """Set the layer before the readout where there is one, and fit the readout of what comes out of it."""
     if not isinstance(head, TokenHead):
         before = head.scale if isinstance(head, PairHead) else head.dense
@@ -125,7 +135,7 @@ def _fit(head: TextHead | TokenHead, x_ND: Tensor, targets_N: Tensor, features: 
         with torch.no_grad():
             x_ND = torch.tanh(before(x_ND))
     num_classes = None if features.task.kind == "regression" else len(features.labels)
-    return fit_linear(x_ND, targets_N, num_classes)
+    return fit_linear(x_ND, targets_N, num_classes, weights_C)
 
 
 @torch.no_grad()

@@ -20,10 +20,12 @@ from bermo.encoders.pooling import trained_pooling
 from bermo.encoders.trust import config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
+from bermo.methods.class_weights import check_class_weights
 from bermo.methods.defaults import Facts, resolve_defaults
 from bermo.methods.keep import kept_layers
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
+from bermo.methods.thresholds import check_thresholds
 from bermo.models import tasks as models
 from bermo.models.sentence import BermoForSentenceEmbedding, options_of, settings_of
 from bermo.nn.heads import MULTI_LABEL
@@ -64,6 +66,8 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
     data = load_task(spec.data) if data is None else data
     if isinstance(data.train, ApartRows):
         check_apart(spec, data.train)
+    check_class_weights(spec.train.class_weights, data)
+    check_thresholds(spec.train.tune_thresholds, data)
     source = _source(spec)
     for model in filter(None, (spec.distill.teacher, spec.model.backbone)):
         warn_diverged(model, display.tell)

@@ -153,10 +153,11 @@ def _entropy(targets: np.ndarray) -> float:
 
 
 def _is_plain_loss(spec: RunSpec) -> bool:
-    """Tell whether the training loss is that of the labels, without a penalty or a teacher.
+    """Tell whether the training loss is that of the labels, without weights, a penalty or a teacher.
 
     A contrast of classes only adds to it: a loss that is not below chance has not been learned either way.
     """
     prune = spec.prune
     method = prune.by if prune.method in UNITS else prune.method
-    return spec.distill.teacher is None and method in ("none", "magnitude", "movement")
+    is_alike = spec.train.class_weights is None
+    return is_alike and spec.distill.teacher is None and method in ("none", "magnitude", "movement")

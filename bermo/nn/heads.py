@@ -135,6 +135,20 @@ def token_loss(logits_BTC: Tensor, labels_BT: Tensor) -> Tensor:
     return total / (labels != IGNORED).sum().clamp(min=1)
 
 
+def weighted_loss(logits: Tensor, labels: Tensor, weights_C: Tensor) -> Tensor:
+    """Return the mean cross-entropy of classes of texts or of words, each times the weight of its class; of
+    several labels a text, those that it has are weighted.
+    """
+    if logits.ndim == 2 and labels.shape == logits.shape:
+        return functional.binary_cross_entropy_with_logits(
+            logits.float(), labels.float(), pos_weight=weights_C
+        )
+    labels = labels.reshape(-1)
+    scores = logits.reshape(len(labels), -1).float()
+    losses = functional.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="none")
+    return (losses * weights_C[labels.clamp(min=0)]).sum() / (labels != IGNORED).sum().clamp(min=1)
+
+
 def span_loss(logits_BT2: Tensor, start_B: Tensor, end_B: Tensor) -> Tensor:
     """Return the mean cross-entropy of start and end; an end outside the piece of text is ignored."""
     length = logits_BT2.shape[1]

@@ -4,6 +4,7 @@
     labels    the same of σ(W z + b), summed over labels: each against all others
     numbers   mean (w z + b − y)² / 2 + λ/2 ‖w‖²                      solved directly
     z = (x − mean) / deviation over the rows that are fitted
+    with weights each row's loss counts by that of its class, or of each label that it has
 
 The penalty λ is the one with the least loss on rows that were held out. Standardisation is folded into the
 weights, so that W and b read x itself. scikit-learn's C is 1 / (λ N).
@@ -42,7 +43,9 @@ class LinearFit:
     held_out_loss: float
 
 
-def fit_linear(x_ND: Tensor, targets_N: Tensor, num_classes: int | None) -> LinearFit:
+def fit_linear(
+    x_ND: Tensor, targets_N: Tensor, num_classes: int | None, weights_C: Tensor | None = None
+) -> LinearFit:
     """Fit classes (integer targets), labels (0 and 1, one column each) or, with None, numbers; the penalty is
     chosen by cross-validation.
     """
@@ -50,9 +53,11 @@ def fit_linear(x_ND: Tensor, targets_N: Tensor, num_classes: int | None) -> Line
     x_ND, targets_N = x_ND.double(), targets_N if has_classes else targets_N.double()
     num_outputs = num_classes or 1
     parts = _held_out(targets_N, x_ND.shape[1] * num_outputs)
-    penalty, loss = _choose_penalty(x_ND, targets_N, num_classes, parts)
+    weights_C = None if weights_C is None else weights_C.double()
+    penalty, loss = _choose_penalty(x_ND, targets_N, num_classes, parts, weights_C)
     is_huge = len(x_ND) * x_ND.shape[1] * num_outputs > NO_FOLD
-    fitted = fit_with_penalty(x_ND, targets_N, num_classes, penalty, None, ROUGH if is_huge else EXACT)
+    iterations = ROUGH if is_huge else EXACT
+    fitted = fit_with_penalty(x_ND, targets_N, num_classes, penalty, None, iterations, weights_C)
     return LinearFit(weight_CD=fitted.weight_CD, bias_C=fitted.bias_C, penalty=penalty, held_out_loss=loss)
 
 
@@ -63,6 +68,7 @@ def fit_with_penalty(
     penalty: float,
     start: LinearFit | None = None,
     iterations: int = EXACT,
+    weights_C: Tensor | None = None,
 ) -> LinearFit:
     """Fit with one penalty, from another fit where one is given."""
     x_ND = x_ND.double()
@@ -77,7 +83,7 @@ def fit_with_penalty(
         if start is not None:
             first_CD = start.weight_CD * deviation_D
             first_C = start.bias_C + start.weight_CD @ mean_D
-        weight_CD, bias_C = _logistic(z_ND, targets_N, penalty, (first_CD, first_C), iterations)
+        weight_CD, bias_C = _logistic(z_ND, targets_N, penalty, (first_CD, first_C), iterations, weights_C)
     weight_CD = weight_CD / deviation_D
     return LinearFit(
         weight_CD=weight_CD, bias_C=bias_C - weight_CD @ mean_D, penalty=penalty, held_out_loss=float("nan")
@@ -85,7 +91,12 @@ def fit_with_penalty(
 
 
 def _logistic(
-    z_ND: Tensor, targets_N: Tensor, penalty: float, start: tuple[Tensor, Tensor], iterations: int
+    z_ND: Tensor,
+    targets_N: Tensor,
+    penalty: float,
+    start: tuple[Tensor, Tensor],
+    iterations: int,
+    weights_C: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     weight_CD, bias_C = (tensor.clone().requires_grad_() for tensor in start)
     optimizer = torch.optim.LBFGS(
@@ -99,7 +110,7 @@ def _logistic(
     def closure() -> Tensor:
         optimizer.zero_grad()
         logits_NC = functional.linear(z_ND, weight_CD, bias_C)
-        loss = _entropy(logits_NC, targets_N) + penalty / 2 * weight_CD.square().sum()
+        loss = _entropy(logits_NC, targets_N, weights_C) + penalty / 2 * weight_CD.square().sum()
         loss.backward()
         return loss
 
@@ -133,7 +144,11 @@ def _held_out(targets_N: Tensor, work: int) -> list[Tensor]:
 
 
 def _choose_penalty(
-    x_ND: Tensor, targets_N: Tensor, num_classes: int | None, parts: Sequence[Tensor]
+    x_ND: Tensor,
+    targets_N: Tensor,
+    num_classes: int | None,
+    parts: Sequence[Tensor],
+    weights_C: Tensor | None,
 ) -> tuple[float, float]:
     """Return the penalty with the least loss on held-out rows, and that loss."""
     if not parts:
@@ -146,25 +161,32 @@ def _choose_penalty(
             is_kept = torch.ones(len(x_ND), dtype=torch.bool, device=x_ND.device)
             is_kept[rows] = False
             fits[index] = fitted = fit_with_penalty(
-                x_ND[is_kept], targets_N[is_kept], num_classes, penalty, fits[index], ROUGH
+                x_ND[is_kept], targets_N[is_kept], num_classes, penalty, fits[index], ROUGH, weights_C
             )
-            loss += _loss(fitted, x_ND[rows], targets_N[rows], num_classes) / len(parts)
+            loss += _loss(fitted, x_ND[rows], targets_N[rows], num_classes, weights_C) / len(parts)
         if loss >= least:
             break
         best, least = penalty, loss
     return best, least
 
 
-def _loss(fitted: LinearFit, x_ND: Tensor, targets_N: Tensor, num_classes: int | None) -> float:
+def _loss(
+    fitted: LinearFit, x_ND: Tensor, targets_N: Tensor, num_classes: int | None, weights_C: Tensor | None
+) -> float:
     outputs_NC = functional.linear(x_ND, fitted.weight_CD, fitted.bias_C)
     if num_classes is None:
         return functional.mse_loss(outputs_NC[:, 0], targets_N).item() / 2
-    return _entropy(outputs_NC, targets_N).item()
+    return _entropy(outputs_NC, targets_N, weights_C).item()
 
 
-def _entropy(logits_NC: Tensor, targets: Tensor) -> Tensor:
+def _entropy(logits_NC: Tensor, targets: Tensor, weights_C: Tensor | None) -> Tensor:
     """Return the mean cross-entropy of classes (N,), or of labels (N, C) summed over a row's labels."""
+    if targets.ndim == 1 and weights_C is not None:
+        losses_N = functional.cross_entropy(logits_NC, targets, reduction="none")
+        return (losses_N * weights_C[targets]).mean()
     if targets.ndim == 1:
         return functional.cross_entropy(logits_NC, targets)
-    losses_NC = functional.binary_cross_entropy_with_logits(logits_NC, targets, reduction="none")
+    losses_NC = functional.binary_cross_entropy_with_logits(
+        logits_NC, targets, reduction="none", pos_weight=weights_C
+    )
     return losses_NC.sum(1).mean()

@@ -1,14 +1,14 @@
 """task.json: what the model beside it was trained for, so that its folder can be moved and used alone."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
 from transformers import PretrainedConfig
 
 from bermo.data.load import own_task
-from bermo.data.tasks import TASKS, Kind, Task, TaskData
+from bermo.data.tasks import TASKS, Kind, Task, TaskData, with_metric
 from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_settings
 from bermo.errors import BermoError
 from bermo.files import reading, write_json
@@ -64,6 +64,8 @@ def write_task(folder: Path, trained: TrainedTask) -> None:
         {
             "task": trained.task.name,
             "kind": trained.task.kind,
+            "metric": trained.task.metric,
+            "has_no_answer": trained.task.has_no_answer,
             "labels": trained.labels,
             "text": trained.text,
             "label": trained.label,
@@ -87,8 +89,11 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
             raise ValueError(f'there is no kind of task "{kind}"')
         if labels and len(labels) != config.num_labels:
             raise ValueError(f"{len(labels)} labels for a model that has {config.num_labels}")
+        named = TASKS.get(values["task"])
+        if named is None:
+            named = replace(own_task(kind), has_no_answer=bool(values.get("has_no_answer")))
         return TrainedTask(
-            task=TASKS.get(values["task"]) or own_task(kind),
+            task=with_metric(named, values.get("metric"), len(labels)),
             labels=labels,
             text=tuple(map(str, values["text"])),
             max_length=int(values["max_length"]),

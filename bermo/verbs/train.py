@@ -10,7 +10,7 @@ from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
-OwnKind = Literal["classification", "multi-label", "regression", "embedding", "reranker"]
+OwnKind = Literal["classification", "multi-label", "regression", "tagging", "span", "embedding", "reranker"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The files that the documents' commands name, as a user would have them, but tiny."""
 
+import json
 from pathlib import Path
 
 GOOD = ["a fine film", "great fun", "I loved it, really"]
@@ -20,6 +21,14 @@ def write_user_files(folder: Path) -> None:
     ]
     rows = [f"{text} {k},{labels}" for k in range(30) for text, labels in topics]
     (folder / "topics.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    people = [(f"Today {name} saw film {k}.", name) for k in range(12) for name in ("Anna", "Peter")]
+    spans = [{"start": 6, "end": 6 + len(name), "label": "PER"} for _, name in people]
+    named = [
+        json.dumps({"text": text, "spans": [span]}) for (text, _), span in zip(people, spans, strict=True)
+    ]
+    (folder / "names.jsonl").write_text("\n".join(named) + "\n")
+    asked = [f"Who saw film {k}?,{text},{name}" for k, (text, name) in enumerate(people)]
+    (folder / "questions.csv").write_text("question,context,answer\n" + "\n".join(asked) + "\n")
     (folder / "new.csv").write_text("number,text\n1,a fine film\n2,a dull film\n")
     (folder / "texts.txt").write_text("a fine film\na dull, lifeless film\n")
     for name in ("corpus.txt", "more.txt"):

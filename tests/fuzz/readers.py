@@ -12,7 +12,7 @@ from typing import Any
 from bermo.atlas.measure import read_measured
 from bermo.cli import build_parser
 from bermo.data.apart import read_apart
-from bermo.data.corpora import read_conll, read_squad
+from bermo.data.corpora import read_conll
 from bermo.data.inputs import input_names, input_rows, text_blocks
 from bermo.data.load import own_task
 from bermo.data.objects import parse_json
@@ -20,7 +20,9 @@ from bermo.data.own import read_own
 from bermo.data.pairs import read_pairs
 from bermo.data.pretrain.documents import read_fragments
 from bermo.data.probing import FILES, has_files, read_probe
+from bermo.data.questions import read_questions
 from bermo.data.senses import find_senses, read_semcor, read_test
+from bermo.data.tagged import read_tagged
 from bermo.data.text import read_text
 from bermo.encoders.backbone import load_encoder, load_tokenizer
 from bermo.encoders.pooling import trained_pooling
@@ -241,6 +243,11 @@ def _request(folder: Path) -> None:
     assert sum(map(len, asked.parts(2))) == len(asked)
 
 
+def _questions(folder: Path) -> None:
+    for is_train in (False, True):
+        read_questions(_only(folder), is_train)
+
+
 READERS: Mapping[str, Reader] = {
     "tables": Reader(_table, 150),
     "objects": Reader(_table, 150),
@@ -257,7 +264,9 @@ READERS: Mapping[str, Reader] = {
     "models": Reader(_model, 40),
     "weights": Reader(load_encoder, 25),
     "conll": Reader(lambda folder: read_conll(_only(folder)), 150),
-    "squad": Reader(lambda folder: [read_squad(_only(folder), train) for train in (False, True)], 150),
+    "tagged": Reader(lambda folder: read_tagged(_only(folder)), 150),
+    "squad": Reader(_questions, 150),
+    "questions": Reader(_questions, 150),
     "pairs": Reader(read_pairs, 100),
     "senses": Reader(_senses, 100),
     "probing": Reader(_probing, 100),

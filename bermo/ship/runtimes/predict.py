@@ -92,10 +92,13 @@ class Predicted:
 def check_predict(opened: TrainedFolder, spec: PredictSpec) -> None:
     """Refuse what this kind of model cannot answer, before it is loaded."""
     kind = opened.trained.task.kind
-    if spec.probabilities and kind in WITHOUT_CLASSES:
-        raise BermoError(
-            f"{opened.folder} answers with {WITHOUT_CLASSES[kind]}, not classes. Leave --probabilities out."
-        )
+    given = {"--probabilities": spec.probabilities, "--top": spec.top is not None}
+    for flag in (name for name, is_given in given.items() if is_given):
+        if kind in WITHOUT_CLASSES:
+            what = WITHOUT_CLASSES[kind]
+            raise BermoError(f"{opened.folder} answers with {what}, not classes. Leave {flag} out.")
+    if spec.top is not None and kind == "tagging":
+        raise BermoError(f"{opened.folder} gives a tag to each word. Leave --top out.")
 
 
 def predict_stream(
@@ -126,11 +129,21 @@ def _answers(
     """Yield an answer for each row of the table; only `filled` ones have a text."""
     trained = predictor.opened.trained
     given: dict[int, dict[str, Any]] = {}
+    gives_all = spec.probabilities or spec.top is not None
     if filled:
         rows = input_rows(table.pick(filled), trained.task, names)
-        given = dict(zip(filled, predictor.answers(rows, spec.probabilities), strict=True))
+        given = dict(zip(filled, predictor.answers(rows, gives_all), strict=True))
     for row in range(len(table)):
-        yield given.get(row) or empty_answer(trained.task, trained.labels, spec.probabilities)
+        found = given.get(row) or empty_answer(trained.task, trained.labels, gives_all)
+        yield found if spec.top is None else _with_top(found, spec.top, spec.probabilities)
+
+
+def _with_top(answer: dict[str, Any], count: int, keeps_all: bool) -> dict[str, Any]:
+    """Return an answer with the likeliest classes, the likeliest first, beside or in place of all."""
+    every: dict[str, float | None] = answer["probabilities"]
+    top = sorted((name for name, value in every.items() if value is not None), key=lambda name: -every[name])  # type: ignore[operator]
+    found = {name: value for name, value in answer.items() if keeps_all or name != "probabilities"}
+    return found | {"top": top[:count], "top_probability": [every[name] for name in top[:count]]}
 
 
 def _beside(

@@ -18,6 +18,7 @@ class PredictSpec:
     id: tuple[str, ...] | None = option(None, "column(s) to write beside each answer, such as an id")
     with_text: bool = option(False, "write the text beside each answer")
     probabilities: bool = option(False, "give the probability of every class, or of each word's tag")
+    top: int | None = option(None, "give the so many likeliest classes, with their probabilities", least=1)
     format: Literal["txt", "csv", "tsv", "jsonl"] | None = option(
         None, "of standard input: one text a line, or a table", shown="txt"
     )

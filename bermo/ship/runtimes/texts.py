@@ -14,8 +14,6 @@ from bermo.data.corpora import (
     choice_rows,
     label_cells,
     numbers,
-    read_conll,
-    read_squad,
     relevance,
     text_rows,
     without_empty,
@@ -24,8 +22,10 @@ from bermo.data.features import Features, tokenise
 from bermo.data.generated import generate_rows
 from bermo.data.inputs import filled_rows, input_names, input_rows, text_blocks
 from bermo.data.label_lists import read_labels
+from bermo.data.questions import read_questions
 from bermo.data.read import Table, read_table
 from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, label_names
+from bermo.data.tagged import read_tagged
 from bermo.data.unknown import check_ids
 from bermo.errors import BermoError, nearest
 from bermo.runs.task_file import TrainedTask
@@ -134,9 +134,9 @@ def read_answered(
     """
     match trained.task.kind:
         case "span":
-            return Answered(rows=read_squad(path, is_train=False))
+            return Answered(rows=read_questions(path, is_train=False, separator=separator))
         case "tagging":
-            return Answered(rows=read_conll(path))
+            return Answered(rows=read_tagged(path))
         case "embedding":
             return Answered(rows=read_pairs(path, text or None, label, separator))
         case "choice":

@@ -89,7 +89,7 @@ def _flat(answer: Answer) -> dict[str, Any]:
         if isinstance(value, dict):
             cells |= {f"probability_{name}": item for name, item in value.items()}
         elif isinstance(value, list):
-            cells[key] = join_labels(value) if key == "labels" else " ".join(map(_item, value))
+            cells[key] = join_labels(value) if key in ("labels", "top") else " ".join(map(_item, value))
         else:
             cells[key] = value
     return cells

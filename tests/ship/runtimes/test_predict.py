@@ -146,6 +146,24 @@ def test_a_mistake_is_a_sentence_and_nothing_is_written(
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "empty.txt"]
 
 
+def test_the_likeliest_classes_come_in_their_order(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a good film\n\n")
+    found, nothing = ask(tmp_path / "a.txt", "--top", "9")
+    (every, _) = ask(tmp_path / "a.txt", "--probabilities")
+    assert dict(zip(found["top"], found["top_probability"], strict=True)) == every["probabilities"]
+    assert found["top"][0] == found["label"]
+    assert found["top_probability"] == sorted(found["top_probability"], reverse=True)
+    assert (nothing["top"], "probabilities" in nothing) == ([], False)
+    one, _ = ask(tmp_path / "a.txt", "--top", "1", "--probabilities")
+    assert (len(one["top"]), "probabilities" in one) == (1, True)
+
+
+def test_numbers_and_tags_have_no_likeliest_classes(models: Path, capsys: Capture) -> None:
+    for kind in ("regression", "tagging"):
+        assert main(["predict", str(models / kind), "--text", "a", "--top", "2"]) == 2
+        assert "Leave --top out" in capsys.readouterr().err
+
+
 def test_numbers_and_spans_have_no_probabilities(models: Path, capsys: Capture) -> None:
     assert main(["predict", str(models / "regression"), "--text", "a", "--probabilities"]) == 2
     assert "Leave --probabilities out" in capsys.readouterr().err
