@@ -2,5 +2,5 @@
 
 from typing import Literal, get_args
 
-Measure = Literal["geometry", "senses", "identity", "attention", "heads", "layers", "knowledge"]
+Measure = Literal["geometry", "senses", "identity", "attention", "heads", "layers", "knowledge", "sentence"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)

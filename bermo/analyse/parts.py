@@ -9,6 +9,7 @@ from typing import Any, Literal
 from transformers.utils import logging
 
 from bermo.analyse import head_figures, heads, layer_figures, layers
+from bermo.analyse.answering import Answerer, load_answerer
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
 from bermo.analyse.attribution import TEXTS, Attribution, attribution_section, measure_attribution
 from bermo.analyse.effective import LENGTHS, EffectiveFacts, effective_section, measure_effective
@@ -18,6 +19,8 @@ from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowle
 from bermo.analyse.labelled import Labelled, load_labelled
 from bermo.analyse.measures import Measure
 from bermo.analyse.senses import Senses, measure_senses, senses_section
+from bermo.analyse.sentence import SentenceFacts, measure_sentences
+from bermo.analyse.sentence_figures import sentence_section
 from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
 from bermo.data.pairs import draw_pairs, read_pairs
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
@@ -25,7 +28,7 @@ from bermo.encoders.attention import heads_of_layers
 from bermo.figures.data import Section
 from bermo.vectors import Encoder, load_encoder, stream_vectors
 
-Need = Literal["texts", "labels", "senses", "attention", "two"]
+Need = Literal["texts", "labels", "senses", "attention", "two", "sentences"]
 PAIRS = 100
 
 
@@ -44,6 +47,11 @@ class Request:
     max_length: int = 128
     max_unknown: float = 0.05
     device: str | None = None
+    sentences: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    corpus: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    layer: int | None = None
 
 
 class Subject:
@@ -70,6 +78,11 @@ class Subject:
         is_cpu = self.encoder.device.type == "cpu"
         return load_labelled(self.source, self.request.data, self.request.rows, is_cpu)
 
+    @cached_property
+    def answerer(self) -> Answerer:
+        """The head that answers to a sentence, or what stands for an answer."""
+        return load_answerer(self.source, self.encoder)
+
     @property
     def longest(self) -> int:
         """The most tokens that a text may have: what was asked for, and how many positions the model has."""
@@ -77,7 +90,7 @@ class Subject:
 
     def let_go(self) -> None:
         """Free the weights; what is needed again is loaded again."""
-        for name in ("encoder", "labelled"):
+        for name in ("encoder", "labelled", "answerer"):
             self.__dict__.pop(name, None)
 
 
@@ -123,6 +136,21 @@ def _knowledge(subject: Subject, advance: Advance) -> Knowledge:
     given = subject.request.pairs
     pairs = draw_pairs(PAIRS) if given is None else read_pairs(Path(given))
     return measure_knowledge(subject.encoder, subject.source, pairs, advance)
+
+
+def _sentences(subject: Subject, advance: Advance) -> SentenceFacts:
+    request = subject.request
+    return measure_sentences(
+        subject.encoder,
+        subject.answerer,
+        request.sentences,
+        longest=subject.longest,
+        heads=request.heads,
+        corpus=request.corpus,
+        words=request.words,
+        layer=request.layer,
+        advance=advance,
+    )
 
 
 def _between(subject: Subject, advance: Advance) -> layers.Between:
@@ -281,5 +309,13 @@ PARTS: Mapping[str, Measurement] = {
         measure=_knowledge,
         draw=knowledge_section,
         needs=(),
+    ),
+    "sentence": Measurement(
+        group="sentence",
+        kind=SentenceFacts,
+        measure=_sentences,
+        draw=sentence_section,
+        total=lambda subject: len(subject.request.sentences),
+        needs=("sentences",),
     ),
 }

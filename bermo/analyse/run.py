@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from bermo.analyse import layer_figures
+from bermo.analyse.contexts import check_words
 from bermo.analyse.parts import PARTS, Measurement, Request, Subject
 from bermo.analyse.reading import check_texts
+from bermo.analyse.sentence import check_heads, check_sentence
 from bermo.data.pairs import read_pairs
 from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
@@ -36,6 +38,8 @@ MARK = "analyse.json"
 FORMAT = 1
 FREE = ("measures", "device")
 """Fields of a request that may change in the same folder: they do not change a part's numbers."""
+OWN: Mapping[str, tuple[str, ...]] = {"sentence": ("sentences", "heads", "corpus", "words", "layer")}
+"""Fields that decide the numbers of one part alone."""
 
 
 def analyse(request: Request, out: Path, display: Display) -> Findings:
@@ -85,6 +89,22 @@ def _check_subject(subject: Subject) -> None:
         read_pairs(Path(request.pairs))
     if request.data is not None and {"heads", "layers"} & set(request.measures):
         _ = subject.labelled
+    if request.sentences and "sentence" in request.measures:
+        _check_sentences(subject)
+
+
+def _check_sentences(subject: Subject) -> None:
+    request, encoder = subject.request, subject.encoder
+    for text in request.sentences:
+        check_sentence(subject.answerer, encoder, text)
+    if request.heads:
+        check_attention(encoder.backbone)
+        check_heads(encoder, request.heads)
+    if request.layer is not None and request.layer >= encoder.num_layers:
+        raise BermoError(
+            f"There is no layer {request.layer}: {encoder.name} has the layers 0 to {encoder.num_layers - 1}."
+        )
+    check_words(encoder, request.sentences, request.words, subject.longest)
 
 
 def _measure_all(
@@ -126,6 +146,7 @@ def _is_wanted(part: Measurement, subject: Subject) -> bool:
         "senses": request.senses is not None,
         "two": subject.first is not None,
         "attention": True,
+        "sentences": bool(request.sentences),
     }
     return all(given[need] for need in part.needs)
 
@@ -172,14 +193,19 @@ def _key(name: str, subject: Subject) -> str:
     models = [subject.encoder.fingerprint]
     if "two" in PARTS[name].needs and subject.first is not None:
         models.append(subject.first.encoder.fingerprint)
-    text = json.dumps([FORMAT, name, models, {k: v for k, v in values.items() if k != "models"}])
+    others = {field for part, own in OWN.items() for field in own if part != name} | {"models"}
+    text = json.dumps([FORMAT, name, models, {k: v for k, v in values.items() if k not in others}])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _identity(request: Request) -> dict[str, Any]:
     digest = hashlib.sha256("\n".join(request.texts).encode()).hexdigest()
     values = asdict(request) | {"texts": digest, "models": list(request.models)}
-    return {name: value for name, value in values.items() if name not in FREE}
+    corpus = hashlib.sha256("\n".join(request.corpus).encode()).hexdigest() if request.corpus else ()
+    values |= {"corpus": corpus}
+    # What was not asked for is not named, so that a folder is the same with and without it.
+    unused = {name for own in OWN.values() for name in own if not values[name] and values[name] != 0}
+    return {name: value for name, value in values.items() if name not in {*FREE, *unused}}
 
 
 def _check_free(out: Path, request: Request) -> None:
@@ -197,7 +223,7 @@ def _check_free(out: Path, request: Request) -> None:
             " Give another folder with --out."
         ) from None
     new = json.loads(json.dumps(_identity(request)))
-    changed = [name for name in new if old.get(name) != new[name]]
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if changed:
         raise BermoError(
             f"{out} holds another analysis; nothing there is overwritten. What differs: {', '.join(changed)}."
@@ -250,7 +276,7 @@ def _findings(
     return Findings(
         title="Analysis of " + ", ".join(subject.name for subject in subjects),
         facts={
-            "texts": f"{len(request.texts)}, cut at {request.max_length} tokens",
+            **_amounts(request),
             "seconds": f"{seconds:.0f}",
             "peak memory": f"{peak_mib():.0f} MiB",
         },
@@ -258,6 +284,15 @@ def _findings(
             replace(section, figures=on_one_scale(section.figures)) for section in sorted(sections, key=order)
         ),
     )
+
+
+def _amounts(request: Request) -> dict[str, str]:
+    """Say how much was read."""
+    texts = f"{len(request.texts)}, cut at {request.max_length} tokens"
+    known = {"sentences": str(len(request.sentences)), "corpus": f"{len(request.corpus)} texts"}
+    counts = {"sentences": len(request.sentences), "corpus": len(request.corpus)}
+    own = {name: words for name, words in known.items() if counts[name]}
+    return {"texts": texts} | own if request.texts or not own else own
 
 
 def peak_mib() -> float:

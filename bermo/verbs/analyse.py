@@ -1,5 +1,6 @@
 """bermo analyse: what a model's layers, heads and vectors do, measured on texts."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from bermo.spec import DEVICE_HELP, Device, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
-WITHOUT_TEXTS = {"senses", "knowledge"}
+WITHOUT_TEXTS = {"senses", "knowledge", "sentence"}
 """Measures that have texts of their own."""
 
 
@@ -33,6 +34,36 @@ class AnalyseOptions:
     pairs: str | None = option(
         None, "minimal pairs in BLiMP's form", shown="sentences of our grammar", metavar="FILE"
     )
+    sentence: tuple[str, ...] = option(
+        (),
+        "a sentence to look at; may be repeated; a tab parts the texts of a pair, [MASK] is a word to guess",
+        metavar="TEXT",
+        is_repeated=True,
+        title="one's own sentence",
+    )
+    heads: tuple[str, ...] = option(
+        (),
+        "heads whose attention to the sentence is drawn, as layer.head",
+        shown="the most telling ones",
+        metavar="3.5,7.1",
+        title="one's own sentence",
+    )
+    corpus: Path | None = option(
+        None,
+        "texts in which the words' nearest contexts are looked for",
+        metavar="FILE",
+        title="one's own sentence",
+    )
+    words: tuple[str, ...] = option(
+        (),
+        "words of the sentence to look for in --corpus",
+        shown="all",
+        metavar="X,X",
+        title="one's own sentence",
+    )
+    layer: int | None = option(
+        None, "layer of the nearest contexts", shown="the last", least=0, title="one's own sentence"
+    )
     max_texts: int = option(1000, "texts that are read, evenly chosen", least=1)
     max_length: int = option(128, "longest text in tokens", least=4)
     rows: int = option(128, "rows of --data that are scored, evenly chosen", least=4)
@@ -43,8 +74,20 @@ class AnalyseOptions:
     def all_models(self) -> tuple[str, ...]:
         return self.models + ((self.model,) if self.model else ())
 
+    @property
+    def wanted(self) -> tuple[Measure, ...]:
+        """The groups that were named; of a sentence alone, nothing else is measured."""
+        if self.measures:
+            return self.measures
+        return ("sentence",) if self.sentence and not (self.text or self.data) else MEASURES
+
     def rules(self) -> Rules:
-        needs_texts = not set(self.measures or MEASURES) <= WITHOUT_TEXTS
+        needs_texts = not set(self.wanted) <= WITHOUT_TEXTS
+        wrong = next(
+            (head for head in self.heads if not re.fullmatch(r"[1-9]\d{0,3}\.[1-9]\d{0,3}", head)), None
+        )
+        alone = {"--heads": self.heads, "--corpus": self.corpus, "--words": self.words, "--layer": self.layer}
+        unused = next((flag for flag, value in alone.items() if value not in (None, ())), None)
         return [
             *device_rules(self.device),
             (bool(self.all_models), "No model was given. Name runs or models, or one with --model."),
@@ -53,6 +96,26 @@ class AnalyseOptions:
                 "No text was given. Pass --text with a file of one text a line, or --data with rows that have"
                 " answers.",
             ),
+            (
+                bool(self.sentence) or "sentence" not in (self.measures or ()),
+                'The measure "sentence" needs a sentence. Give one with --sentence "…".',
+            ),
+            (
+                not self.sentence or "sentence" in self.wanted,
+                "--sentence was given, but --measures leaves it out. Add sentence to --measures.",
+            ),
+            (
+                bool(self.sentence) or unused is None,
+                f'{unused} is about a sentence, but none was given. Give one with --sentence "…".',
+            ),
+            (
+                wrong is None,
+                f'--heads takes heads as layer.head, both counted from 1, such as 3.5, but got "{wrong}".',
+            ),
+            (
+                self.corpus is not None or not (self.words or self.layer is not None),
+                "--words and --layer are about the nearest contexts. Name a file of texts with --corpus.",
+            ),
         ]
 
 
@@ -60,21 +123,23 @@ def run(options: AnalyseOptions) -> int:
     from bermo.runs.model_files import resolve_model
     from bermo.verbs.starting import check_files, check_rows, say_start
 
-    check_files(options.text, options.pairs)
+    check_files(options.text, options.pairs, options.corpus)
     for model in options.all_models:
         resolve_model(model)
     check_rows(options.data)
     say_start("analyse", f"loading {', '.join(options.all_models)}")
     with importing():
         from bermo.analyse.parts import Request
-        from bermo.analyse.reading import choose
+        from bermo.analyse.reading import choose, read_texts
         from bermo.analyse.run import analyse
+        from bermo.report.console import PlainConsole
+        from bermo.report.sentence import print_sentences
         from bermo.report.terminal import TerminalDisplay
 
     request = Request(
         models=options.all_models,
         texts=choose(_read_texts(options), options.max_texts),
-        measures=options.measures or MEASURES,
+        measures=options.wanted,
         data=options.data,
         rows=options.rows,
         senses=options.senses,
@@ -83,10 +148,18 @@ def run(options: AnalyseOptions) -> int:
         max_length=options.max_length,
         max_unknown=options.max_unknown,
         device=None if options.device == "auto" else options.device,
+        sentences=options.sentence,
+        heads=options.heads,
+        corpus=choose(read_texts(options.corpus), options.max_texts) if options.corpus else (),
+        words=options.words,
+        layer=options.layer,
     )
     findings = analyse(request, options.out, TerminalDisplay())
     for section in findings.sections:
-        say(f"{section.title}\n{wrapped(section.text, '  ')}\n")
+        said = "\n".join(wrapped(part, "  ") for part in section.text.split("\n\n"))
+        say(f"{section.title}\n{said}\n")
+        if section.title == "Sentences":
+            print_sentences(section, PlainConsole())
     say(f"The figures are in {options.out / 'figures.json'}")
     return 0
 
@@ -109,5 +182,5 @@ VERB = Verb(
     help="measure what a model's layers, heads and vectors do",
     options=AnalyseOptions,
     run=run,
-    usage="bermo analyse MODEL … (--text FILE | --data FILE) [options]",
+    usage="bermo analyse MODEL … (--text FILE | --data FILE | --sentence TEXT) [options]",
 )

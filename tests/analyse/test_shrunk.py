@@ -95,14 +95,18 @@ def test_every_measure_reads_a_shrunk_model(
     request = Request(
         models=(str(folder / "model"),),
         texts=TEXTS,
-        measures=("geometry", "identity", "attention", "heads", "layers"),
+        measures=("geometry", "identity", "attention", "heads", "layers", "sentence"),
         data=str(folder / "dev.tsv"),
         device="cpu",
         max_unknown=1.0,
+        sentences=(TEXTS[0],),
+        heads=("3.1",),
     )
     findings = analyse(request, tmp_path / "out", Quiet())
     titles = {section.title for section in findings.sections}
-    assert {"Attention", "Heads: one off", "Heads: pruning", "Layers"} <= titles
+    assert {"Attention", "Heads: one off", "Heads: pruning", "Layers", "Sentences"} <= titles
+    with pytest.raises(BermoError, match=r"no head 2\.1: layer 2 of model has no heads"):
+        analyse(replace(request, heads=("2.1",)), tmp_path / "other", Quiet())
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino", "sparse"])
