@@ -34,7 +34,7 @@ class Context:
 
 def words_of(encoder: Encoder, text: str, longest: int) -> dict[int, str]:
     """Return the words of a text with letters in them, by their number in it."""
-    spans = _spans(encoder, text, longest)
+    spans = word_spans(encoder, text, longest)
     words = {number: text[start:end].strip() for number, (start, end) in spans.items()}
     return {number: word for number, word in words.items() if any(map(str.isalnum, word))}
 
@@ -97,13 +97,13 @@ def _vectors(
 
 
 def _context(encoder: Encoder, word: str, text: str, position: int, cosine: float, longest: int) -> Context:
-    start, end = _spans(encoder, text, longest)[position]
+    start, end = word_spans(encoder, text, longest)[position]
     before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
     around = f"{'…' * (start > AROUND)}{before}«{text[start:end]}»{after}{'…' * (end + AROUND < len(text))}"
     return Context(word=word, cosine=cosine, found=text[start:end], text=around)
 
 
-def _spans(encoder: Encoder, text: str, longest: int) -> dict[int, tuple[int, int]]:
+def word_spans(encoder: Encoder, text: str, longest: int) -> dict[int, tuple[int, int]]:
     """Return where each word of a text begins and ends."""
     batch = encoder.tokenizer(text, truncation=True, max_length=longest, verbose=False)
     spans: dict[int, tuple[int, int]] = {}

@@ -45,6 +45,8 @@ class Knowledge:
     reason: str = ""
     controlled: tuple[float | None, ...] = ()
     """The share right after the control's margin is subtracted; None for a kind without controls."""
+    baseline: tuple[float | None, ...] = ()
+    """The share right of the control's own preference: what the more frequent word alone gives."""
 
 
 def load_masked(name: str | Path) -> BermoForMaskedLM:
@@ -137,17 +139,24 @@ def measure_knowledge(
     kinds = tuple(dict.fromkeys(pair.kind for pair in pairs))
     hits: dict[str, list[bool]] = {kind: [] for kind in kinds}
     less: dict[str, list[bool]] = {kind: [] for kind in kinds}
+    alone: dict[str, list[bool]] = {kind: [] for kind in kinds}
     for pair, margin, control in zip(pairs, margins, controls, strict=True):
         hits[pair.kind].append(margin > 0)
         less[pair.kind] += [] if control is None else [margin > control]
+        alone[pair.kind] += [] if control is None else [control > 0]
     worst = sorted(range(len(pairs)), key=lambda k: margins[k])[:10]
     return Knowledge(
         kinds=kinds,
         accuracy=tuple(sum(hits[kind]) / len(hits[kind]) for kind in kinds),
         counts=tuple(len(hits[kind]) for kind in kinds),
         wrong=tuple((pairs[k].kind, pairs[k].good, pairs[k].bad) for k in worst if margins[k] <= 0),
-        controlled=tuple(sum(less[kind]) / len(less[kind]) if less[kind] else None for kind in kinds),
+        controlled=tuple(_share(less[kind]) for kind in kinds),
+        baseline=tuple(_share(alone[kind]) for kind in kinds),
     )
+
+
+def _share(hits: Sequence[bool]) -> float | None:
+    return sum(hits) / len(hits) if hits else None
 
 
 def _margins(
@@ -160,12 +169,17 @@ def _margins(
     return [good - bad for good, bad in zip(values[::2], values[1::2], strict=True)]
 
 
-def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
+def reasoning_section(models: Mapping[str, Knowledge]) -> Section:
+    """Draw facts, numbers and roles as grammar is drawn."""
+    return knowledge_section(models, "Facts and reasoning")
+
+
+def knowledge_section(models: Mapping[str, Knowledge], title: str = "Knowledge of grammar") -> Section:
     """Draw the share of pairs right, and list the worst mistakes."""
     able = {name: item for name, item in models.items() if not item.reason}
     lines = [item.reason for item in models.values() if item.reason]
     if not able:
-        return Section(title="Knowledge of grammar", text=" ".join(lines), figures=())
+        return Section(title=title, text=" ".join(dict.fromkeys(lines)), figures=())
     kinds = tuple(dict.fromkeys(kind for item in able.values() for kind in item.kinds))
     bars = [
         _bars("Share of minimal pairs where the right sentence is likelier", able, kinds, is_less=False),
@@ -182,7 +196,7 @@ def knowledge_section(models: Mapping[str, Knowledge]) -> Section:
     ]
     for name, item in able.items():
         lines.append(f"{name}: {'; '.join(_said(item, at) for at in range(len(item.kinds)))}.")
-    return Section(title="Knowledge of grammar", text=" ".join(lines), figures=(*bars, *tables))
+    return Section(title=title, text=" ".join(lines), figures=(*bars, *tables))
 
 
 def _bars(title: str, models: Mapping[str, Knowledge], kinds: tuple[str, ...], *, is_less: bool) -> Bars:
@@ -218,4 +232,7 @@ def _said(item: Knowledge, at: int) -> str:
         if share is not None:
             low, high = _ends(share, item.counts[at])
             parts.append(f"{share:.1%} {words} ({100 * low:.1f} … {100 * high:.1f})")
+    alone = item.baseline[at] if at < len(item.baseline) else None
+    if alone is not None:
+        parts.append(f"{alone:.1%} by the control alone")
     return f"{item.kinds[at]}: {', '.join(parts)} of {item.counts[at]} pairs"

@@ -2,5 +2,16 @@
 
 from typing import Literal, get_args
 
-Measure = Literal["geometry", "senses", "identity", "attention", "heads", "layers", "knowledge", "sentence"]
+Measure = Literal[
+    "geometry",
+    "senses",
+    "identity",
+    "attention",
+    "heads",
+    "layers",
+    "knowledge",
+    "order",
+    "tuned",
+    "sentence",
+]
 MEASURES: tuple[Measure, ...] = get_args(Measure)

@@ -2,101 +2,36 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from transformers.utils import logging
-
-from bermo.analyse import head_figures, heads, layer_figures, layers
-from bermo.analyse.answering import Answerer, load_answerer
+from bermo.analyse import head_figures, heads, layer_figures, layers, tuned
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
 from bermo.analyse.attribution import TEXTS, Attribution, attribution_section, measure_attribution
 from bermo.analyse.effective import LENGTHS, EffectiveFacts, effective_section, measure_effective
 from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, geometry_section, measure_geometry
 from bermo.analyse.identity import Identity, identity_section, measure_identity
-from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge
-from bermo.analyse.labelled import Labelled, load_labelled
+from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge, reasoning_section
+from bermo.analyse.labelled import Labelled
 from bermo.analyse.measures import Measure
+from bermo.analyse.numbers import Numbers, measure_numbers, numbers_section
+from bermo.analyse.order import Order, measure_order, order_section
 from bermo.analyse.senses import Senses, measure_senses, senses_section
 from bermo.analyse.sentence import SentenceFacts, measure_sentences
 from bermo.analyse.sentence_figures import sentence_section
+from bermo.analyse.subject import Subject, num_places
 from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
 from bermo.data.pairs import draw_pairs, read_pairs
+from bermo.data.reasoning import KINDS as REASONING_KINDS
+from bermo.data.reasoning import draw_reasoning
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
 from bermo.encoders.attention import heads_of_layers
 from bermo.figures.data import Section
-from bermo.vectors import Encoder, load_encoder, stream_vectors
+from bermo.vectors import Encoder, stream_vectors
 
-Need = Literal["texts", "labels", "senses", "attention", "two", "sentences"]
-PAIRS = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What was asked: models, texts, and where labels, senses and pairs are."""
-
-    models: tuple[str, ...]
-    texts: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    data: str | None = None
-    rows: int = 128
-    senses: str | None = None
-    test: str = "senseval2"
-    pairs: str | None = None
-    max_length: int = 128
-    max_unknown: float = 0.05
-    device: str | None = None
-    sentences: tuple[str, ...] = ()
-    heads: tuple[str, ...] = ()
-    corpus: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    layer: int | None = None
-
-
-class Subject:
-    """One model under analysis; what it needs is loaded when first asked for."""
-
-    def __init__(self, source: str, name: str, request: Request, first: "Subject | None") -> None:
-        self.source, self.name, self.request, self.first = source, name, request, first
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        """The encoder, its mix and its tokenizer."""
-        level = logging.get_verbosity()
-        # The head of a trained model is left aside on purpose.
-        logging.set_verbosity_error()
-        try:
-            return load_encoder(self.source, device=self.request.device)
-        finally:
-            logging.set_verbosity(level)
-
-    @cached_property
-    def labelled(self) -> Labelled:
-        """The trained model with rows that have answers."""
-        assert self.request.data is not None, "parts that need labels are only chosen with --data"
-        is_cpu = self.encoder.device.type == "cpu"
-        return load_labelled(self.source, self.request.data, self.request.rows, is_cpu)
-
-    @cached_property
-    def answerer(self) -> Answerer:
-        """The head that answers to a sentence, or what stands for an answer."""
-        return load_answerer(self.source, self.encoder)
-
-    @property
-    def longest(self) -> int:
-        """The most tokens that a text may have: what was asked for, and how many positions the model has."""
-        return min(self.request.max_length, num_places(self.encoder))
-
-    def let_go(self) -> None:
-        """Free the weights; what is needed again is loaded again."""
-        for name in ("encoder", "labelled", "answerer"):
-            self.__dict__.pop(name, None)
-
-
-def num_places(encoder: Encoder) -> int:
-    """Return how many tokens the encoder has positions for."""
-    return int(encoder.tokenizer.model_max_length)
+Need = Literal["texts", "labels", "senses", "attention", "two", "sentences", "base"]
+PAIRS, REASONING = 100, 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +86,10 @@ def _sentences(subject: Subject, advance: Advance) -> SentenceFacts:
         layer=request.layer,
         advance=advance,
     )
+
+
+def _reasoning(subject: Subject, advance: Advance) -> Knowledge:
+    return measure_knowledge(subject.encoder, subject.source, draw_reasoning(REASONING), advance)
 
 
 def _between(subject: Subject, advance: Advance) -> layers.Between:
@@ -309,6 +248,48 @@ PARTS: Mapping[str, Measurement] = {
         measure=_knowledge,
         draw=knowledge_section,
         needs=(),
+    ),
+    "reasoning": Measurement(
+        group="knowledge",
+        kind=Knowledge,
+        measure=_reasoning,
+        draw=reasoning_section,
+        total=lambda subject: REASONING * len(REASONING_KINDS),
+        needs=(),
+    ),
+    "numbers": Measurement(
+        group="knowledge",
+        kind=Numbers,
+        measure=lambda subject, advance: measure_numbers(subject.encoder, advance),
+        draw=numbers_section,
+        total=lambda subject: subject.encoder.num_layers,
+        needs=(),
+    ),
+    "order": Measurement(
+        group="order",
+        kind=Order,
+        measure=_on_texts(measure_order),
+        draw=order_section,
+        total=_num_texts,
+    ),
+    "restored": Measurement(
+        group="tuned",
+        kind=tuned.Restored,
+        measure=lambda subject, advance: tuned.measure_restored(
+            subject.labelled, subject.load_base(), advance
+        ),
+        draw=tuned.restored_section,
+        total=lambda subject: subject.encoder.num_layers + 1,
+        needs=("labels", "base"),
+    ),
+    "moved": Measurement(
+        group="tuned",
+        kind=tuned.Moved,
+        measure=lambda subject, advance: tuned.measure_moved(
+            subject.encoder, subject.load_base(), subject.request.texts, subject.longest, advance
+        ),
+        draw=tuned.moved_section,
+        needs=("texts", "base"),
     ),
     "sentence": Measurement(
         group="sentence",

@@ -19,9 +19,10 @@ from typing import Any
 
 from bermo.analyse import layer_figures
 from bermo.analyse.contexts import check_words
-from bermo.analyse.parts import PARTS, Measurement, Request, Subject
+from bermo.analyse.parts import PARTS, Measurement
 from bermo.analyse.reading import check_texts
 from bermo.analyse.sentence import check_heads, check_sentence
+from bermo.analyse.subject import Request, Subject
 from bermo.data.pairs import read_pairs
 from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
@@ -38,8 +39,16 @@ MARK = "analyse.json"
 FORMAT = 1
 FREE = ("measures", "device")
 """Fields of a request that may change in the same folder: they do not change a part's numbers."""
-OWN: Mapping[str, tuple[str, ...]] = {"sentence": ("sentences", "heads", "corpus", "words", "layer")}
+OWN: Mapping[str, tuple[str, ...]] = {
+    "sentence": ("sentences", "heads", "corpus", "words", "layer"),
+    "restored": ("base",),
+    "moved": ("base",),
+}
 """Fields that decide the numbers of one part alone."""
+HINT = (
+    "Word senses need --senses; parts with a score need --data; fine-tuning's effect needs a run, or the"
+    " encoder before it with --base."
+)
 
 
 def analyse(request: Request, out: Path, display: Display) -> Findings:
@@ -50,6 +59,8 @@ def analyse(request: Request, out: Path, display: Display) -> Findings:
     for subject in subjects:
         _check_subject(subject)
         warn_diverged(subject.source, display.tell)
+    if not any(_asked(subject) for subject in subjects):
+        raise BermoError(f"Nothing of this can be measured. {HINT}")
     with locked(out):
         write_sealed(out / MARK, _identity(request))
         facts, reasons = _measure_all(subjects, request, out, display)
@@ -89,6 +100,8 @@ def _check_subject(subject: Subject) -> None:
         read_pairs(Path(request.pairs))
     if request.data is not None and {"heads", "layers"} & set(request.measures):
         _ = subject.labelled
+    if "tuned" in request.measures and request.base is not None:
+        subject.load_base()
     if request.sentences and "sentence" in request.measures:
         _check_sentences(subject)
 
@@ -133,9 +146,14 @@ def _measure_all(
         if subject is not subjects[0]:
             subject.let_go()
     if not facts:
-        hint = "Word senses need --senses; parts with a score need --data."
-        raise BermoError(" ".join(reasons) or f"Nothing of this can be measured. {hint}")
+        raise BermoError(" ".join(reasons) or f"Nothing of this can be measured. {HINT}")
     return facts, list(reasons)
+
+
+def _asked(subject: Subject) -> list[str]:
+    """Name the parts that this model is to be measured by."""
+    wanted = subject.request.measures
+    return [name for name, part in PARTS.items() if part.group in wanted and _is_wanted(part, subject)]
 
 
 def _is_wanted(part: Measurement, subject: Subject) -> bool:
@@ -147,15 +165,17 @@ def _is_wanted(part: Measurement, subject: Subject) -> bool:
         "two": subject.first is not None,
         "attention": True,
         "sentences": bool(request.sentences),
+        "base": "tuned" in request.measures and subject.base is not None,
     }
     return all(given[need] for need in part.needs)
 
 
 def _cannot(part: Measurement, subject: Subject) -> str | None:
-    if "attention" not in part.needs:
-        return None
     try:
-        check_attention(subject.encoder.backbone)
+        if "attention" in part.needs:
+            check_attention(subject.encoder.backbone)
+        if "base" in part.needs:
+            subject.load_base()
     except BermoError as error:
         return f"{subject.name}: {error}"
     return None
@@ -193,7 +213,9 @@ def _key(name: str, subject: Subject) -> str:
     models = [subject.encoder.fingerprint]
     if "two" in PARTS[name].needs and subject.first is not None:
         models.append(subject.first.encoder.fingerprint)
-    others = {field for part, own in OWN.items() for field in own if part != name} | {"models"}
+    others = {field for own in OWN.values() for field in own} - set(OWN.get(name, ())) | {"models"}
+    if "base" in PARTS[name].needs:
+        models.append(str(subject.base))
     text = json.dumps([FORMAT, name, models, {k: v for k, v in values.items() if k not in others}])
     return hashlib.sha256(text.encode()).hexdigest()
 

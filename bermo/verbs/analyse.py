@@ -34,6 +34,9 @@ class AnalyseOptions:
     pairs: str | None = option(
         None, "minimal pairs in BLiMP's form", shown="sentences of our grammar", metavar="FILE"
     )
+    base: str | None = option(
+        None, "the encoder before fine-tuning", shown="as the run says", metavar="MODEL"
+    )
     sentence: tuple[str, ...] = option(
         (),
         "a sentence to look at; may be repeated; a tab parts the texts of a pair, [MASK] is a word to guess",
@@ -109,6 +112,10 @@ class AnalyseOptions:
                 f'{unused} is about a sentence, but none was given. Give one with --sentence "…".',
             ),
             (
+                self.base is None or "tuned" in self.wanted,
+                "--base is about fine-tuning's effect. Add tuned to --measures, or leave it out.",
+            ),
+            (
                 wrong is None,
                 f'--heads takes heads as layer.head, both counted from 1, such as 3.5, but got "{wrong}".',
             ),
@@ -126,12 +133,14 @@ def run(options: AnalyseOptions) -> int:
     check_files(options.text, options.pairs, options.corpus)
     for model in options.all_models:
         resolve_model(model)
+    if options.base is not None:
+        resolve_model(options.base)
     check_rows(options.data)
     say_start("analyse", f"loading {', '.join(options.all_models)}")
     with importing():
-        from bermo.analyse.parts import Request
         from bermo.analyse.reading import choose, read_texts
         from bermo.analyse.run import analyse
+        from bermo.analyse.subject import Request
         from bermo.report.console import PlainConsole
         from bermo.report.sentence import print_sentences
         from bermo.report.terminal import TerminalDisplay
@@ -148,6 +157,7 @@ def run(options: AnalyseOptions) -> int:
         max_length=options.max_length,
         max_unknown=options.max_unknown,
         device=None if options.device == "auto" else options.device,
+        base=options.base,
         sentences=options.sentence,
         heads=options.heads,
         corpus=choose(read_texts(options.corpus), options.max_texts) if options.corpus else (),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bermo.analyse.parts import Request
 from bermo.analyse.run import analyse
+from bermo.analyse.subject import Request
 from bermo.errors import BermoError
 from bermo.progress import Quiet
 from tests.analyse.conftest import TEXTS

@@ -11,8 +11,8 @@ from bermo.analyse.attention import attention_section, measure_attention
 from bermo.analyse.head_figures import one_off_section
 from bermo.analyse.heads import head_importance, heads_there, measure_one_off
 from bermo.analyse.labelled import Labelled, load_labelled
-from bermo.analyse.parts import Request
 from bermo.analyse.run import analyse
+from bermo.analyse.subject import Request
 from bermo.encoders.attention import AttentionCall, attending
 from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
