@@ -12,6 +12,7 @@ Measure = Literal[
     "knowledge",
     "order",
     "tuned",
+    "map",
     "sentence",
 ]
 MEASURES: tuple[Measure, ...] = get_args(Measure)

@@ -14,6 +14,16 @@ from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, geometry_secti
 from bermo.analyse.identity import Identity, identity_section, measure_identity
 from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge, reasoning_section
 from bermo.analyse.labelled import Labelled
+from bermo.analyse.maps import (
+    SHOWN_LAYERS,
+    WHOLE,
+    LayerMap,
+    map_section,
+    measure_map,
+    sense_points,
+    text_points,
+    word_points,
+)
 from bermo.analyse.measures import Measure
 from bermo.analyse.numbers import Numbers, measure_numbers, numbers_section
 from bermo.analyse.order import Order, measure_order, order_section
@@ -30,7 +40,7 @@ from bermo.encoders.attention import heads_of_layers
 from bermo.figures.data import Section
 from bermo.vectors import Encoder, stream_vectors
 
-Need = Literal["texts", "labels", "senses", "attention", "two", "sentences", "base"]
+Need = Literal["texts", "labels", "senses", "attention", "two", "sentences", "base", "map"]
 PAIRS, REASONING = 100, 60
 
 
@@ -90,6 +100,19 @@ def _sentences(subject: Subject, advance: Advance) -> SentenceFacts:
 
 def _reasoning(subject: Subject, advance: Advance) -> Knowledge:
     return measure_knowledge(subject.encoder, subject.source, draw_reasoning(REASONING), advance)
+
+
+def _map(subject: Subject, advance: Advance) -> LayerMap:
+    """Draw whole texts by label, words by sense where senses are given, or words by themselves."""
+    request, encoder, longest = subject.request, subject.encoder, subject.longest
+    if request.map == (WHOLE,):
+        points = text_points(encoder, request.texts, subject.labels_of_texts(), longest)
+    elif request.senses is not None:
+        sentences = list(read_semcor(find_senses(Path(request.senses)).memory))
+        points = sense_points(encoder, sentences, request.map, longest)
+    else:
+        points = word_points(encoder, request.texts, request.map, longest)
+    return measure_map(encoder, list(points), advance)
 
 
 def _between(subject: Subject, advance: Advance) -> layers.Between:
@@ -290,6 +313,14 @@ PARTS: Mapping[str, Measurement] = {
         ),
         draw=tuned.moved_section,
         needs=("texts", "base"),
+    ),
+    "map": Measurement(
+        group="map",
+        kind=LayerMap,
+        measure=_map,
+        draw=map_section,
+        total=lambda subject: SHOWN_LAYERS,
+        needs=("map",),
     ),
     "sentence": Measurement(
         group="sentence",

@@ -41,6 +41,7 @@ FREE = ("measures", "device")
 """Fields of a request that may change in the same folder: they do not change a part's numbers."""
 OWN: Mapping[str, tuple[str, ...]] = {
     "sentence": ("sentences", "heads", "corpus", "words", "layer"),
+    "map": ("map",),
     "restored": ("base",),
     "moved": ("base",),
 }
@@ -165,6 +166,7 @@ def _is_wanted(part: Measurement, subject: Subject) -> bool:
         "two": subject.first is not None,
         "attention": True,
         "sentences": bool(request.sentences),
+        "map": bool(request.map) and bool(request.texts or request.senses),
         "base": "tuned" in request.measures and subject.base is not None,
     }
     return all(given[need] for need in part.needs)

@@ -7,8 +7,9 @@ from pathlib import Path
 from transformers.utils import logging
 
 from bermo.analyse.answering import Answerer, load_answerer
-from bermo.analyse.labelled import Labelled, load_labelled
+from bermo.analyse.labelled import Labelled, load_labelled, read_labelled, texts_of
 from bermo.analyse.measures import Measure
+from bermo.data.rows import TextRows
 from bermo.runs.model_files import run_of
 from bermo.runs.trained import open_trained
 from bermo.vectors import Encoder, load_encoder
@@ -30,6 +31,7 @@ class Request:
     max_unknown: float = 0.05
     device: str | None = None
     base: str | None = None
+    map: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     corpus: tuple[str, ...] = ()
@@ -72,6 +74,14 @@ class Subject:
     def load_base(self) -> Encoder:
         """Load the encoder before fine-tuning."""
         return load_encoder(str(self.base), device=str(self.encoder.device))
+
+    def labels_of_texts(self) -> dict[str, str]:
+        """Return the label of each text of the rows with answers, where it has one."""
+        if self.request.data is None:
+            return {}
+        rows = read_labelled(self.request.data, open_trained(self.source).trained)
+        labels = rows.labels if isinstance(rows, TextRows) and rows.labels is not None else []
+        return dict(zip(texts_of(rows), (str(label) for label in labels), strict=False))
 
     @cached_property
     def answerer(self) -> Answerer:

@@ -25,7 +25,7 @@ from bermo.figures.frame import (
     slope_overhang,
     upright_axis,
 )
-from bermo.figures.svg import SMALL, Drawing, element, short, text, width_of
+from bermo.figures.svg import SMALL, Drawing, element, series_group, short, text, width_of
 
 MAX_BAR = 46.0
 MIN_BAR = 7.0
@@ -33,7 +33,7 @@ MIN_BAR = 7.0
 FAR = 0.6
 
 
-def draw_bars(figure: Bars) -> Drawing:
+def draw_bars(figure: Bars, is_live: bool = False) -> Drawing:
     """Draw bars, or dots with whiskers where zero is far."""
     is_dots, y = _axis(figure)
     colours = colours_of(list(figure.series))
@@ -54,12 +54,19 @@ def draw_bars(figure: Bars) -> Drawing:
     names, height = legend(shown, swatch, width)
     top = height + label_height(figure.y_label, width)
     frame = Frame(left=left, top=top, width=plot, height=PLOT_HEIGHT, y=y)
-    marks = "".join(_bar(figure, k, s, is_dots, slot, frame) for k, s in _places(figure))
+    drawn = {(k, s): _bar(figure, k, s, is_dots, slot, frame) for k, s in _places(figure)}
+    marks = "".join(drawn.values())
+    if is_live and num_series > 1:
+        marks = "".join(
+            series_group(name, "".join(mark for (_, order), mark in drawn.items() if order == s))
+            for s, name in enumerate(figure.series)
+        )
     room = names_height(figure.names, slot)
     label, below = level_label(frame, figure.x_label, frame.bottom + room + 14)
     words = level_names(figure.names, left, slot, frame.bottom)
     body = names + upright_axis(frame, figure.y_label) + (marks or empty_note(frame)) + words
-    return Drawing(width=width, height=frame.bottom + room + below + 2, body=body + label)
+    height = frame.bottom + room + below + 2
+    return Drawing(width=width, height=height, body=body + label, plot=frame.place("bars"))
 
 
 def _axis(figure: Bars) -> tuple[bool, Axis]:

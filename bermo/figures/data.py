@@ -85,6 +85,8 @@ class Points:
     front: tuple[int, ...] = ()
     is_log: bool = False
     """Powers of ten are equally far apart on the level axis; points at or below zero are left out."""
+    is_named: bool = True
+    """Whether names are written beside their points; a page shows them in any case under the pointer."""
     note: str = ""
 
 

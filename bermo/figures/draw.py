@@ -26,8 +26,8 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 
 def to_svg(figure: Figure) -> str:
     """Draw a figure as an <svg> element; its title is not drawn, but given as a description."""
-    drawing = draw(figure)
-    return _svg(drawing, figure.title, describe(figure))
+    drawing = draw(figure, is_live=True)
+    return _svg(drawing, figure.title, describe(figure), plot=drawing.plot)
 
 
 def write_svg(path: Path, figure: Figure) -> None:
@@ -61,18 +61,18 @@ def to_panels_file(title: str, rows: Sequence[Sequence[Figure]], note: str = "")
     return _file(whole, title, description)
 
 
-def draw(figure: Figure) -> Drawing:
-    """Draw a figure's marks."""
+def draw(figure: Figure, is_live: bool = False) -> Drawing:
+    """Draw a figure's marks; with `is_live`, so that a page's script can hide each series."""
     check(figure)
     match figure:
         case Lines():
-            return draw_lines(figure)
+            return draw_lines(figure, is_live=is_live)
         case Heat():
             return draw_heat(figure)
         case Bars():
-            return draw_bars(figure)
+            return draw_bars(figure, is_live)
         case Points():
-            return draw_points(figure)
+            return draw_points(figure, is_live)
         case Table():
             return draw_table(figure)
 
@@ -98,7 +98,14 @@ def _titled(drawing: Drawing, title: str, note: str, size: str = "title") -> Dra
     return Drawing(width=drawing.width, height=height, body=body)
 
 
-def _svg(drawing: Drawing, title: str, description: str, style: str = "", margin: float = 2.0) -> str:
+def _svg(
+    drawing: Drawing,
+    title: str,
+    description: str,
+    style: str = "",
+    margin: float = 2.0,
+    plot: str = "",
+) -> str:
     width, height = drawing.width + 2 * margin, drawing.height + 2 * margin
     description = f"{title}. {description}" if title else description
     words = element("title", escape(title)) + element("desc", escape(description))
@@ -111,6 +118,7 @@ def _svg(drawing: Drawing, title: str, description: str, style: str = "", margin
         class_="figure",
         role="img",
         aria_label=description,
+        data_plot=plot or None,
         width=width,
         height=height,
         viewBox=f"{short(-margin)} {short(-margin)} {short(width)} {short(height)}",

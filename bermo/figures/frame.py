@@ -39,6 +39,12 @@ class Frame:
     def bottom(self) -> float:
         return self.top + self.height
 
+    def place(self, kind: str) -> str:
+        """Write where the plot is, and the numbers at its left and right ends."""
+        ends = () if self.x is None else (self.x.low, self.x.high)
+        places = map(short, (self.left, self.top, self.width, self.height))
+        return " ".join([kind, *places, *(f"{end:.9g}" for end in ends)])
+
     def across(self, value: float) -> float:
         """Return the horizontal position of a value of x."""
         assert self.x is not None

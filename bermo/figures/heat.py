@@ -68,7 +68,8 @@ def draw_heat(figure: Heat) -> Drawing:
     label, below = level_label(frame, figure.x_label, frame.bottom + room + 13)
     names = level_names(figure.columns, left, cell, frame.bottom)
     body = scale + _row_names(figure, frame) + cells + names + label
-    return Drawing(width=width, height=frame.bottom + room + below + 2, body=body)
+    height = frame.bottom + room + below + 2
+    return Drawing(width=width, height=height, body=body, plot=frame.place("heat"))
 
 
 def _ink(figure: Heat) -> Ink:

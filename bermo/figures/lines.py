@@ -19,7 +19,7 @@ from bermo.figures.frame import (
     named,
     upright_axis,
 )
-from bermo.figures.svg import Drawing, element, path
+from bermo.figures.svg import Drawing, element, path, series_group
 
 # A curve of more points is a line without dots.
 MAX_DOTS = 26
@@ -37,7 +37,7 @@ def y_axis(*figures: Lines) -> Axis:
     return log_axis(values) if figures[0].is_log else linear_axis(values)
 
 
-def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
+def draw_lines(figure: Lines, y: Axis | None = None, is_live: bool = False) -> Drawing:
     """Draw curves over numbers, on an upright axis of their own or the one given."""
     y = y or y_axis(figure)
     is_whole = all(float(value).is_integer() for value in figure.x)
@@ -59,14 +59,15 @@ def draw_lines(figure: Lines, y: Axis | None = None) -> Drawing:
     frame = Frame(left=left, top=top, width=WIDTH - left - RIGHT, height=PLOT_HEIGHT, x=x, y=y)
     level, below = level_axis(frame, figure.x_label)
     kind_of = {name: kinds.index(kind) for name, kind in groups.items()}
-    bands = [_band(figure, name, colours[kind_index], frame) for name, kind_index in kind_of.items()]
-    lines = [
-        _curve(figure, name, colours[kind_index], dashes[kind_index], frame)
-        for name, kind_index in kind_of.items()
-    ]
-    marks = "".join(bands + lines) or empty_note(frame)
+    has_several = is_live and len(kinds) > 1
+    bands = {name: _band(figure, name, colours[index], frame) for name, index in kind_of.items()}
+    lines = {name: _curve(figure, name, colours[k], dashes[k], frame) for name, k in kind_of.items()}
+    if has_several:
+        bands = {name: series_group(groups[name], mark) for name, mark in bands.items()}
+        lines = {name: series_group(groups[name], mark) for name, mark in lines.items()}
+    marks = "".join([*bands.values(), *lines.values()]) or empty_note(frame)
     body = names + upright_axis(frame, figure.y_label) + level + marks
-    return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
+    return Drawing(width=WIDTH, height=frame.bottom + below, body=body, plot=frame.place("lines"))
 
 
 def _pieces(figure: Lines, values: tuple[Number, ...], y: Axis) -> list[list[int]]:

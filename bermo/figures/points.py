@@ -1,6 +1,7 @@
 """Named points: a shape and a colour for each group, names where they fit, a line for the front."""
 
 import math
+from collections.abc import Mapping
 from html import escape
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ from bermo.figures.frame import (
     level_axis,
     upright_axis,
 )
-from bermo.figures.svg import SMALL, Drawing, cut, element, path, short, text, width_of
+from bermo.figures.svg import SMALL, Drawing, cut, element, path, series_group, short, text, width_of
 
 Box = tuple[float, float, float, float]
 # Names need room.
@@ -29,7 +30,7 @@ RADIUS = 5.0
 MAX_NAME = 120.0
 
 
-def draw_points(figure: Points) -> Drawing:
+def draw_points(figure: Points, is_live: bool = False) -> Drawing:
     """Draw points, their names where there is room, and the line of the front."""
     y = linear_axis(figure.y)
     x = log_axis(figure.x) if figure.is_log else linear_axis(figure.x, num_ticks=6)
@@ -47,19 +48,31 @@ def draw_points(figure: Points) -> Drawing:
         for index, (px, py) in enumerate(zip(figure.x, figure.y, strict=True))
         if is_shown(px, x) and is_shown(py, y)
     }
-    shapes = [
-        element(
+    shapes = {
+        index: element(
             "path",
             element("title", escape(figure.names[index])),
             d=_shape(groups.index(figure.groups[index]), *centre),
             fill=colours[figure.groups[index]],
         )
         for index, centre in centres.items()
-    ]
+    }
     level, below = level_axis(frame, figure.x_label)
-    marks = _front(figure, centres) + "".join(shapes) + _labels(figure, centres, frame)
+    labels = _labels(figure, centres, frame) if figure.is_named else {}
+    marks = _front(figure, centres) + "".join([*shapes.values(), *labels.values()])
+    if is_live and len(groups) > 1:
+        marks = _front(figure, centres) + "".join(
+            series_group(
+                group, "".join(mark for part in (shapes, labels) for mark in _of(figure, part, group))
+            )
+            for group in groups
+        )
     body = names + upright_axis(frame, figure.y_label) + level + (marks or empty_note(frame))
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
+
+
+def _of(figure: Points, marks: Mapping[int, str], group: str) -> list[str]:
+    return [mark for index, mark in marks.items() if figure.groups[index] == group]
 
 
 def _front_line(figure: Points, centres: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
@@ -100,21 +113,21 @@ def _shape(group: int, x: float, y: float) -> str:
     return path(corners) + "Z"
 
 
-def _labels(figure: Points, centres: dict[int, tuple[float, float]], frame: Frame) -> str:
+def _labels(figure: Points, centres: dict[int, tuple[float, float]], frame: Frame) -> dict[int, str]:
     """Write each name at the first free position around its point; the table has those left out."""
     taken: list[Box] = [
         (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in centres.values()
     ] + _front_boxes(figure, centres)
-    marks = []
+    marks = {}
     front_first = sorted(centres, key=lambda index: (index not in figure.front, index))
     for index in front_first:
         words = cut(figure.names[index], MAX_NAME, SMALL)
         for box in _boxes(*centres[index], width_of(words, SMALL)):
             if _is_inside(box, frame) and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
-                marks.append(text(words, box[0], box[3] - 3, class_="name"))
+                marks[index] = text(words, box[0], box[3] - 3, class_="name")
                 break
-    return "".join(marks)
+    return marks
 
 
 def _boxes(x: float, y: float, width: float) -> list[Box]:

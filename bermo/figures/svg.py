@@ -18,6 +18,8 @@ class Drawing:
     width: float
     height: float
     body: str
+    plot: str = ""
+    """Where values lie, for a page's script: kind, left, top, width, height, and the ends of a level axis."""
 
 
 def element(tag: str, *children: str, **attributes: str | float | None) -> str:
@@ -28,6 +30,11 @@ def element(tag: str, *children: str, **attributes: str | float | None) -> str:
         if value is not None
     )
     return f"<{tag}{written}>{''.join(children)}</{tag}>" if children else f"<{tag}{written}/>"
+
+
+def series_group(name: str, marks: str) -> str:
+    """Hold the marks of one series together, so that a page's script can hide them."""
+    return element("g", marks, data_series=name) if marks else ""
 
 
 def text(words: str, x: float, y: float, **attributes: str | float | None) -> str:

@@ -202,6 +202,7 @@ class _Seed:
             scores_start=prepared.spec.model.head == "probe",
             evaluate=self.evaluate,
             is_collapsed=self.is_collapsed,
+            describe=self.mix_shares,
             keep=self.keep,
             folder=folder,
             seed=seed,
@@ -219,6 +220,14 @@ class _Seed:
             answers = [logits_C + self.shift_C for logits_C in answers]
         self.latest, self.answers = score(valid, answers), None
         return {self.latest.main: self.latest.score} | self.latest.values
+
+    def mix_shares(self) -> dict[str, float]:
+        """Return the share of each layer in a learned mix."""
+        shares = self.model.mix.weights.tolist()
+        if len(shares) < 2:
+            return {}
+        layers = self.model.mix.layers
+        return {f"mix/{layer}": round(share, 6) for layer, share in zip(layers, shares, strict=True)}
 
     def is_collapsed(self) -> bool:
         """Tell whether the model gave one answer to everything in the last evaluation."""

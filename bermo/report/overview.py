@@ -12,6 +12,7 @@ from bermo.figures.axes import finite
 from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.report.collect import MANY, RunRecord
 from bermo.report.density import density_figures
+from bermo.report.mix_curves import mix_figures
 from bermo.runs.statistics import last_scores
 
 BAND = "Mean over seeds; a band reaches from the lowest seed to the highest."
@@ -27,7 +28,9 @@ def runs_findings(runs: Sequence[RunRecord]) -> Findings:
     sections = [
         Section(title="Summary", text=_summary_text(runs), figures=_summary(runs)),
         Section(title="Curves of training", text="", figures=_curves(runs)),
-        Section(title="Weight of each layer", text=_WEIGHTS_TEXT, figures=_weights(runs)),
+        Section(
+            title="Weight of each layer", text=_WEIGHTS_TEXT, figures=(*_weights(runs), *mix_figures(runs))
+        ),
         Section(title="What pruning kept", text=_DENSITY_TEXT, figures=density_figures(runs)),
         *(Section(title=f"Seeds of {run.name}", text="", figures=_seeds(run)) for run in runs),
         Section(title="Settings", text="", figures=(_settings(runs),)),

@@ -112,6 +112,8 @@ class Job:
     """Whether the model is scored before the first step too; it then counts as one that may be the best."""
     is_collapsed: Callable[[], bool] = lambda: False
     """Called after each evaluation: whether the model gave one answer to everything."""
+    describe: Callable[[], Mapping[str, float]] = dict
+    """Called after each evaluation: numbers about the model that are logged beside its scores."""
     before_evaluation: Callable[[], None] = lambda: None
     """Called before the models are scored."""
     display: Display = field(default_factory=Quiet)

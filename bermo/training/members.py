@@ -51,7 +51,7 @@ class Member:
         is_dead = step > 0 and job.is_collapsed()
         now.dead_evaluations = now.dead_evaluations + 1 if is_dead else 0
         row = {f"valid/{name}": value for name, value in now.last.items()}
-        self.write(step, row)
+        self.write(step, {**row, **job.describe()})
         main = next(iter(now.last))
         now.highest = max(now.last[main], now.last[main] if now.highest is None else now.highest)
         if step == 0:

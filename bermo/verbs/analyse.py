@@ -34,6 +34,11 @@ class AnalyseOptions:
     pairs: str | None = option(
         None, "minimal pairs in BLiMP's form", shown="sentences of our grammar", metavar="FILE"
     )
+    map: tuple[str, ...] = option(
+        (),
+        "words whose uses in the texts are drawn layer by layer, or texts; with --senses, coloured by sense",
+        metavar="X,X",
+    )
     base: str | None = option(
         None, "the encoder before fine-tuning", shown="as the run says", metavar="MODEL"
     )
@@ -85,7 +90,8 @@ class AnalyseOptions:
         return ("sentence",) if self.sentence and not (self.text or self.data) else MEASURES
 
     def rules(self) -> Rules:
-        needs_texts = not set(self.wanted) <= WITHOUT_TEXTS
+        own_texts = WITHOUT_TEXTS | ({"map"} if self.senses and "texts" not in self.map else set())
+        needs_texts = not set(self.wanted) <= own_texts
         wrong = next(
             (head for head in self.heads if not re.fullmatch(r"[1-9]\d{0,3}\.[1-9]\d{0,3}", head)), None
         )
@@ -114,6 +120,18 @@ class AnalyseOptions:
             (
                 self.base is None or "tuned" in self.wanted,
                 "--base is about fine-tuning's effect. Add tuned to --measures, or leave it out.",
+            ),
+            (
+                bool(self.map) or "map" not in (self.measures or ()),
+                "The measure map needs words, or the word texts. Give them with --map.",
+            ),
+            (
+                not self.map or "map" in self.wanted,
+                "--map was given, but --measures leaves it out. Add map to --measures.",
+            ),
+            (
+                len(self.map) < 2 or "texts" not in self.map,
+                'Whole texts and words cannot be on one map. Give --map texts, or words without "texts".',
             ),
             (
                 wrong is None,
@@ -158,6 +176,7 @@ def run(options: AnalyseOptions) -> int:
         max_unknown=options.max_unknown,
         device=None if options.device == "auto" else options.device,
         base=options.base,
+        map=options.map,
         sentences=options.sentence,
         heads=options.heads,
         corpus=choose(read_texts(options.corpus), options.max_texts) if options.corpus else (),

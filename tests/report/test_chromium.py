@@ -139,3 +139,64 @@ def test_the_page_follows_light_and_dark(browser: Browser, page: Path, scheme: s
         ".map(colour => colour.match(/\\d+/g).map(Number).reduce((a, b) => a + b))"
     )
     assert (paper < ink) is is_dark
+
+
+CURVES = "[...document.querySelectorAll('figure')].find(figure => figure.textContent.startsWith('Curves'))"
+GRID = "[...document.querySelectorAll('figure')].find(figure => figure.textContent.startsWith('Grid'))"
+
+
+def point_at(browser: Browser, figure: str, across: float, down: float) -> str:
+    """Put the pointer at a share of a figure's plot, and return what is told below it."""
+    said: str = browser.value(
+        f"(() => {{ const figure = {figure}, svg = figure.querySelector('svg');"
+        " const [, left, top, width, height] = svg.dataset.plot.split(' ').map(Number);"
+        " const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;"
+        " const scale = box.width / view.width;"
+        f" const clientX = box.left + (left + {across} * width - view.x) * scale;"
+        f" const clientY = box.top + (top + {down} * height - view.y) * scale;"
+        " svg.dispatchEvent(new PointerEvent('pointermove', {clientX, clientY, bubbles: true}));"
+        " return figure.querySelector('.values').textContent })()"
+    )
+    return said
+
+
+def test_the_pointer_shows_the_values_of_a_curve_and_of_a_cell(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert point_at(browser, CURVES, 0.26, 0.5).startswith("layer 1: a 2; a, low 1; a, high 3; <b>")
+    assert point_at(browser, GRID, 0.5, 0.2) == "layer 1, 2: 0.9"
+    assert point_at(browser, GRID, 0.1, 0.9) == "layer 2, 1: -0.4"
+    # Sorting the table does not move what the drawing shows.
+    browser.value(
+        f"{GRID}.querySelectorAll('th button')[1].click(); {GRID}.querySelectorAll('th button')[1].click()"
+    )
+    assert point_at(browser, GRID, 0.1, 0.9) == "layer 2, 1: -0.4"
+    assert browser.complaints() == []
+
+
+def test_arrow_keys_walk_over_the_values(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.value(f"{GRID}.querySelector('.drawing').focus()")
+    told = f"{GRID}.querySelector('.values').textContent"
+    browser.press("ArrowRight", 39)
+    assert browser.value(told) == "layer 1, 1: 0.1"
+    browser.press("ArrowRight", 39)
+    assert browser.value(told) == "layer 1, 2: 0.9"
+    browser.press("ArrowDown", 40)
+    assert browser.value(told) == "layer 2, 2: 0"
+
+
+def test_a_button_hides_a_series_and_shows_it_again(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    button = f"{CURVES}.querySelector('.toggle')"
+    shown = (
+        f"[...{CURVES}.querySelectorAll('g[data-series]')].map(g => getComputedStyle(g).display !== 'none')"
+    )
+    assert all(browser.value(shown))
+    browser.value(f"{button}.focus()")
+    browser.press("Enter", 13)
+    assert browser.value(f"{button}.getAttribute('aria-pressed')") == "false"
+    assert not all(browser.value(shown))
+    assert any(browser.value(shown))
+    assert "a 2" not in point_at(browser, CURVES, 0.26, 0.5)
+    browser.value(f"{button}.click()")
+    assert all(browser.value(shown))
