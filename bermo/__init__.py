@@ -50,6 +50,7 @@ _PUBLIC = {
     "finetune": "bermo.methods.finetune",
     "pretrain": "bermo.methods.pretraining.run",
     "PretrainSpec": "bermo.pretrain_spec",
+    "import_elmo": "bermo.methods.pretraining.released_elmo",
     "InnerMix": "bermo.nn.inner",
     "box": "bermo.encoders.backbone",
     "load_encoder": "bermo.vectors",

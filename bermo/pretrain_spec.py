@@ -1,20 +1,21 @@
 """What a pretraining is: text and vocabulary, the encoder's shape, the objective, the steps.
 
-    PretrainSpec = TextSpec (files, vocabulary) + ShapeSpec (layers, width, inner mix)
+    PretrainSpec = TextSpec (files, vocabulary) + ShapeSpec (layers, width, inner mix) or ElmoSpec
                  + ObjectiveSpec (masks, pairs) + PaceSpec (steps, rates) + seed
 
 A preset is a shape by name; layers, width, heads and intermediate replace single sizes of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from bermo.elmo_spec import ElmoSpec
 from bermo.fields import Rules, group, option
 from bermo.spec import DEVICE_HELP, LARGEST_SEED, Device, Precision, Tracker, device_rules, tracker_rule
 
-ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra"]
+ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo"]
 Masking = Literal["token", "word", "span"]
 InnerKind = Literal["none", "within", "raw"]
 TaughtLayers = Literal["all", "last"]
@@ -55,6 +56,8 @@ MODEL_BRINGS = (
     "inner_mix",
 )
 """Fields of the shape that an encoder to go on from has decided."""
+NOT_ELMO = ("model", "preset", "layers", "width", "heads", "intermediate", "inner_mix")
+"""Fields of the shape that only a Transformer has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +190,7 @@ class PretrainSpec:
 
     text: TextSpec = group(TextSpec(), "the text")
     shape: ShapeSpec = group(ShapeSpec(), "the encoder")
+    elmo: ElmoSpec = group(ElmoSpec(), "ELMo, with --objective elmo")
     objective: ObjectiveSpec = group(ObjectiveSpec(), "what is learned")
     pace: PaceSpec = group(PaceSpec(), "training")
     seed: int = option(
@@ -206,6 +210,7 @@ class PretrainSpec:
         own = [name for name in MODEL_BRINGS if _is_given(self.shape, name)]
         own += [name for name in ("vocabulary", "tokenizer") if _is_given(text, name)]
         return [
+            *self._elmo_rules(),
             (
                 self.shape.model is None or not own,
                 f"--model brings its own shape and tokenizer. Leave out {_flags(own)}, or --model.",
@@ -242,6 +247,28 @@ class PretrainSpec:
             ),
         ]
 
+    def _elmo_rules(self) -> Rules:
+        is_elmo = self.objective.kind == "elmo"
+        shape = [name for name in NOT_ELMO if _is_given(self.shape, name)]
+        masks = [name for name in ("masking", "share") if _is_given(self.objective, name)]
+        sizes = [item.name for item in fields(ElmoSpec) if _is_given(self.elmo, item.name)]
+        return [
+            (
+                not is_elmo or not shape,
+                f"ELMo is no Transformer and starts from random weights. Leave out {_flags(shape)}; its shape"
+                " is --elmo-config, with --cells, --projection, --filters and --highways.",
+            ),
+            (not is_elmo or not masks, f"ELMo masks nothing. Leave out {_flags(masks)}."),
+            (
+                not is_elmo or not self.pace.recompute,
+                "ELMo cannot compute its layers again. Leave --recompute out.",
+            ),
+            (
+                is_elmo or not sizes,
+                f"Only ELMo has {_flags(sizes)}. Leave it out, or train with --objective elmo.",
+            ),
+        ]
+
 
 def _is_given(spec: Any, name: str) -> bool:
     """Tell whether a field differs from its default."""
@@ -249,5 +276,5 @@ def _is_given(spec: Any, name: str) -> bool:
 
 
 def _flags(names: Sequence[str]) -> str:
-    flags = {"preset": "config"}
+    flags = {"preset": "config", "share": "mask-share", "name": "elmo-config"}
     return " and ".join(f"--{flags.get(name, name).replace('_', '-')}" for name in names)

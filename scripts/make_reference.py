@@ -46,6 +46,7 @@ GROUPS = {
     "Runs": (
         "finetune",
         "pretrain",
+        "import_elmo",
         "RunSpec",
         "ModelSpec",
         "MixSpec",

@@ -62,6 +62,7 @@ ROOMS: list[dict[str, str]] = [
         "typed.py": "values read from a file compared with the types of a dataclass",
         "method_spec.py": "methods of the field beside pruning and a teacher",
         "pretrain_spec.py": "what a pretraining is",
+        "elmo_spec.py": "the shapes of ELMo",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",
         "sums.py": "what the files of a model's folder were when they were written",

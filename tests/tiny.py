@@ -33,6 +33,8 @@ from transformers import (
     XLNetConfig,
 )
 
+from bermo.encoders.elmo import ElmoConfig
+
 # DeBERTa's files call torch.jit.script when imported, which newer torch deprecates.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -133,13 +135,25 @@ CONFIGS: Mapping[str, Callable[[], PretrainedConfig]] = {
         eos_token_id=3,
     ),
 }
+# Families without heads and neurons.
+RECURRENT: Mapping[str, Callable[[], PretrainedConfig]] = {
+    "elmo": lambda: ElmoConfig(
+        vocab_size=VOCABULARY,
+        filters=((1, 4), (2, 6)),
+        character_size=5,
+        max_characters=10,
+        cells=12,
+        projection_size=8,
+        num_hidden_layers=3,
+    )
+}
 FAMILIES = tuple(CONFIGS)
 ENCODERS = tuple(name for name in FAMILIES if name != "gpt2")
 
 
 def make_config(family: str) -> PretrainedConfig:
     """Return a tiny config of the family: 3 layers over the embeddings, 16 units wide."""
-    return CONFIGS[family]()
+    return {**CONFIGS, **RECURRENT}[family]()
 
 
 def make_batch(family: str, texts: int = 3, length: int = 7, seed: int = 0) -> dict[str, Tensor]:

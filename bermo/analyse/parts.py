@@ -40,7 +40,9 @@ from bermo.encoders.attention import heads_of_layers
 from bermo.figures.data import Section
 from bermo.vectors import Encoder, stream_vectors
 
-Need = Literal["texts", "labels", "senses", "attention", "two", "sentences", "base", "map"]
+Need = Literal[
+    "texts", "labels", "senses", "attention", "two", "sentences", "base", "map", "matrices", "word vectors"
+]
 PAIRS, REASONING = 100, 60
 
 
@@ -180,6 +182,7 @@ PARTS: Mapping[str, Measurement] = {
         kind=Attribution,
         draw=attribution_section,
         measure=lambda subject, advance: measure_attribution(subject.encoder, subject.request.texts, advance),
+        needs=("texts", "word vectors"),
         total=lambda subject: min(TEXTS, len(subject.request.texts)),
     ),
     "attention": Measurement(
@@ -254,7 +257,7 @@ PARTS: Mapping[str, Measurement] = {
         group="layers",
         kind=layers.Kept,
         draw=layer_figures.kept_section,
-        needs=(),
+        needs=("matrices",),
         measure=lambda subject, advance: layers.measure_kept(subject.encoder),
     ),
     "cut": Measurement(
@@ -263,14 +266,14 @@ PARTS: Mapping[str, Measurement] = {
         measure=_on_labels(layers.measure_cut),
         draw=layer_figures.cut_section,
         total=_depth,
-        needs=("labels",),
+        needs=("labels", "matrices"),
     ),
     "knowledge": Measurement(
         group="knowledge",
         kind=Knowledge,
         measure=_knowledge,
         draw=knowledge_section,
-        needs=(),
+        needs=("word vectors",),
     ),
     "reasoning": Measurement(
         group="knowledge",
@@ -278,7 +281,7 @@ PARTS: Mapping[str, Measurement] = {
         measure=_reasoning,
         draw=reasoning_section,
         total=lambda subject: REASONING * len(REASONING_KINDS),
-        needs=(),
+        needs=("word vectors",),
     ),
     "numbers": Measurement(
         group="knowledge",
@@ -328,6 +331,6 @@ PARTS: Mapping[str, Measurement] = {
         measure=_sentences,
         draw=sentence_section,
         total=lambda subject: len(subject.request.sentences),
-        needs=("sentences",),
+        needs=("sentences", "word vectors"),
     ),
 }

@@ -17,15 +17,18 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedModel
+
 from bermo.analyse import layer_figures
 from bermo.analyse.contexts import check_words
-from bermo.analyse.parts import PARTS, Measurement
+from bermo.analyse.parts import PARTS, Measurement, Need
 from bermo.analyse.reading import check_texts
 from bermo.analyse.sentence import check_heads, check_sentence
 from bermo.analyse.subject import Request, Subject
 from bermo.data.pairs import read_pairs
 from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
+from bermo.encoders.sites import prunable_sites
 from bermo.errors import BermoError
 from bermo.figures.data import Findings, Section, write_findings
 from bermo.figures.scale import on_one_scale
@@ -50,6 +53,12 @@ HINT = (
     "Word senses need --senses; parts with a score need --data; fine-tuning's effect needs a run, or the"
     " encoder before it with --base."
 )
+CHECKS: dict[Need, Callable[[PreTrainedModel], object]] = {
+    "attention": check_attention,
+    "matrices": prunable_sites,
+    "word vectors": lambda encoder: encoder.get_input_embeddings(),
+}
+"""What refuses an encoder that lacks what a measure needs."""
 
 
 def analyse(request: Request, out: Path, display: Display) -> Findings:
@@ -164,18 +173,18 @@ def _is_wanted(part: Measurement, subject: Subject) -> bool:
         "labels": request.data is not None,
         "senses": request.senses is not None,
         "two": subject.first is not None,
-        "attention": True,
         "sentences": bool(request.sentences),
         "map": bool(request.map) and bool(request.texts or request.senses),
         "base": "tuned" in request.measures and subject.base is not None,
     }
-    return all(given[need] for need in part.needs)
+    return all(given.get(need, True) for need in part.needs)
 
 
 def _cannot(part: Measurement, subject: Subject) -> str | None:
     try:
-        if "attention" in part.needs:
-            check_attention(subject.encoder.backbone)
+        for need, check in CHECKS.items():
+            if need in part.needs:
+                check(subject.encoder.backbone)
         if "base" in part.needs:
             subject.load_base()
     except BermoError as error:

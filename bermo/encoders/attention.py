@@ -24,7 +24,7 @@ from transformers.masking_utils import eager_mask
 
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.layers import layer_modules
-from bermo.encoders.structure import ClosedAttention, structure_of
+from bermo.encoders.structure import ClosedAttention, anatomy_of, structure_of
 from bermo.errors import BermoError
 
 NAME = "bermo_attending"
@@ -69,11 +69,13 @@ def can_attend(encoder: PreTrainedModel) -> bool:
 
 
 def _is_biased(encoder: PreTrainedModel) -> bool:
-    return family_of(encoder.config).anatomy.has_bias_of_heads
+    anatomy = family_of(encoder.config).anatomy
+    return anatomy is not None and anatomy.has_bias_of_heads
 
 
 def check_attention(encoder: PreTrainedModel) -> None:
-    """Refuse a family whose attention cannot be reached."""
+    """Refuse a family that has no attention, or one that cannot be reached."""
+    anatomy_of(encoder)
     if not can_attend(encoder):
         raise BermoError(
             f"The attention of {encoder.config.model_type} does not go through transformers' registry, so its"
@@ -160,7 +162,8 @@ def _attend(
 def _cores(encoder: PreTrainedModel) -> list[nn.Module]:
     """Return the modules that attend; a layer without heads has none."""
     family = family_of(encoder.config)
-    cores = [layer.get_submodule(family.anatomy.core) for layer in layer_modules(encoder, family)]
+    core = anatomy_of(encoder).core
+    cores = [layer.get_submodule(core) for layer in layer_modules(encoder, family)]
     return [core for core in cores if not isinstance(core, ClosedAttention)]
 
 

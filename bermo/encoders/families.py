@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from transformers import PretrainedConfig
 
+from bermo.encoders.elmo import ElmoConfig
 from bermo.encoders.family import (
     Anatomy,
     Attention,
@@ -199,6 +200,14 @@ _GPT2 = Family(
     ),
     projections=Projections(paths=("attn.c_attn",), are_fused=False),
 )
+_ELMO = Family(
+    # The first token has read the text backwards only, the last one forwards only.
+    pooling="mean",
+    layers=Layers(path="layers", embeddings=("words",)),
+    inputs=Inputs(has_segments=False, has_last_position=False),
+    attention=Attention(uses_registry=False),
+    anatomy=None,
+)
 FAMILIES: Mapping[str, Family] = {
     "bert": _BERT,
     "ernie": _BERT,
@@ -215,6 +224,7 @@ FAMILIES: Mapping[str, Family] = {
     "mobilebert": _MOBILEBERT,
     "xlnet": _XLNET,
     "gpt2": _GPT2,
+    ElmoConfig.model_type: _ELMO,
 }
 
 

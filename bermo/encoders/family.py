@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bermo.spec import TokenPooling
+from bermo.spec import Pooling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +126,13 @@ class Export:
 class Family:
     """Everything that bermo knows of one family of encoders."""
 
-    pooling: TokenPooling = "first"
-    """The token whose vector stands for a text."""
+    pooling: Pooling = "first"
+    """The token whose vector stands for a text, or the mean of all of them."""
     layers: Layers = Layers()
     inputs: Inputs = field(default_factory=Inputs)
     attention: Attention = Attention()
-    anatomy: Anatomy
+    anatomy: Anatomy | None
+    """None where there are no heads and neurons that could be taken out."""
     bare_matrices: tuple[str, ...] = ()
     """Matrices of a layer that are parameters of a larger module, not of a Linear layer of their own."""
     projections: Projections | None = None

@@ -49,7 +49,19 @@ def layers_of(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def prunable_sites(model: PreTrainedModel) -> list[Site]:
-    """Return all matrices of all layers: attention and feed-forward, and nothing else."""
+    """Return all matrices of all layers: attention and feed-forward, and nothing else; none is an error."""
+    sites = find_sites(model)
+    if not sites:
+        family = encoder_of(model).config.model_type
+        raise BermoError(
+            f"{type(model).__name__} ({family}) has no matrix that can be pruned. Choose an encoder whose"
+            " layers have linear ones."
+        )
+    return sites
+
+
+def find_sites(model: PreTrainedModel) -> list[Site]:
+    """Return the matrices of all layers, of which a family of LSTMs has none."""
     sites = []
     bare = family_of(encoder_of(model).config).bare_matrices
     for index, layer in enumerate(layers_of(model), start=1):
@@ -65,8 +77,6 @@ def prunable_sites(model: PreTrainedModel) -> list[Site]:
                         isinstance(module, Conv1D),
                     )
                 )
-    if not sites:
-        raise BermoError(f"{type(model).__name__} has no matrix that can be pruned.")
     return sites
 
 

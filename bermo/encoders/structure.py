@@ -92,7 +92,13 @@ def anatomy_of(model: PreTrainedModel) -> Anatomy:
     config = encoder_of(model).config
     if getattr(config, "talking_head", False):
         raise BermoError("The heads of this DeBERTa are mixed with each other, so none can go alone.")
-    return family_of(config).anatomy
+    anatomy = family_of(config).anatomy
+    if anatomy is None:
+        raise BermoError(
+            f"{config.model_type} has no attention heads and neurons, so none can be measured or taken out."
+            " Choose an encoder that attends, or leave this out."
+        )
+    return anatomy
 
 
 def groups_of(model: PreTrainedModel) -> list[Group]:

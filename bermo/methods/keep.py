@@ -18,7 +18,7 @@ from bermo.encoders.backbone import hidden_states, make_inputs
 from bermo.encoders.families import family_of
 from bermo.errors import BermoError
 from bermo.models.encoder import BermoModel
-from bermo.nn.heads import pooled_rows, take_rows
+from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.spec import ModelSpec
 
 NUM_TEXTS = 128
@@ -67,14 +67,18 @@ def likeness(model: BermoModel, features: Features) -> list[float]:
     """Return for each layer the mean cosine between the text's token in its input and in its output."""
     pooling = family_of(model.backbone.config).pooling
     total, count = torch.zeros(0), 0
-    for rows in in_order(features, BATCH, torch.arange(min(NUM_TEXTS, len(features))).numpy()):
-        batch = collate(features, rows)
+    for numbers in in_order(features, BATCH, torch.arange(min(NUM_TEXTS, len(features))).numpy()):
+        batch = collate(features, numbers)
         ids, mask = (batch[name].flatten(0, -2) for name in ("input_ids", "attention_mask"))
         layers = hidden_states(
             model.backbone, make_inputs(model.backbone, ids, mask, None, None)
         ).hidden_states
         assert layers is not None
-        read_LBD = torch.stack([take_rows(hidden, pooled_rows(pooling, mask))[:, 0] for hidden in layers])
+        if pooling == "mean":
+            read_LBD = torch.stack([masked_mean(hidden, mask) for hidden in layers])
+        else:
+            rows_B1 = pooled_rows(pooling, mask)
+            read_LBD = torch.stack([take_rows(hidden, rows_B1)[:, 0] for hidden in layers])
         cosines_L = cosine_similarity(read_LBD[1:], read_LBD[:-1], dim=-1).sum(1)
         total, count = cosines_L + (total if count else 0), count + len(ids)
     return (total / count).tolist()

@@ -1,15 +1,16 @@
-"""What is trained on bare text: a masked LM, with sentence pairs or without, or ELECTRA's two encoders.
+"""What is trained on bare text: a masked LM, with sentence pairs or without, ELECTRA's two encoders, a biLM.
 
     masked LM      which word stood at each of the K positions        BERT (Devlin et al. 2018)
     pairs          does B follow A, from the first token           BERT's NSP, ALBERT's SOP
     replaced       which tokens did a small generator replace      ELECTRA (Clark et al. 2020)
+    neighbours     which word comes next, and which came before      ELMo (Peters et al. 2018)
 
 Only the K chosen positions of a row reach the projection to the vocabulary. Shapes are fixed, and nothing
 waits for the device. Axes: B rows, T tokens, K positions, V pieces of the vocabulary.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from bermo.encoders.elmo import ElmoConfig, ElmoModel
 from bermo.encoders.families import family_of
 from bermo.models.config import BermoConfig
 from bermo.models.encoder import BermoModel
@@ -119,7 +121,30 @@ class ReplacedPretraining(nn.Module):
         return Guesses(words_BKV, None, replaced_BT, is_replaced_BT)
 
 
-Pretraining = MaskedPretraining | ReplacedPretraining
+class NeighbourPretraining(nn.Module):
+    """ELMo: the forward LSTMs guess the next word, the backward ones the one before, by one softmax."""
+
+    def __init__(self, encoder: BermoModel) -> None:
+        super().__init__()
+        self.encoder = encoder
+        config = encoder.config.backbone
+        self.out = nn.Linear(config.projection_size, config.vocab_size)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        places: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        attention_mask: Tensor | None = None,
+    ) -> Guesses:
+        """Return the scores of the words that are guessed: forwards at the first half of the places."""
+        hidden = self.encoder(input_ids, attention_mask).last_hidden_state
+        halves = zip(hidden.chunk(2, dim=-1), places.chunk(2, dim=1), strict=True)
+        return Guesses(self.out(torch.cat([take_rows(half, some) for half, some in halves], dim=1)))
+
+
+Pretraining = MaskedPretraining | ReplacedPretraining | NeighbourPretraining
 
 
 def _sample(scores_BKV: Tensor) -> Tensor:
@@ -183,6 +208,15 @@ def build_replaced(shape: Shape) -> ReplacedPretraining:
     return ReplacedPretraining(BermoForMaskedLM.from_backbone(small, mix=None), encoder)
 
 
+def build_neighbours(
+    config: ElmoConfig, pieces: Sequence[Sequence[int]], kinds: Sequence[int]
+) -> NeighbourPretraining:
+    """Build an ELMo with random weights that spells the pieces of a vocabulary like this."""
+    encoder = BermoModel(BermoConfig(config, mix=None))
+    cast(ElmoModel, encoder.backbone).spelling.set_(pieces, kinds)
+    return NeighbourPretraining(encoder)
+
+
 def save_encoder(
     model: Pretraining, folder: Path, later_dropouts: Mapping[str, float], is_half: bool
 ) -> None:
@@ -212,7 +246,7 @@ def _ordinary(model: Pretraining) -> PreTrainedModel:
     parts = family_of(backbone.config).masked_head
     if getattr(backbone.config, "inner_mix", "none") != "none":
         return encoder
-    if isinstance(model, ReplacedPretraining) or parts is None:
+    if not isinstance(model, MaskedPretraining) or parts is None:
         return backbone
     whole = AutoModelForMaskedLM.from_config(copy.deepcopy(backbone.config), dtype=torch.float32)
     head = model.words.head

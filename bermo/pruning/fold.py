@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from bermo.encoders.sites import layers_of, prunable_sites
+from bermo.encoders.sites import find_sites, layers_of
 from bermo.nn.masked import beside_weights, masked_parameters, remove_mask_, without_masks
 
 
@@ -51,7 +51,7 @@ def folded_state(model: nn.Module) -> dict[str, Tensor]:
 @torch.no_grad()
 def count(model: PreTrainedModel) -> Count:
     """Count kept and all weights; in prunable matrices a zero is not kept."""
-    sites = {id(site.original): site for site in prunable_sites(model)}
+    sites = {id(site.original): site for site in find_sites(model)}
     scores = {id(parameter) for parameter in beside_weights(model)}
     layers = {id(p) for layer in layers_of(model) for p in layer.parameters()}
     totals = dict.fromkeys(("encoder_kept", "encoder_total", "model_kept", "model_total"), 0)

@@ -19,7 +19,7 @@ from bermo.files import reading
 from bermo.models.tasks import BermoModel
 from bermo.nn.mix import Mix
 from bermo.runs.model_files import check_has_layers, resolve_model
-from bermo.spec import TokenPooling
+from bermo.spec import Pooling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,8 @@ class Encoder:
         return int(self.backbone.config.hidden_size)
 
     @property
-    def pooling(self) -> TokenPooling:
-        """The token that speaks for a text in this family."""
+    def pooling(self) -> Pooling:
+        """The token that speaks for a text in this family, or the mean of all."""
         return family_of(self.backbone.config).pooling
 
     @property
@@ -87,7 +87,10 @@ def load_encoder(
         torch.manual_seed(untrained_seed or 0)
         encoder, mix = _load(folder)
         if untrained_seed is not None:
+            # Buffers are nothing that is learned: ELMo's say how its pieces are spelled.
+            known = dict(encoder.named_buffers())
             encoder, mix = backbone.create_encoder(copy.deepcopy(encoder.config)), None
+            encoder.load_state_dict({k: known[k] for k in encoder.state_dict() if k in known}, strict=False)
     backbone.limit_length_(tokenizer, encoder.config)
     target = device or ("cuda" if torch.cuda.is_available() else "cpu")
     for module in (encoder,) if mix is None else (encoder, mix):

@@ -58,7 +58,9 @@ def smaller(words: tuple[str, ...]) -> list[str]:
         known += [] if "--tiny" in known or "--seeds" in known else ["--seeds", "1"]
     if verb == "probe":
         known = _smaller_probe(known)
-    if verb == "pretrain" and "--model" not in known:
+    if verb == "pretrain" and "elmo" in known:
+        known += ["--cells", "16", "--projection", "8", "--vocabulary", "300"]
+    elif verb == "pretrain" and "--model" not in known:
         known += ["--config", "tiny", "--vocabulary", "300"]
     if verb == "train" and "--seeds" in known:
         known += ["--seeds", "2"]

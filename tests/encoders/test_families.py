@@ -20,7 +20,7 @@ from bermo.encoders.layers import layer_modules
 from bermo.encoders.structure import groups_of
 from tests import tiny
 
-EVERY_FAMILY = pytest.mark.parametrize("name", FAMILIES)
+EVERY_FAMILY = pytest.mark.parametrize("name", tiny.CONFIGS)
 
 
 def make_encoder(name: str) -> PreTrainedModel:
@@ -54,7 +54,8 @@ def changed_by_the_last_token(encoder: PreTrainedModel, layer: int) -> list[bool
 
 
 def test_every_family_has_a_tiny_config_and_every_tiny_config_an_entry() -> None:
-    assert set(FAMILIES) == set(tiny.CONFIGS)
+    assert set(FAMILIES) == {*tiny.CONFIGS, *tiny.RECURRENT}
+    assert [name for name, family in FAMILIES.items() if family.anatomy is None] == list(tiny.RECURRENT)
     assert {name: tiny.make_config(name).model_type for name in FAMILIES} == {n: n for n in FAMILIES}
 
 

@@ -1,6 +1,6 @@
 """Rows of a fixed length cut from a stream of documents, for a whole batch at once.
 
-    stream (masked LM, ELECTRA)   [CLS] the next T − 2 tokens [SEP]   across documents (RoBERTa); no padding
+    stream (masked LM and others) [CLS] the next T − 2 tokens [SEP]   across documents (RoBERTa); no padding
     pairs (NSP, SOP)              [CLS] A [SEP] B [SEP]               of one document, cut at a sentence's end
 
 Next-sentence prediction (BERT) takes B from another document for half of the rows; sentence-order prediction
@@ -21,6 +21,7 @@ import torch
 from bermo.data.pretrain.chance import Rows, draw, draw_bits
 from bermo.data.pretrain.corpus import Pieces, Tokens
 from bermo.data.pretrain.masking import Ids, Masker
+from bermo.data.pretrain.neighbours import Neighbours
 from bermo.errors import BermoError
 
 # What random numbers are drawn for.
@@ -187,7 +188,7 @@ class PackedBatches:
     """The batches of every epoch: each row once, in an order drawn from seed and epoch; no short batch."""
 
     source: Stream | Pairs
-    masker: Masker
+    masker: Masker | Neighbours
     batch_size: int
     seed: int
 

@@ -11,9 +11,12 @@ from accelerate import Accelerator
 
 from bermo.data.pretrain.corpus import Corpus, load_corpus
 from bermo.data.pretrain.masking import Masker
+from bermo.data.pretrain.neighbours import Neighbours
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
+from bermo.data.pretrain.spelled import spell
 from bermo.data.pretrain.taught import TaughtBatches
 from bermo.encoders.backbone import load_config
+from bermo.encoders.elmo import ElmoConfig
 from bermo.encoders.families import longest_input, num_layers
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
@@ -23,6 +26,7 @@ from bermo.models.pretraining import (
     Pretraining,
     Shape,
     build_masked,
+    build_neighbours,
     build_replaced,
 )
 from bermo.models.start import Start, check_layers, dropouts_of, start_masked
@@ -92,11 +96,17 @@ def make_batches(
             source = Pairs(tokens, corpus.pieces, spec.text.length, seed, kind)
         case _:
             source = Stream(tokens, corpus.pieces, spec.text.length, seed)
-    masker = Masker(corpus.pieces, objective.masking, objective.share, seed, objective.kind == "electra")
-    packed = PackedBatches(source, masker, spec.pace.batch_size, seed)
+    packed = PackedBatches(source, _masker(spec, corpus, seed), spec.pace.batch_size, seed)
     if teacher is None or corpus.frame is None:
         return packed
     return TaughtBatches(packed, corpus.frame, teacher.row_length(spec.text.length))
+
+
+def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbours:
+    objective = spec.objective
+    if objective.kind == "elmo":
+        return Neighbours(corpus.pieces)
+    return Masker(corpus.pieces, objective.masking, objective.share, seed, objective.kind == "electra")
 
 
 def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = None) -> Pretraining:
@@ -109,6 +119,9 @@ def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = No
         model = MaskedPretraining(words, has_pairs=spec.objective.kind != "mlm")
     elif spec.objective.kind == "electra":
         model = build_replaced(_shape(spec, corpus))
+    elif spec.objective.kind == "elmo":
+        spelled = spell(corpus.tokenizer)
+        model = build_neighbours(elmo_config(spec, corpus), spelled.pieces, spelled.kinds)
     else:
         model = build_masked(_shape(spec, corpus), has_pairs=spec.objective.kind != "mlm")
     if spec.pace.recompute:
@@ -130,8 +143,25 @@ def later_dropouts(spec: PretrainSpec) -> Mapping[str, float]:
     """Return the dropout that the saved encoder is fine-tuned with: that of the one it went on from."""
     if spec.shape.model is not None:
         return dropouts_of(load_config(spec.shape.model))
+    if spec.objective.kind == "elmo":
+        return {"dropout": spec.shape.later_dropout}
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     return dict.fromkeys(names, spec.shape.later_dropout)
+
+
+def elmo_config(spec: PretrainSpec, corpus: Corpus) -> ElmoConfig:
+    """Write the shape of an ELMo as its config."""
+    shape = spec.elmo.shape
+    return ElmoConfig(
+        vocab_size=corpus.pieces.size,
+        filters=shape.filters,
+        max_characters=spec.elmo.characters,
+        num_highways=shape.highways,
+        cells=shape.cells,
+        projection_size=shape.projection,
+        dropout=spec.shape.dropout,
+        pad_token_id=corpus.pieces.pad,
+    )
 
 
 def _shape(spec: PretrainSpec, corpus: Corpus) -> Shape:

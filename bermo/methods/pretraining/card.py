@@ -26,10 +26,9 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any], config: Pretrained
         f"- Shape: {_shape(spec)}; {result['num_parameters']:,} parameters,"
         f" {result['model_bytes'] / 1e6:.1f} MB.",
         f"- Text: {files}; {result['num_documents']:,} documents, {result['num_tokens']:,} tokens"
-        f" of a vocabulary of {result['vocabulary']:,} pieces. Rows had {text.length} tokens:"
-        f" positions after that were never trained{' further' if start else ''}.",
-        f"- Objective: {spec.objective.kind}, masking {spec.objective.masking},"
-        f" {spec.objective.share:.0%} of the tokens{_taught(spec.objective)}.",
+        f" of a vocabulary of {result['vocabulary']:,} pieces. Rows had {text.length} tokens"
+        f"{_untrained(spec)}.",
+        f"- Objective: {_objective(spec.objective)}.",
         f"- Training: {result['steps']:,} steps of {spec.pace.batch_size} rows"
         f" ({result['epochs']:.2f} passes over the text), peak rate {spec.pace.lr:g}, {spec.pace.precision},"
         f" seed {spec.seed}; {result['seconds']:.0f} s"
@@ -51,7 +50,7 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any], config: Pretrained
         "\n".join(lines) + "\n",
         title=title,
         base=_name(start) if start else None,
-        pipeline="fill-mask",
+        pipeline=None if spec.objective.kind == "elmo" else "fill-mask",
         evaluated=[
             Evaluated(task="held-out", metric=name, value=value) for name, value in result["values"].items()
         ],
@@ -61,11 +60,32 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any], config: Pretrained
 def _shape(spec: PretrainSpec) -> str:
     if spec.shape.model is not None:
         return f"that of {_name(spec.shape.model)}, from which it went on"
+    if spec.objective.kind == "elmo":
+        elmo = spec.elmo.shape
+        return (
+            f"{sum(count for _, count in elmo.filters):,} character filters, {elmo.highways} highways,"
+            f" LSTMs of {elmo.cells:,} cells projected to {elmo.projection} each way"
+        )
     sizes, inner = spec.shape.sizes, spec.shape.inner_mix
     mixed = "" if inner == "none" else f", inner mix {inner}"
     return (
         f"{sizes.heads} heads, {sizes.intermediate} units inside a layer,"
         f" {spec.shape.positions} positions{mixed}"
+    )
+
+
+def _untrained(spec: PretrainSpec) -> str:
+    if spec.objective.kind == "elmo":
+        return ""
+    return f": positions after that were never trained{' further' if spec.shape.model else ''}"
+
+
+def _objective(objective: ObjectiveSpec) -> str:
+    if objective.kind == "elmo":
+        return "elmo, every word from those before it and from those behind it"
+    return (
+        f"{objective.kind}, masking {objective.masking}, {objective.share:.0%} of the tokens"
+        f"{_taught(objective)}"
     )
 
 
@@ -96,6 +116,8 @@ def command(spec: PretrainSpec) -> str:
         value = Path(leaf.default).name if leaf.dotted == "text.words" else leaf.default
         if leaf.dotted in ("text.tokenizer", "shape.model", "objective.teacher"):
             value = _name(leaf.default)
+        if isinstance(value, tuple):
+            value = ",".join(value)
         words.append(f"--{leaf.flag}" if leaf.is_switch else f"--{leaf.flag} {value}")
     return " ".join(words)
 
@@ -117,8 +139,8 @@ def findings(spec: PretrainSpec, result: Mapping[str, Any], metrics: Path) -> Fi
         **{f"held-out {name}": f"{value:.2f}" for name, value in result["values"].items()},
     }
     text = (
-        "Held-out documents were masked once, the same for every run. Knowing only how often each token comes"
-        f" gives {result['unigram_entropy']:.2f} nats."
+        "Held-out documents are guessed at the same places in every run. Knowing only how often each token"
+        f" comes gives {result['unigram_entropy']:.2f} nats."
     )
     section = Section(title="Pretraining", text=text, figures=tuple(figures))
     return Findings(title="Pretraining", facts=facts, sections=(section,))
