@@ -37,6 +37,12 @@ class MethodSpec:
         "the table of words becomes two factors, so many numbers a word and one matrix; a share if under 1",
         over=0,
     )
+    keep_tokens: float | None = option(
+        None,
+        "layers learn which share of the tokens they need; this is the share kept in the mean over layers",
+        over=0,
+        under=1,
+    )
     mixout: float | None = option(
         None,
         "chance that a weight is, for a step, the one that training started from",

@@ -7,7 +7,7 @@ from typing import Literal
 from bermo.atlas import published
 from bermo.atlas.steps import Compress, Export, Method, Shrink, Train
 from bermo.errors import BermoError, nearest
-from bermo.spec import KeepBy
+from bermo.spec import KeepBy, MixSpec
 
 DENSE = "dense"
 ALL = "all"
@@ -178,6 +178,22 @@ _LISTED = (
             is_usual=False,
         )
         for which, rule in RULES.items()
+    ),
+    Method(
+        name="power",
+        group="fewer tokens",
+        summary="layers hand on 40 % of the tokens in the mean, those that receive most attention; int8",
+        steps=(
+            Train(
+                changes={
+                    "method": {"keep_tokens": 0.4},
+                    "model": {"pooling": "first", "mix": MixSpec(kind="none")},
+                    "train": {"contrast": 0.0},
+                }
+            ),
+            Export(),
+        ),
+        published=(published.POWER_BERT,),
     ),
     Method(
         name="low-rank",

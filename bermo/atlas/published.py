@@ -34,6 +34,7 @@ IMP = _row("IMP, rewinding", "GLUE, SQuAD", "94 to 100 %", "–", "1.4× to 2.5�
 MCCARLEY = _row("McCarley, ff2", "SQuAD, NQ (BERT-large)", "98 %", "1.9×", "2.2×")
 ZIPLM = _row("ZipLM", "GLUE", "≥ 95 %", "15×", "–", "ICML 2023 workshop, abstract")
 KCM = _row("KCM, no retraining", "GLUE, SQuAD", "≥ 96 %", "40 % fewer FLOPs", "–", "Nova 2023, abstract")
+POWER_BERT = _row("PoWER-BERT", "GLUE, RACE", "99 %", "2× to 4.5×", "–")
 LADABERT = _row("LadaBERT", "MNLI, QQP, SST-2", "0.7 points lost", "1.0× (CPU)", "2.5×", SURVEY)
 LOW_RANK = _row("Noach and Goldberg", "MNLI, QQP, SST-2", "0.1 points lost", "1.05× (CPU)", "1.7×", SURVEY)
 ROSITA = _row("ROSITA", "five of GLUE", "98.5 %", "–", "7.5×", "authors' abstract")

@@ -11,7 +11,15 @@ from bermo.ship.runtimes.forms import FormName, Values
 from bermo.spec import KeepBy
 
 Group = Literal[
-    "as it is", "quantisation", "pruning", "fewer layers", "low rank", "students", "chains", "fine-tuning"
+    "as it is",
+    "quantisation",
+    "pruning",
+    "fewer layers",
+    "fewer tokens",
+    "low rank",
+    "students",
+    "chains",
+    "fine-tuning",
 ]
 
 Which = Literal[KeepBy, "even", "theseus"]

@@ -28,6 +28,8 @@ from bermo.methods.contrast import ContrastLoss
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
 from bermo.methods.evaluate import eval_rows
 from bermo.methods.head import start_head_
+from bermo.methods.keep_tokens import NAME as TOKENS
+from bermo.methods.keep_tokens import start_filtering_
 from bermo.methods.lora import rate_of_lora, start_lora_
 from bermo.methods.mixout import MixoutHook
 from bermo.methods.prepare import Prepared, build_model
@@ -155,6 +157,12 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         fast.append((pruner.score_parameters(), spec.prune.lr))
         masked = pruner.simple_masks()
         best_from = pruner.schedule.last_step
+    if spec.method.keep_tokens is not None:
+        kind = prepared.data.task.kind
+        tokens = start_filtering_(model, spec.method.keep_tokens, prepared.num_steps, kind)
+        objective, hooks = PrunedLoss(objective, tokens.penalty), (*hooks, tokens)
+        fast.append((tokens.learning.parameters(), tokens.rate))
+        best_from = max(best_from, tokens.hard_step + 1)
     if spec.method.lora is not None:
         rate = rate_of_lora(chosen(spec.train.lr), spec.method.lora_lr)
         fast.append((start_lora_(model, spec.method.lora), rate))
@@ -203,7 +211,7 @@ def saved_form(model: nn.Module) -> Iterator[None]:
     """Let a model in training be read as it is saved: no projections to a teacher, weights that are not yet
     int8.
     """
-    with set_aside(model), without_quantizers(model):
+    with set_aside(model), set_aside(model, TOKENS), without_quantizers(model):
         yield
 
 

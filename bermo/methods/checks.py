@@ -32,6 +32,7 @@ def check_methods(spec: RunSpec) -> None:
     check_prune(spec.prune)
     check_together(spec)
     check_steady(spec)
+    check_kept_tokens(spec)
 
 
 def check_kept(spec: RunSpec) -> None:
@@ -90,6 +91,24 @@ def check_steady(spec: RunSpec) -> None:
         raise BermoError("--adversarial needs gradients that fp16 rounds to nothing. Use fp32 or bf16.")
 
 
+def check_kept_tokens(spec: RunSpec) -> None:
+    """Refuse what a model that leaves tokens out cannot learn from."""
+    if spec.method.keep_tokens is None:
+        return
+    others = {
+        "--distill-hidden": spec.distill.hidden > 0,
+        "--distill-relations": spec.distill.relations > 0,
+        "--theseus": spec.method.theseus is not None,
+        "--adversarial": spec.method.adversarial is not None,
+        "--contrast": bool(spec.train.contrast),
+    }
+    for flag, is_set in others.items():
+        if is_set:
+            raise BermoError(f"--keep-tokens leaves tokens out that {flag} reads. Leave one out.")
+    if spec.data.task in ("own/embedding", "own/tagging"):
+        raise BermoError("--keep-tokens is for tasks with one answer a text. Leave it out.")
+
+
 def check_distill(spec: DistillSpec) -> None:
     """Refuse weights of terms that make no sense, before anything is loaded."""
     weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
@@ -126,6 +145,7 @@ def check_together(spec: RunSpec) -> None:
         "matrices of low rank": spec.method.has_factors,
         "several passes a step": spec.method.has_passes,
         "layers that replace a teacher's": spec.method.theseus is not None,
+        "tokens that are left out": spec.method.keep_tokens is not None,
         "quantised weights": spec.method.quantize is not None,
         'the mix "tensor", which normalises over a whole batch': spec.model.mix.kind == "tensor",
     }

@@ -169,14 +169,16 @@ def answer_distance(
 
 
 @contextmanager
-def set_aside(model: nn.Module) -> Iterator[None]:
-    """Take the learned projections out of a student inside the block, so that they are not saved with it."""
-    projections = model._modules.pop(NAME, None)
+def set_aside(model: nn.Module, name: str = NAME) -> Iterator[None]:
+    """Take the learned projections, or another part that only training has, out of a model inside the block,
+    so that they are not saved with it.
+    """
+    projections = model._modules.pop(name, None)
     try:
         yield
     finally:
         if projections is not None:
-            model.add_module(NAME, projections)
+            model.add_module(name, projections)
 
 
 def logits_of(outputs: Any) -> Tensor:

@@ -76,6 +76,8 @@ def finetune(
         raise BermoError(
             "Several passes a step are made by one process. Leave --rdrop and --adversarial out."
         )
+    if spec.method.keep_tokens is not None and accelerator.num_processes > 1:
+        raise BermoError("Tokens are left out by one process. Leave --keep-tokens out, or use one GPU.")
     if spec.prune.method != "none":
         # Raises an error where the training is too short for the schedule.
         make_schedule(spec.prune, prepared.num_steps)
@@ -156,7 +158,11 @@ def _train(
         folder.mkdir(exist_ok=True)
         job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
         job = replace(job, before_evaluation=lambda: _ask_all(job.model, made))
-    fits = fit_members(job, prepared.spec.train, accelerator)
+    train = prepared.spec.train
+    if prepared.spec.method.keep_tokens is not None:
+        # Shapes inside the model change with the steps, which a captured step cannot follow.
+        train = replace(train, fast="off")
+    fits = fit_members(job, train, accelerator)
     results = [one.result(ended, len(made)) for one, ended in zip(made, fits, strict=True)]
     if accelerator.is_main_process:
         for one, result in zip(made, results, strict=True):

@@ -40,6 +40,8 @@ def student_from_teacher(
     if config.structure is not None and len(layers_of(teacher)) > 1:
         shapes = config.structure["layers"]
         config.structure["layers"] = [shapes[layer - 1] for layer in chosen]
+    parts = old.kept_tokens
+    config.kept_tokens = None if parts is None else [parts[layer - 1] for layer in chosen]
     student = type(teacher)(config)
     with torch.no_grad():
         _copy_layers_(student, teacher, chosen)

@@ -1,6 +1,6 @@
 """The config of a model of bermo's: the backbone's own config, the mix, and how a text becomes one vector."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PretrainedConfig
@@ -36,6 +36,7 @@ class BermoConfig(PretrainedConfig):
         pairs: str = "joined",
         inner_mix: str | None = None,
         structure: dict[str, Any] | None = None,
+        kept_tokens: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(backbone, PretrainedConfig):
@@ -55,6 +56,8 @@ class BermoConfig(PretrainedConfig):
             raise BermoError(f'Pairs cannot be read "{pairs}".{nearest(str(pairs), PAIRS)}')
         # The shape of each layer, where some heads or neurons were taken out (bermo.encoders.structure).
         self.structure = structure
+        # The tokens that each layer hands on, in 256ths; None: all (bermo.encoders.tokens).
+        self.kept_tokens = None if kept_tokens is None else list(kept_tokens)
         # The base class hands its attention on to the backbone, so it must start from the backbone's.
         attention = kwargs.pop("attn_implementation", None) or backbone._attn_implementation
         super().__init__(**{"tie_word_embeddings": True, **kwargs, "attn_implementation": attention})

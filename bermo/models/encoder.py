@@ -33,6 +33,7 @@ from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.shape import Structure
 from bermo.encoders.structure import resize_
+from bermo.encoders.tokens import filter_of, filter_tokens_
 from bermo.encoders.trust import COPY_ANEW, ONLY_TENSORS, check_finite, check_loaded, check_weights
 from bermo.errors import BermoError
 from bermo.files import reading, share_tensors_, write_text
@@ -85,6 +86,8 @@ class BermoPreTrainedModel(PreTrainedModel):
         config = BermoConfig(
             loaded.encoder.config, options, pooling, head_dropout, structure=structure, **labels
         )
+        known = filter_of(loaded.encoder)
+        config.kept_tokens = None if known is None else list(known.parts)
         model = cls(config, loaded.encoder)
         with torch.no_grad():
             model._adopt_(loaded)
@@ -198,6 +201,8 @@ class BermoModel(BermoPreTrainedModel):
             backbone = create_encoder(config.backbone)
             if config.structure is not None:
                 resize_(backbone, Structure.from_dict(config.structure))
+        if config.kept_tokens is not None and filter_of(backbone) is None:
+            filter_tokens_(backbone, config.kept_tokens)
         self.backbone = backbone
         # One object, so that a change of attention or vocabulary is seen from both sides.
         config.backbone = self.backbone.config

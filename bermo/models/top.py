@@ -14,6 +14,8 @@ def can_cut_top(model: PreTrainedModel) -> TypeGuard[BermoForSequenceClassificat
         return False
     if model.config.pairs == "apart":
         return False
+    if model.config.kept_tokens is not None:
+        return False
     inner = model.config.backbone
     return (
         family_of(inner).export.can_cut_top

@@ -170,6 +170,8 @@ def _cut_top_(model: BermoPreTrainedModel, top: int) -> None:
         remove_final_norm_(encoder)
         known = replace(known, has_final_norm=False)
     config.structure = known.to_dict()
+    if config.kept_tokens is not None:
+        config.kept_tokens = config.kept_tokens[:top]
     _cut_mix_(model, top)
 
 
