@@ -299,6 +299,7 @@ class DistillSpec:
     """What a student learns from a teacher beside the labels."""
 
     teacher: str | None = option(None, "a run or model folder that teaches")
+    answers: str | None = option(None, "a file of probabilities, a column a class", "teacher-answers")
     hard: float = option(0.1, "weight of the labels", "distill-hard")
     soft: float = option(0.9, "weight of the teacher's answers", "distill-soft")
     temperature: float = option(2.0, "softens both sides' answers")

@@ -23,6 +23,7 @@ from bermo.data.features import Features
 from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
 from bermo.files import whole_folder, write_text
+from bermo.methods.answers import AnsweredLoss
 from bermo.methods.class_weights import class_weights
 from bermo.methods.contrast import ContrastLoss
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
@@ -149,6 +150,9 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
             rows = eval_rows(spec)
             logits = teacher_logits(teacher, prepared.train, rows, accelerator, display, spec.data.cache)
             batches = TaughtBatches(batches, prepared.train, logits)
+    if prepared.answers is not None:
+        objective = AnsweredLoss(objective, prepared.data.task.kind, spec.distill)
+        batches = TaughtBatches(batches, prepared.train, prepared.answers)
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     best_from = 0
     if spec.prune.method != "none":

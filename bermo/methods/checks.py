@@ -17,7 +17,9 @@ UNITS = ("heads-and-neurons", "layers")
 def check_methods(spec: RunSpec) -> None:
     """Refuse options of pruning and distillation that cannot work, before any file is read."""
     check_distill(spec.distill)
-    if spec.distill.teacher is None and spec.distill != type(spec.distill)():
+    check_answers(spec.distill)
+    has_teacher = spec.distill.teacher is not None or spec.distill.answers is not None
+    if not has_teacher and spec.distill != type(spec.distill)():
         raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
     check_theseus(spec)
     check_kept(spec)
@@ -109,6 +111,25 @@ def check_kept_tokens(spec: RunSpec) -> None:
         raise BermoError("--keep-tokens is for tasks with one answer a text. Leave it out.")
 
 
+def check_answers(spec: DistillSpec) -> None:
+    """Refuse what a file of answers cannot teach."""
+    if spec.answers is None:
+        return
+    only_answers = DistillSpec(
+        answers=spec.answers, hard=spec.hard, soft=spec.soft, temperature=spec.temperature
+    )
+    if spec != only_answers:
+        raise BermoError(
+            "--teacher-answers has probabilities and no model, so there are no layers to learn from. Leave"
+            " --teacher and the options of its layers out."
+        )
+    if min(spec.hard, spec.soft) < 0 or not spec.soft or spec.temperature <= 0:
+        raise BermoError(
+            "The weights of --teacher-answers must be 0 or more, distill-soft and temperature over 0, but got"
+            f" hard {spec.hard}, soft {spec.soft}, temperature {spec.temperature}."
+        )
+
+
 def check_distill(spec: DistillSpec) -> None:
     """Refuse weights of terms that make no sense, before anything is loaded."""
     weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
@@ -138,6 +159,7 @@ def check_together(spec: RunSpec) -> None:
         "pruning of whole units": spec.prune.method in UNITS,
         "blocks of weights": spec.prune.block != (1, 1),
         "a teacher of attention relations": distill.relations > 0,
+        "answers from a file": distill.answers is not None,
         "a sentence encoder": spec.data.task == "own/embedding",
         "contrast, whose pairs would be of several models": bool(train.contrast),
         "mixout": spec.method.mixout is not None,

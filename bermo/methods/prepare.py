@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import transformers
 
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.rows import ApartRows, TextRows
 from bermo.data.tasks import TaskData
+from bermo.data.teacher_answers import read_answers
 from bermo.data.unknown import check_ids
 from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
 from bermo.encoders.families import family_of, num_layers
@@ -51,6 +54,8 @@ class Prepared:
     layers: tuple[int, ...] | None = None
     """The layers of the encoder that are used, where not all are."""
     teacher: Teacher | None = None
+    answers: npt.NDArray[np.float32] | None = None
+    """A teacher's answers to the training rows, where a file has them."""
     has_segments: bool = False
     """Whether the tokens have segment ids, which tell the texts of a pair."""
 
@@ -102,6 +107,7 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
     resolved = resolve_defaults(spec, facts)
     return Prepared(
         teacher=teacher,
+        answers=_answers(spec, data),
         layers=kept_layers(spec.model, known, train),
         spec=resolved.spec,
         facts=facts,
@@ -185,11 +191,24 @@ def _teacher_pairs(spec: RunSpec) -> Pairs | None:
     return None if folder is None else getattr(config_of(folder), "pairs", "joined")
 
 
+def _answers(spec: RunSpec, data: TaskData) -> npt.NDArray[np.float32] | None:
+    if spec.distill.answers is None:
+        return None
+    if data.task.kind != "classification":
+        raise BermoError(
+            f"--teacher-answers are probabilities of classes, but {data.task.name} is {data.task.kind}. Use"
+            " --teacher with a trained model."
+        )
+    return read_answers(Path(spec.distill.answers), data.train, data.labels, spec.data.text)
+
+
 def _digest(spec: RunSpec, data: TaskData) -> str:
     """Name the content that decides the numbers: the rows, and the teacher's weights."""
     total = hashlib.sha256(data.digest.encode())
     teacher = _teacher_folder(spec)
-    for file in sorted(Path(teacher).glob("*.safetensors")) if teacher is not None else []:
+    files = sorted(Path(teacher).glob("*.safetensors")) if teacher is not None else []
+    files += [] if spec.distill.answers is None else [Path(spec.distill.answers)]
+    for file in files:
         with file.open("rb") as handle:
             total.update(hashlib.file_digest(handle, "sha256").digest())
     return total.hexdigest()

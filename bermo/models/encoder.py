@@ -70,14 +70,14 @@ class BermoPreTrainedModel(PreTrainedModel):
         """Put a mix and a head on an encoder: its name, folder, config (then with random weights), or a
         loaded model of transformers, which is copied.
 
-        The folder of a model that `bermo shrink` wrote gives its small encoder: no other checkpoint has it.
+        The folder of a model that bermo trained or shrank gives its encoder, in the shape that it has there.
 
         `labels` are num_labels, id2label, label2id and problem_type, as everywhere in transformers. What
         starts at random is drawn from torch's generator: call torch.manual_seed first.
         """
         options = mix_options(mix)
-        structure = _structure_in(source)
-        if structure is None:
+        is_ours, structure = _saved_shape(source)
+        if not is_ours:
             loaded = load_encoder(source, with_head=cls.reads_masked_head)
         elif isinstance(source, BermoPreTrainedModel):
             loaded = Loaded(encoder=copy.deepcopy(source.core.backbone))
@@ -86,8 +86,7 @@ class BermoPreTrainedModel(PreTrainedModel):
         config = BermoConfig(
             loaded.encoder.config, options, pooling, head_dropout, structure=structure, **labels
         )
-        known = filter_of(loaded.encoder)
-        config.kept_tokens = None if known is None else list(known.parts)
+        config.kept_tokens = getattr(filter_of(loaded.encoder), "parts", None)
         model = cls(config, loaded.encoder)
         with torch.no_grad():
             model._adopt_(loaded)
@@ -330,16 +329,21 @@ def _check_saved(kind: type, name: str | Path, options: Mapping[str, Any]) -> No
         )
 
 
-def _structure_in(source: EncoderName) -> dict[str, Any] | None:
-    """Return the recorded shape of a shrunk model or its folder, or None for any other source."""
+def _saved_shape(source: EncoderName) -> tuple[bool, dict[str, Any] | None]:
+    """Tell whether a source is a model that bermo trained, and return its recorded shape, if it has one."""
     if isinstance(source, BermoPreTrainedModel):
-        return cast(BermoConfig, source.config).structure
-    if isinstance(source, PretrainedConfig | PreTrainedModel) or not (Path(source) / "config.json").is_file():
-        return None
+        return source.config.structure is not None, source.config.structure
+    if isinstance(source, PretrainedConfig | PreTrainedModel):
+        return False, None
     path = Path(source) / "config.json"
+    if not (path.is_file() and any(path.parent.glob("*.safetensors"))):
+        return False, None
     with reading(path, COPY_ANEW):
         values = json.loads(path.read_text(encoding="utf-8"))
-        return values.get("structure") if values.get("model_type") == "bermo" else None
+        is_ours = values.get("model_type") == "bermo"
+        # `load_encoder` takes an encoder that is mixed inside.
+        is_mixed = is_ours and values["backbone"].get("inner_mix", "none") != "none"
+        return is_ours and not is_mixed, values.get("structure") if is_ours else None
 
 
 def _given(value: bool | None, default: bool | None) -> bool:

@@ -205,10 +205,14 @@ def test_the_tokenizer_loads_from_a_saved_model(tmp_path: Path) -> None:
     assert backbone.load_tokenizer(tmp_path).tokenize("The cat") == ["the", "cat"]
 
 
-def test_a_bermo_model_is_no_backbone(tmp_path: Path) -> None:
-    make_model("bert").save_pretrained(tmp_path)
+def test_a_saved_models_encoder_is_a_backbone_and_a_loaded_model_is_none(tmp_path: Path) -> None:
+    model = make_model("bert")
+    model.save_pretrained(tmp_path)
+    other = BermoForSequenceClassification.from_backbone(tmp_path)
+    for name, parameter in other.core.backbone.named_parameters():
+        assert torch.equal(parameter, model.core.backbone.get_parameter(name)), name
     with pytest.raises(BermoError, match="bermo model already"):
-        BermoForSequenceClassification.from_backbone(tmp_path)
+        BermoForSequenceClassification.from_backbone(model.config)
 
 
 def test_new_words_grow_the_embeddings_and_the_tied_decoder(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""A teacher's probabilities read from a file: its texts, and a column for each class; made by anything.
+
+    text,negative,positive
+    "not bad at all",0.08,0.92
+
+Rows are found by their texts, so that the file may hold more rows than are trained on, in any order.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bermo.data.columns import find_columns
+from bermo.data.read import read_table
+from bermo.data.rows import Rows, TextRows
+from bermo.data.table import Table
+from bermo.errors import BermoError
+
+NEAR_ONE = 0.02
+"""How far probabilities of a row may be from a sum of 1: they are often rounded."""
+LEAST = 1e-6
+"""Probabilities are not less, since their logarithm is learned from."""
+
+
+def read_answers(
+    path: Path, rows: Rows, labels: Sequence[str], text: Sequence[str] | None = None
+) -> npt.NDArray[np.float32]:
+    """Return the logarithms of a teacher's probabilities for every row, (rows, classes).
+
+    `text` names the columns of texts, if not known by their names.
+    """
+    if not isinstance(rows, TextRows):
+        raise BermoError(
+            f"--teacher-answers are for texts that each have one class, but {path} would have to answer rows"
+            " of another kind. Use --teacher with a trained model."
+        )
+    table = read_table(path)
+    known = _by_text(table, rows, labels, text)
+    keys = _keys(rows.first, rows.second)
+    missing = [number for number, key in enumerate(keys) if key not in known]
+    if missing:
+        first = keys[missing[0]][0]
+        raise BermoError(
+            f"{path} has no answer to {len(missing):,} of {len(keys):,} training texts, the first of them"
+            f' "{first[:60]}". It must have a row for each, with the same text.'
+        )
+    return np.log(np.stack([known[key] for key in keys]).clip(LEAST)).astype(np.float32)
+
+
+def _by_text(
+    table: Table, rows: TextRows, labels: Sequence[str], text: Sequence[str] | None
+) -> dict[tuple[str, ...], npt.NDArray[np.float64]]:
+    lacking = [label for label in labels if not table.has(label)]
+    if lacking:
+        raise BermoError(
+            f'{table.path} has no column "{lacking[0]}". It needs the texts and a column of probabilities for'
+            f" each class: {', '.join(labels[:8])}."
+        )
+    columns = find_columns(table, text, None, needs_label=False).text
+    wanted = 1 if rows.second is None else 2
+    if len(columns) != wanted:
+        raise BermoError(
+            f"{table.path} must have {wanted} columns of texts, as the training rows have, but got"
+            f" {len(columns)}: {', '.join(columns)}. Name them with --text."
+        )
+    values = np.stack([_numbers(table, label) for label in labels], axis=1)
+    off = np.flatnonzero((np.abs(values.sum(1) - 1) > NEAR_ONE) | (values < 0).any(1))
+    if len(off):
+        raise BermoError(
+            f"{table.place(int(off[0]))}: the probabilities of a row must be 0 or more and sum to 1, but got"
+            f" {', '.join(f'{value:g}' for value in values[off[0]])}."
+        )
+    texts = [table.column(name) for name in columns]
+    return dict(zip(zip(*texts, strict=True), values, strict=True))
+
+
+def _numbers(table: Table, label: str) -> npt.NDArray[np.float64]:
+    numbers = []
+    for index, cell in enumerate(table.column(label)):
+        try:
+            numbers.append(float(cell))
+        except ValueError:
+            raise BermoError(
+                f'{table.place(index)}: a probability of "{label}" was expected, but got "{cell[:40]}".'
+            ) from None
+    return np.array(numbers)
+
+
+def _keys(first: Sequence[str], second: Sequence[str] | None) -> list[tuple[str, ...]]:
+    return [(text,) for text in first] if second is None else list(zip(first, second, strict=True))
