@@ -6,6 +6,7 @@
 A preset is a shape by name; layers, width, heads and intermediate replace single sizes of it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +19,7 @@ from bermo.spec import DEVICE_HELP, LARGEST_SEED, Device, Precision, Tracker, de
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo"]
 Masking = Literal["token", "word", "span"]
 InnerKind = Literal["none", "within", "raw"]
+Optimiser = Literal["adamw", "lamb"]
 TaughtLayers = Literal["all", "last"]
 Preset = Literal["tiny", "mini", "small", "medium", "base", "box"]
 
@@ -79,6 +81,8 @@ class TextSpec:
     tokenizer: str | None = option(None, "take this model's tokenizer instead of making one")
     held_out: float = option(0.005, "share of the documents that is kept for scoring", over=0, under=0.5)
     length: int = option(128, "tokens a row, special ones included")
+    short_length: int | None = option(None, "tokens a row of the first --short-steps steps", least=16)
+    short_steps: int | None = option(None, "steps of short rows before those of whole ones", least=1)
     limit: int | None = option(None, "read only the first so many documents", least=1)
     cache: str | None = option(None, "folder of the token cache; default: the user's cache folder")
 
@@ -164,11 +168,24 @@ class PaceSpec:
     recompute: bool = option(
         False, "keep no layer's insides for the backward pass and compute them again: less memory, more time"
     )
+    optimizer: Optimiser = option("adamw", "how weights are updated; lamb is for large batches")
     lr: float = option(1e-3, "peak learning rate", least=0)
+    lr_batch: int | None = option(
+        None, "rows a step that --lr is meant for: it grows with the square root of the batch", least=1
+    )
     mix_lr: float = option(1e-2, "learning rate of the inner mix", least=0)
     weight_decay: float = option(0.01, "decay of all weights but biases, norms and the mix", least=0)
     warmup: float = option(0.06, "share of the steps in which the rate rises from zero", least=0, most=1)
     clip: float = option(1.0, "largest gradient norm; 0 = no clipping", least=0)
+    layer_drop: float = option(
+        0.0, "probability with which a layer is left out in a step of training", least=0, under=1
+    )
+    average: float = option(
+        0.0,
+        "decay of a running mean of the weights, which is scored and saved; 0 = the weights themselves",
+        least=0,
+        under=1,
+    )
     precision: Precision = option("fp32", "arithmetic of the forward pass")
     device: Device = option("auto", DEVICE_HELP)
     evaluations: int = option(
@@ -179,6 +196,11 @@ class PaceSpec:
     )
     checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes", least=0)
     tracker: Tracker = option("none", "also log to this tracker")
+
+    @property
+    def peak_lr(self) -> float:
+        """The rate for the batch size: lr · √(batch-size / lr-batch)."""
+        return self.lr * math.sqrt(self.batch_size / (self.lr_batch or self.batch_size))
 
     def rules(self) -> Rules:
         return [*device_rules(self.device), tracker_rule(self.tracker)]
@@ -211,6 +233,7 @@ class PretrainSpec:
         own += [name for name in ("vocabulary", "tokenizer") if _is_given(text, name)]
         return [
             *self._elmo_rules(),
+            *self._short_rules(),
             (
                 self.shape.model is None or not own,
                 f"--model brings its own shape and tokenizer. Leave out {_flags(own)}, or --model.",
@@ -244,6 +267,23 @@ class PretrainSpec:
             (
                 sizes.width % sizes.heads == 0,
                 f"width must be a multiple of heads, but got {sizes.width} and {sizes.heads}.",
+            ),
+        ]
+
+    def _short_rules(self) -> Rules:
+        text = self.text
+        return [
+            (
+                (text.short_length is None) == (text.short_steps is None),
+                "Short rows need their length and their steps. Give both --short-length and --short-steps.",
+            ),
+            (
+                text.short_length is None or text.short_length < text.length,
+                f"short-length must be less than length ({text.length}), but got {text.short_length}.",
+            ),
+            (
+                text.short_length is None or self.objective.teacher is None,
+                "A teacher reads whole rows only. Leave out --teacher or --short-length.",
             ),
         ]
 

@@ -7,6 +7,7 @@ is copied.
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
@@ -51,6 +52,26 @@ def mix_inside_(encoder: PreTrainedModel, family: Family) -> None:
     for index, module in enumerate(modules):
         # deepcopy copies a partial of plain values with the module; a closure would stay on the old one.
         module.register_forward_pre_hook(partial(_read_mix, inner, index), with_kwargs=True)
+
+
+def drop_layers_(encoder: PreTrainedModel, family: Family, share: float) -> None:
+    """Leave each layer out of a training step with this probability, by hooks (LayerDrop, Fan et al. 2019).
+
+    A layer that is left out hands its input on. It is computed all the same: what is saved is nothing, what
+    is learned are layers that do without their neighbours.
+    """
+    for module in layer_modules(encoder, family):
+        module.register_forward_hook(partial(_drop, share), with_kwargs=True)
+
+
+def _drop(share: float, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    if not module.training:
+        return output
+    before = args[0] if args else kwargs["hidden_states"]
+    is_kept = torch.rand((), device=before.device) >= share
+    if isinstance(output, tuple):
+        return (torch.where(is_kept, output[0], before), *output[1:])
+    return torch.where(is_kept, output, before)
 
 
 def _read_mix(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bermo.nn.masks import Mask
+from bermo.pretrain_spec import Optimiser
 from bermo.progress import Display, Quiet
 
 Batch = dict[str, Tensor]
@@ -99,6 +100,7 @@ class Job:
     seed: int
     identity: str
     hooks: tuple[Hook, ...] = ()
+    optimizer: Optimiser = "adamw"
     loss_of: LossOf = compute_loss
     has_inner_gradients: bool = False
     """Whether `loss_of` takes gradients itself; fused kernels would write weights' gradients meanwhile."""

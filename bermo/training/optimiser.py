@@ -14,17 +14,22 @@ from torch import Tensor, nn
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masks import ScoreMask
 from bermo.training.job import Job
+from bermo.training.lamb import Lamb
 
 if TYPE_CHECKING:
     from bermo.nn.fast.adam import DirectAdam
 
 
-def make_optimizer(job: Job, device: torch.device) -> torch.optim.AdamW:
-    """Return a fused AdamW; on a GPU its rates and step numbers are tensors that captured steps read."""
+def make_optimizer(job: Job, device: torch.device) -> torch.optim.Optimizer:
+    """Return a fused AdamW or LAMB; on a GPU rates and step numbers are tensors that captured steps read."""
     if device.type != "cuda":
+        if job.optimizer == "lamb":
+            return Lamb(job.groups)
         return torch.optim.AdamW(job.groups, eps=1e-8, fused=device.type == "cpu")
     groups = [group | {"lr": torch.tensor(group["lr"], device=device)} for group in job.groups]
     rate = torch.tensor(0.0, device=device)
+    if job.optimizer == "lamb":
+        return Lamb(groups, rate)
     return torch.optim.AdamW(groups, lr=rate, eps=1e-8, fused=True, capturable=True)
 
 

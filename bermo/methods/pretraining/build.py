@@ -13,11 +13,13 @@ from bermo.data.pretrain.corpus import Corpus, load_corpus
 from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.neighbours import Neighbours
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
+from bermo.data.pretrain.short_first import ShortFirst
 from bermo.data.pretrain.spelled import spell
 from bermo.data.pretrain.taught import TaughtBatches
 from bermo.encoders.backbone import load_config
 from bermo.encoders.elmo import ElmoConfig
-from bermo.encoders.families import longest_input, num_layers
+from bermo.encoders.families import family_of, longest_input, num_layers
+from bermo.encoders.layers import drop_layers_
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.methods.pretraining.teach import Teacher, attach_maps_
@@ -33,6 +35,7 @@ from bermo.models.start import Start, check_layers, dropouts_of, start_masked
 from bermo.pretrain_spec import PretrainSpec
 from bermo.progress import Display
 
+PretrainBatches = PackedBatches | TaughtBatches | ShortFirst
 # The masks of held-out text are the same for every seed.
 HELD_SEED = 0
 
@@ -43,7 +46,7 @@ class Work:
 
     spec: PretrainSpec
     corpus: Corpus
-    batches: PackedBatches | TaughtBatches
+    batches: PretrainBatches
     out: Path
     display: Display
     accelerator: Accelerator
@@ -85,21 +88,27 @@ def make_teacher(spec: PretrainSpec, accelerator: Accelerator) -> Teacher | None
 
 def make_batches(
     spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = None, is_held: bool = False
-) -> PackedBatches | TaughtBatches:
+) -> PretrainBatches:
     """Pack training or held-out text into rows for the objective, with those of a teacher if there is one."""
+    packed = _pack(spec, corpus, spec.text.length, is_held)
+    if teacher is not None and corpus.frame is not None:
+        return TaughtBatches(packed, corpus.frame, teacher.row_length(spec.text.length))
+    if spec.text.short_length is None or spec.text.short_steps is None or is_held:
+        return packed
+    return ShortFirst(packed, _pack(spec, corpus, spec.text.short_length, is_held), spec.text.short_steps)
+
+
+def _pack(spec: PretrainSpec, corpus: Corpus, length: int, is_held: bool) -> PackedBatches:
     objective, seed = spec.objective, HELD_SEED if is_held else spec.seed
     tokens = corpus.held if is_held else corpus.train
     source: Stream | Pairs
     match objective.kind:
         case "mlm+nsp" | "mlm+sop":
             kind: Any = objective.kind.removeprefix("mlm+")
-            source = Pairs(tokens, corpus.pieces, spec.text.length, seed, kind)
+            source = Pairs(tokens, corpus.pieces, length, seed, kind)
         case _:
-            source = Stream(tokens, corpus.pieces, spec.text.length, seed)
-    packed = PackedBatches(source, _masker(spec, corpus, seed), spec.pace.batch_size, seed)
-    if teacher is None or corpus.frame is None:
-        return packed
-    return TaughtBatches(packed, corpus.frame, teacher.row_length(spec.text.length))
+            source = Stream(tokens, corpus.pieces, length, seed)
+    return PackedBatches(source, _masker(spec, corpus, seed), spec.pace.batch_size, seed)
 
 
 def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbours:
@@ -126,9 +135,13 @@ def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = No
         model = build_masked(_shape(spec, corpus), has_pairs=spec.objective.kind != "mlm")
     if spec.pace.recompute:
         _recompute_(model)
+    if spec.pace.layer_drop:
+        backbone = model.encoder.backbone
+        drop_layers_(backbone, family_of(backbone.config), spec.pace.layer_drop)
     if teacher is not None:
         attach_maps_(model, teacher)
-    return model
+    # Parts that were loaded or wrapped are in evaluation mode, in which nothing is dropped.
+    return model.train()
 
 
 def _recompute_(model: Pretraining) -> None:

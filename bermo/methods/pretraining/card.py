@@ -30,7 +30,7 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any], config: Pretrained
         f"{_untrained(spec)}.",
         f"- Objective: {_objective(spec.objective)}.",
         f"- Training: {result['steps']:,} steps of {spec.pace.batch_size} rows"
-        f" ({result['epochs']:.2f} passes over the text), peak rate {spec.pace.lr:g}, {spec.pace.precision},"
+        f" ({result['epochs']:.2f} passes over the text), {_habits(spec)}{spec.pace.precision},"
         f" seed {spec.seed}; {result['seconds']:.0f} s"
         f" on {result['device']} at {result['tokens_per_second']:,.0f} tokens/s.",
         f"- On held-out documents: {scores}. Knowing only how often each token comes gives a perplexity of"
@@ -72,6 +72,19 @@ def _shape(spec: PretrainSpec) -> str:
         f"{sizes.heads} heads, {sizes.intermediate} units inside a layer,"
         f" {spec.shape.positions} positions{mixed}"
     )
+
+
+def _habits(spec: PretrainSpec) -> str:
+    """Say the rate, and what else is not as by default."""
+    pace, text = spec.pace, spec.text
+    said = {
+        f"peak rate {pace.peak_lr:g}": True,
+        "LAMB": pace.optimizer == "lamb",
+        f"layers left out at {pace.layer_drop:g}": pace.layer_drop > 0,
+        f"weights averaged at {pace.average:g}": pace.average > 0,
+        f"{text.short_steps} steps of {text.short_length} tokens first": text.short_length is not None,
+    }
+    return "".join(f"{words}, " for words, is_so in said.items() if is_so)
 
 
 def _untrained(spec: PretrainSpec) -> str:

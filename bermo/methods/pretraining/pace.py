@@ -26,7 +26,7 @@ def train_spec(spec: PretrainSpec, epochs: float, evaluations: int) -> TrainSpec
         evaluations=evaluations,
         batch_size=pace.batch_size,
         accumulation=pace.accumulation,
-        lr=pace.lr,
+        lr=pace.peak_lr,
         weight_decay=pace.weight_decay,
         warmup=pace.warmup,
         clip=pace.clip,
@@ -87,6 +87,7 @@ def _trial(work: Work, folder: Path, steps: int) -> float:
         keep=lambda current: None,
         folder=folder,
         seed=work.spec.seed,
+        optimizer=work.spec.pace.optimizer,
         identity="trial",
     )
     seconds = fit(job, settings, accelerator).seconds

@@ -16,6 +16,7 @@ import numpy as np
 from torch import nn
 
 from bermo.data.pretrain.corpus import unigram_entropy
+from bermo.data.pretrain.packing import PackedBatches
 from bermo.data.pretrain.taught import TaughtBatches
 from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
@@ -40,6 +41,7 @@ from bermo.pretrain_spec import PretrainSpec
 from bermo.progress import Display, Quiet
 from bermo.runs.folder import check_free, claim, identity, locked
 from bermo.sums import write_sums
+from bermo.training.average import average_, averaged
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit
@@ -143,11 +145,18 @@ def _job(work: Work, model: Pretraining, steps: int) -> Job:
     def keep(current: nn.Module) -> None:
         if not_finite(current):
             return
-        with whole_folder(out / "model") as temporary:
+        with averaged(current), whole_folder(out / "model") as temporary:
             save_encoder(current, temporary, dropouts, spec.half)  # type: ignore[arg-type]
             work.corpus.tokenizer.save_pretrained(temporary)
             write_sums(temporary)
 
+    score = _scorer(work)
+
+    def evaluate(current: nn.Module) -> dict[str, float]:
+        with averaged(current):
+            return score(current)
+
+    hooks = (average_(model, spec.pace.average),) if spec.pace.average else ()
     inner = getattr(model.encoder.backbone, "inner_mix", None)
     fast = [] if inner is None else [(list(inner.parameters()), spec.pace.mix_lr)]
     return Job(
@@ -155,7 +164,9 @@ def _job(work: Work, model: Pretraining, steps: int) -> Job:
         batches=work.batches,
         objective=make_loss(spec.objective, work.teacher),
         groups=rate_groups(model, step_settings(work, steps), fast),
-        evaluate=_scorer(work),
+        evaluate=evaluate,
+        hooks=hooks,
+        optimizer=spec.pace.optimizer,
         keep=keep,
         folder=out,
         seed=spec.seed,
@@ -173,9 +184,10 @@ def _scorer(work: Work) -> Callable[[nn.Module], dict[str, float]]:
         raise BermoError(
             f"The held-out text is shorter than a row of {spec.text.length} tokens. Raise --held-out."
         )
-    if not isinstance(held, TaughtBatches):
+    if isinstance(held, PackedBatches):
         packed = held
         return lambda current: score_guesses(current, packed, rows, accelerator)
+    assert isinstance(held, TaughtBatches)
     taught, loss = held, make_loss(spec.objective, work.teacher)
     assert isinstance(loss, TaughtLoss)
 
@@ -202,11 +214,20 @@ def _why_diverged(ended: Fit, entropy: float) -> str | None:
     return None
 
 
+def _spared(spec: PretrainSpec, steps: int) -> int:
+    """Return how many tokens fewer were read because the first rows were short."""
+    if spec.text.short_length is None or spec.text.short_steps is None:
+        return 0
+    num_short = min(steps, spec.text.short_steps) * spec.pace.batch_size
+    return num_short * (spec.text.length - spec.text.short_length)
+
+
 def _result(work: Work, model: Pretraining, ended: Fit) -> PretrainResult:
     spec, corpus = work.spec, work.corpus
     entropy = unigram_entropy(corpus)
     values = ended.best or ended.last
     inner = getattr(model.encoder.backbone, "inner_mix", None)
+    num_tokens = ended.num_rows * spec.text.length - _spared(spec, ended.steps)
     return PretrainResult(
         objective=spec.objective.kind,
         values=values,
@@ -217,14 +238,14 @@ def _result(work: Work, model: Pretraining, ended: Fit) -> PretrainResult:
         steps=ended.steps,
         loss=ended.last_loss,
         seconds=round(ended.seconds, 2),
-        tokens_per_second=round(ended.num_rows * spec.text.length / max(ended.seconds, 1e-9), 1),
+        tokens_per_second=round(num_tokens / max(ended.seconds, 1e-9), 1),
         peak_memory_mib=round(peak_memory(), 1),
         num_parameters=sum(p.numel() for p in model.encoder.parameters()),
         model_bytes=sum(file.stat().st_size for file in (work.out / "model").glob("*.safetensors")),
         vocabulary=corpus.pieces.size,
         num_documents=corpus.train.num_documents,
         num_tokens=len(corpus.train.ids),
-        epochs=round(ended.num_rows / work.batches.source.num_rows, 3),
+        epochs=round(num_tokens / spec.text.length / work.batches.source.num_rows, 3),
         inner_weights=None if inner is None else inner.weights.tolist(),
         device=device_name(work.accelerator),
         versions=versions(),
