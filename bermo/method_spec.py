@@ -12,6 +12,9 @@ def whole_rank(name: str, amount: float | None) -> tuple[bool, str]:
     return (is_right, f"{name} must be a whole number, or a share under 1, but got {amount}.")
 
 
+MixPath = Literal["opens", "closes"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec:
     """What else is done to a model while it is trained (docs/how-to/methods.md)."""
@@ -42,6 +45,11 @@ class MethodSpec:
         "layers learn which share of the tokens they need; this is the share kept in the mean over layers",
         over=0,
         under=1,
+    )
+    mix_path: MixPath | None = option(
+        None,
+        "layers enter the mix from the top downwards in the first half of training, or leave it in the"
+        " second, so that a plain encoder is saved",
     )
     mixout: float | None = option(
         None,

@@ -20,6 +20,7 @@ from torch.autograd import forward_ad
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.tokens import token_batches
+from bermo.analyse.words import has_mix
 from bermo.encoders.attention import attending, can_attend
 from bermo.encoders.backbone import hidden_states, make_inputs
 from bermo.figures.data import Figure, Lines, Section
@@ -40,10 +41,20 @@ class Attribution:
     by_distance: tuple[tuple[float, ...], ...]
     """Mean contribution of one token at distance 0, 1, …; the last holds all farther ones."""
     num_tokens: int
+    has_mix: bool = False
+    """Whether the last of each is the mix's."""
+
+    @property
+    def neighbour(self) -> tuple[float, ...]:
+        """Mean contribution of a token right before or after."""
+        return tuple(row[1] for row in self.by_distance)
 
 
 def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Tensor:
-    """Return ‖∂h_j^l / ∂x_i‖ as (L + 1, T, T), rows i and columns j, for a text's input embeddings (T, D)."""
+    """Return ‖∂h_j^l / ∂x_i‖ as (L + 1, T, T), rows i and columns j, for a text's input embeddings (T, D).
+
+    A mix as wide as a layer comes after the layers.
+    """
     length = len(embeddings)
     mask = torch.ones(length, length, dtype=torch.long, device=embeddings.device)
     total: Tensor | float = 0.0
@@ -60,6 +71,8 @@ def jacobian_norms(encoder: Encoder, embeddings: Tensor, tangents: Tensor) -> Te
                 dual = forward_ad.make_dual(primal, moved)
                 inputs = make_inputs(encoder.backbone, None, mask, None, dual)
                 layers = cast(tuple[Tensor, ...], hidden_states(encoder.backbone, inputs).hidden_states)
+                if encoder.mix is not None and has_mix(encoder):
+                    layers = (*layers, encoder.mix(layers, mask))
                 total = total + torch.stack([_tangent(hidden) for hidden in layers])
     return cast(Tensor, total / len(tangents)).sqrt()
 
@@ -83,7 +96,7 @@ def measure_attribution(
     chosen = texts[::step][:TEXTS]
     generator = torch.Generator().manual_seed(0)
     table = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-    layers = encoder.num_layers
+    layers = encoder.num_layers + has_mix(encoder)
     own, missed = torch.zeros(layers, dtype=torch.double), torch.zeros(layers, dtype=torch.double)
     near = torch.zeros(layers, DISTANCES + 1, dtype=torch.double)
     counts = torch.zeros(DISTANCES + 1, dtype=torch.double)
@@ -108,19 +121,21 @@ def measure_attribution(
         not_main=tuple((missed / total).tolist()),
         by_distance=tuple(map(tuple, (near / counts.clamp(min=1)).tolist())),
         num_tokens=total,
+        has_mix=has_mix(encoder),
     )
 
 
 def attribution_section(models: Mapping[str, Attribution]) -> Section:
     """Draw the own share, the tokens that lost their lead, and the contribution by distance."""
-    depth = max(len(item.own) for item in models.values())
+    depth = max(len(item.own) - item.has_mix for item in models.values())
     axis = tuple(map(float, range(depth)))
     figures: list[Figure] = []
     for field, title in (
         ("own", "Share of a vector that comes from its own token"),
         ("not_main", "Share of tokens that are not the main contributor of their own vector"),
+        ("neighbour", "Mean share of a direct neighbour"),
     ):
-        series = {name: (getattr(item, field) + (None,) * depth)[:depth] for name, item in models.items()}
+        series = _series(models, field, depth)
         figures.append(
             Lines(
                 title=title,
@@ -128,11 +143,11 @@ def attribution_section(models: Mapping[str, Attribution]) -> Section:
                 y_label="share",
                 x=axis,
                 series=series,
-                note=f"By Jacobian norms, estimated from {TANGENTS} random tangents a token.",
+                note=f"Level: the mix. By Jacobian norms, estimated from {TANGENTS} random tangents a token.",
             )
         )
     for name, item in models.items():
-        last = len(item.own) - 1
+        last = len(item.own) - 1 - item.has_mix
         shown = sorted({1, max(1, last // 2), last})
         figures.append(
             Lines(
@@ -140,12 +155,35 @@ def attribution_section(models: Mapping[str, Attribution]) -> Section:
                 x_label=f"distance in tokens ({DISTANCES}: {DISTANCES} or more)",
                 y_label="mean share",
                 x=tuple(map(float, range(DISTANCES + 1))),
-                series={f"layer {layer}": item.by_distance[layer] for layer in shown},
+                series={f"layer {layer}": item.by_distance[layer] for layer in shown}
+                | ({"mix": item.by_distance[-1]} if item.has_mix else {}),
             )
         )
-    lines = [
-        f"{name}: at the last layer {item.own[-1]:.1%} of a vector comes from its own token, and"
-        f" {item.not_main[-1]:.1%} of {item.num_tokens} tokens are not its main contributor."
-        for name, item in models.items()
-    ]
+    lines = [_said(name, item) for name, item in models.items()]
     return Section(title="Mixing of tokens", text=" ".join(lines), figures=tuple(figures))
+
+
+def _series(models: Mapping[str, Attribution], field: str, depth: int) -> dict[str, tuple[float | None, ...]]:
+    """Return a curve a model over its layers, and a level line for its mix."""
+    series: dict[str, tuple[float | None, ...]] = {}
+    for name, item in models.items():
+        values = item.neighbour if field == "neighbour" else getattr(item, field)
+        layers = values[: len(values) - item.has_mix]
+        series[name] = (layers + (None,) * depth)[:depth]
+        if item.has_mix:
+            series[f"{name}: mix"] = (values[-1],) * depth
+    return series
+
+
+def _said(name: str, item: Attribution) -> str:
+    last = len(item.own) - 1 - item.has_mix
+    words = (
+        f"{name}: at the last layer {item.own[last]:.1%} of a vector comes from its own token, and"
+        f" {item.not_main[last]:.1%} of {item.num_tokens} tokens are not its main contributor."
+    )
+    if not item.has_mix:
+        return words
+    return (
+        f"{words} Of the mixed vector {item.own[-1]:.1%} comes from its own token and"
+        f" {item.neighbour[-1]:.1%} from a direct neighbour (last layer: {item.neighbour[last]:.1%})."
+    )

@@ -32,6 +32,7 @@ from bermo.methods.head import start_head_
 from bermo.methods.keep_tokens import NAME as TOKENS
 from bermo.methods.keep_tokens import start_filtering_
 from bermo.methods.lora import rate_of_lora, start_lora_
+from bermo.methods.mix_schedule import MixHook, shipped_form
 from bermo.methods.mixout import MixoutHook
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, start_pruning_
@@ -128,6 +129,9 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     torch.manual_seed(seed)
     model = _model(prepared, teacher)
     weights_C = class_weights(spec.train.class_weights, prepared.train)
+    # Before the head: it starts from what the mix gives at the first step.
+    path = spec.method.mix_path
+    moving = None if path is None else MixHook(model, path, prepared.num_steps)
     if spec.model.head == "probe":
         start_head_(model, prepared.train, eval_rows(spec), accelerator, weights_C)
     if weights_C is not None:
@@ -172,6 +176,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         fast.append((start_lora_(model, spec.method.lora), rate))
     if spec.method.mixout is not None:
         hooks = (*hooks, MixoutHook(model, spec.method.mixout, seed))
+    if moving is not None:
+        hooks, best_from = (*hooks, moving), max(best_from, moving.last_step)
     if spec.method.quantize is not None:
         quantizing = start_quantizing_(model, spec.method, prepared.num_steps)
         hooks, best_from = (*hooks, quantizing), max(best_from, quantizing.first_step + 1)
@@ -201,7 +207,8 @@ def save_model(
     """
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
-    with whole_folder(folder) as temporary, saved_form(model), shifted(model.head, shift_C):  # type: ignore[arg-type]
+    as_shipped = shipped_form(cast(BermoPreTrainedModel, model), prepared.spec.method.mix_path)
+    with whole_folder(folder) as temporary, saved_form(model), as_shipped, shifted(model.head, shift_C):  # type: ignore[arg-type]
         card = model_card(cast(BermoPreTrainedModel, model), evaluated, prepared.spec.data.hub)
         write_text(temporary / "README.md", card)
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]

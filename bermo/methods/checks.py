@@ -35,6 +35,7 @@ def check_methods(spec: RunSpec) -> None:
     check_together(spec)
     check_steady(spec)
     check_kept_tokens(spec)
+    check_mix_path(spec)
 
 
 def check_kept(spec: RunSpec) -> None:
@@ -130,6 +131,24 @@ def check_answers(spec: DistillSpec) -> None:
         )
 
 
+def check_mix_path(spec: RunSpec) -> None:
+    """Refuse a mix that cannot come or go."""
+    path, kind = spec.method.mix_path, spec.model.mix.kind
+    if path is None:
+        return
+    if path == "closes" and kind not in ("raw", "sum-last-four"):
+        raise BermoError(
+            f'--mix-path closes ends in the last layer as it is, but the mix "{kind}" changes what it reads.'
+            " Add --mix raw."
+        )
+    if kind not in ("across", "within", "tensor", "raw", "sum-last-four"):
+        raise BermoError(
+            f'--mix-path opens moves the shares of a learned mix, but "{kind}" has none. Add --mix across.'
+        )
+    if spec.method.theseus is not None:
+        raise BermoError("--theseus trains its own layers alone. Leave --mix-path to a run after it.")
+
+
 def check_distill(spec: DistillSpec) -> None:
     """Refuse weights of terms that make no sense, before anything is loaded."""
     weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
@@ -162,6 +181,7 @@ def check_together(spec: RunSpec) -> None:
         "answers from a file": distill.answers is not None,
         "a sentence encoder": spec.data.task == "own/embedding",
         "contrast, whose pairs would be of several models": bool(train.contrast),
+        "a mix that opens or closes": spec.method.mix_path is not None,
         "mixout": spec.method.mixout is not None,
         "low-rank updates": spec.method.lora is not None,
         "matrices of low rank": spec.method.has_factors,

@@ -31,6 +31,7 @@ from bermo.methods.measure import (
     reset_peak_memory,
     versions,
 )
+from bermo.methods.mix_schedule import end_mix_
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import kept_density, make_schedule, missed_density
 from bermo.methods.thresholds import best_shift, say_thresholds
@@ -253,6 +254,7 @@ class _Seed:
         """Put together how it ended."""
         if self.latest is None:
             # An earlier call did every step and was stopped before it wrote the result.
+            end_mix_(self.job.hooks)
             self.evaluate(self.model)
         assert self.latest is not None
         if said := missed_density(self.prepared.spec.prune, self.job.hooks):

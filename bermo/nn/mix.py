@@ -38,6 +38,8 @@ class LayerMix(nn.Module):
     In training `layer_dropout` is the chance that a layer is left out; the other shares grow to sum to 1.
     """
 
+    openness: Tensor | None
+
     def __init__(
         self,
         num_layers: int,
@@ -70,6 +72,8 @@ class LayerMix(nn.Module):
         # Two axes, because Xavier's bound needs a fan-in and a fan-out.
         self.logits = nn.Parameter(torch.empty(1, len(self.layers)))
         self.scale = nn.Parameter(torch.empty(()))
+        # Factors of the shares, 0 to 1, while a training opens or closes layers (methods/mix_schedule.py).
+        self.register_buffer("openness", None, persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -116,6 +120,8 @@ class LayerMix(nn.Module):
 
     def _shares(self, drop: bool = False) -> Tensor:
         logits_J = self.logits[0].to(torch.promote_types(self.logits.dtype, torch.float32))
+        if self.openness is not None:
+            logits_J = logits_J + self.openness.log()
         if drop and self.layer_dropout > 0:
             draw_J = torch.rand_like(logits_J)
             # The layer with the highest draw always stays, so that the shares are defined.

@@ -31,6 +31,7 @@ RECIPES: Mapping[str, Callable[[], Experiment]] = {
     "gpu/distillation": gpu.distillation,
     "gpu/pruning-methods": gpu.pruning_methods,
     "gpu/convergence": gpu.convergence,
+    "gpu/gradual-mix": gpu.gradual_mix,
     "gpu/baselines": gpu.baselines,
     **{f"glue/{name}": core.glue(name) for name in core.GLUE},
 }

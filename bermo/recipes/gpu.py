@@ -57,6 +57,25 @@ def distillation() -> Experiment:
     return beside_plain(replace(base, distill=DistillSpec(teacher="runs/dense")))
 
 
+def gradual_mix() -> Experiment:
+    """Is a mix that opens or closes gradually worth more than a fixed one at 10 %? SST-2, five seeds.
+
+    A mix that closes ships as a plain encoder: it pays where only the training needs all layers.
+    Cost: 6,315 steps a seed, one seed after the other, four arms.
+    Needs: model.backbone=<folder or name> data.folder=<folder of the task>
+    """
+    base = replace_in(replace(_base(5, 3), prune=METHODS["size"]), train={"together": 1})
+    raw = replace_in(base, model={"mix": replace(base.model.mix, kind="raw")})
+    return Experiment(
+        arms={
+            "plain": replace_in(base, model={"mix": replace(base.model.mix, kind="none")}),
+            "fixed": raw,
+            "opens": replace_in(raw, method={"mix_path": "opens"}),
+            "closes": replace_in(raw, method={"mix_path": "closes"}),
+        }
+    )
+
+
 def pruning_methods() -> Experiment:
     """Magnitude, movement by score and by size, soft movement, L0: all at 10 %, plain beside mixed (Table 4).
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from bermo.analyse.attribution import attribution_section, contributions, jacobian_norms, measure_attribution
 from bermo.analyse.identity import RIDGE, LinearMap, found_again, identity_section, measure_identity
 from bermo.encoders.backbone import hidden_states, make_inputs
+from bermo.figures.data import Lines
 from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS
 from tests.tiny import FAMILIES
@@ -70,7 +71,9 @@ def whole_jacobian(encoder: Encoder, embeddings: Tensor) -> Tensor:
 
     def run(x: Tensor) -> Tensor:
         inputs = make_inputs(encoder.backbone, None, torch.ones(1, length), None, x[None])
-        return torch.stack([h[0] for h in hidden_states(encoder.backbone, inputs).hidden_states or ()])
+        layers = hidden_states(encoder.backbone, inputs).hidden_states or ()
+        mixed = () if encoder.mix is None else (encoder.mix(layers),)
+        return torch.stack([h[0] for h in (*layers, *mixed)])
 
     # (layers, j, D, i, D).
     jacobian = torch.autograd.functional.jacobian(run, embeddings)
@@ -82,6 +85,20 @@ def test_norms_along_all_unit_vectors_are_those_of_the_whole_jacobian(encoder: E
     # A mean over 16 tangents, not a sum.
     norms = jacobian_norms(encoder, embeddings, torch.eye(16)) * 4
     torch.testing.assert_close(norms.float(), whole_jacobian(encoder, embeddings), atol=1e-4, rtol=1e-3)
+
+
+def test_the_mixed_vector_has_norms_of_its_own(mixed: Encoder) -> None:
+    embeddings = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
+    norms = jacobian_norms(mixed, embeddings, torch.eye(16)) * 4
+    assert len(norms) == 5
+    torch.testing.assert_close(norms.float(), whole_jacobian(mixed, embeddings), atol=1e-4, rtol=1e-3)
+    measured = measure_attribution(mixed, TEXTS)
+    section = attribution_section({"tiny": measured})
+    assert "Of the mixed vector" in section.text
+    own = section.figures[0]
+    assert isinstance(own, Lines)
+    assert own.series["tiny: mix"] == (measured.own[-1],) * 4
+    assert len(own.series["tiny"]) == 4
 
 
 def test_random_tangents_come_near_the_whole_jacobian(encoder: Encoder) -> None:
@@ -118,4 +135,4 @@ def test_what_is_reported_of_attribution_is_what_the_shares_say(encoder: Encoder
     assert measured.own[0] > measured.own[3]
     assert measured.by_distance[0][0] == pytest.approx(1)
     assert measured.num_tokens == sum(len(text.split()) + 2 for text in TEXTS)
-    assert len(attribution_section({"tiny": measured}).figures) == 3
+    assert len(attribution_section({"tiny": measured}).figures) == 4
