@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from bermo.choices import DEVICE_HELP, Device, Tracker, device_rules, tracker_rule
 from bermo.elmo_spec import ElmoSpec
 from bermo.fields import Rules, group, option
-from bermo.spec import DEVICE_HELP, LARGEST_SEED, Device, Precision, Tracker, device_rules, tracker_rule
+from bermo.spec import LARGEST_SEED, Precision
 
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo"]
 Masking = Literal["token", "word", "span"]

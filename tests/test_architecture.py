@@ -57,6 +57,7 @@ ROOMS: list[dict[str, str]] = [
     {"nn/": "pure torch: mixes, masks, gates, heads, losses, probes"},
     {
         "spec.py": "what a run is: frozen dataclasses",
+        "choices.py": "choices that several verbs offer: device, separator, tracker",
         "fields.py": "the fields of a spec: help, flag, bounds, rules",
         "values.py": "values of fields read from texts and JSON",
         "typed.py": "values read from a file compared with the types of a dataclass",

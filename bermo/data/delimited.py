@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from bermo.choices import SEPARATORS
 from bermo.data.packed import kind_of
 from bermo.data.table import Table
 from bermo.data.text import Sample, read_lines, read_sample
 from bermo.errors import BermoError
-from bermo.spec import SEPARATORS
 
 DELIMITED = (".tsv", ".txt", ".csv")
 SNIFFED_ROWS = 20

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bermo.choices import Device
 from bermo.data.inputs import line_names
 from bermo.data.tasks import Kind
 from bermo.estimators.inputs import check_folder, unlabelled
@@ -11,7 +12,7 @@ from bermo.fields import check
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor, predict_stream
 from bermo.ship.runtimes.spec import PredictSpec
-from bermo.spec import Device, Precision
+from bermo.spec import Precision
 from bermo.values import from_texts
 
 

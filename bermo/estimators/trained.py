@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bermo.choices import Device
 from bermo.data.columns import find_columns
 from bermo.data.corpora import find_empty, label_cells, label_column, numbers
 from bermo.data.inputs import input_names, input_rows, line_names
@@ -31,7 +32,7 @@ from bermo.report.terminal import TerminalDisplay
 from bermo.runs.results import RunResult
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import Predictor
-from bermo.spec import Device, RunSpec, replace_in
+from bermo.spec import RunSpec, replace_in
 from bermo.training.job import Stopped
 
 FILE = "estimator.json"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import distributed
 
+from bermo.choices import Device
 from bermo.errors import BermoError
 from bermo.machine import processor
-from bermo.spec import Device, TrainSpec
+from bermo.spec import TrainSpec
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

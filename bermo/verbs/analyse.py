@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.analyse.measures import MEASURES, Measure
+from bermo.choices import DEVICE_HELP, Device, device_rules
 from bermo.fields import Rules, option, positional
 from bermo.printing import say, wrapped
-from bermo.spec import DEVICE_HELP, Device, device_rules
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 

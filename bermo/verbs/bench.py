@@ -6,12 +6,13 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
+from bermo.choices import device_rules
 from bermo.errors import BermoError
 from bermo.fields import Rules, option, positional
 from bermo.files import check_place
 from bermo.printing import number_of
 from bermo.ship.bench.spec import MOST_THREADS, BenchDevice, BenchSpec
-from bermo.spec import Precision, device_rules
+from bermo.spec import Precision
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 

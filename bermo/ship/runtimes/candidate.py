@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from bermo.choices import Device
 from bermo.data.batches import Indices, collate, in_order, trim
 from bermo.data.features import Features
 from bermo.encoders.failures import loading
@@ -25,7 +26,7 @@ from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
 from bermo.ship.runtimes.torch_candidate import Answers, TorchCandidate
-from bermo.spec import Device, Precision
+from bermo.spec import Precision
 from bermo.training.devices import check_device
 
 Batch = Mapping[str, np.ndarray]

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from bermo.choices import separator_character
 from bermo.data.inputs import input_names, text_blocks
 from bermo.data.load import own_task
 from bermo.data.ranking import unit
@@ -30,7 +31,6 @@ from bermo.runs.model_files import warn_diverged
 from bermo.runs.trained import open_sentence_encoder
 from bermo.ship.runtimes.predict import Predictor
 from bermo.ship.runtimes.spec import EncodeSpec, SearchSpec
-from bermo.spec import separator_character
 
 Vectors = npt.NDArray[np.float32]
 BATCHES_A_BLOCK = 64

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bermo.choices import separator_character
 from bermo.data.evaluation import Evaluation, evaluate
 from bermo.data.features import Features
 from bermo.data.mistakes import Change, answers_of, changes
@@ -27,7 +28,6 @@ from bermo.runs.trained import Runtime, TrainedFolder, open_trained
 from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
 from bermo.ship.runtimes.spec import EvaluateSpec
 from bermo.ship.runtimes.texts import check_labels, features_of, read_answered, unknown_labels
-from bermo.spec import separator_character
 
 HINT = " Correct the file, or count such rows as wrong answers with --unknown wrong."
 

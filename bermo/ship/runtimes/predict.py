@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bermo.choices import Device
 from bermo.data.features import Features
 from bermo.data.inputs import filled_rows, input_names, input_rows
 from bermo.data.rows import Rows
@@ -25,7 +26,7 @@ from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
 from bermo.ship.runtimes.spec import PredictSpec
 from bermo.ship.runtimes.texts import features_of
 from bermo.ship.runtimes.written import Write
-from bermo.spec import Device, Precision
+from bermo.spec import Precision
 
 WITHOUT_CLASSES: Mapping[str, str] = {
     "regression": "numbers",

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
+from bermo.choices import separator_character
 from bermo.data.inputs import line_blocks, line_names, text_blocks
 from bermo.data.table import Table
 from bermo.errors import BermoError
@@ -22,7 +23,6 @@ from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import Predicted, Predictor, check_predict, predict_stream
 from bermo.ship.runtimes.spec import PredictSpec
 from bermo.ship.runtimes.written import answer_writer, check_out
-from bermo.spec import separator_character
 
 BATCHES_A_BLOCK = 16
 """Batches of a block: enough for texts of like length, few enough for little memory."""

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bermo.choices import DEVICE_HELP, SEPARATOR_HELP, Device, device_rules, separator_rule
 from bermo.fields import Rules, option
-from bermo.spec import DEVICE_HELP, SEPARATOR_HELP, Device, Precision, device_rules, separator_rule
+from bermo.spec import Precision
 
 PRECISION_HELP = "arithmetic of a torch model; bf16 and fp16 are for GPUs"
 

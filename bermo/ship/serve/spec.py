@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from bermo.choices import DEVICE_HELP, Device, device_rules
 from bermo.fields import Rules, option
 from bermo.machine import usable_cores
-from bermo.spec import DEVICE_HELP, Device, device_rules
 
 MOST_THREADS = 1024
 

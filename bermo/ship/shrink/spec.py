@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from bermo.choices import DEVICE_HELP, Device, device_rules
 from bermo.errors import BermoError
 from bermo.fields import Rules, check, option
 from bermo.method_spec import whole_rank
-from bermo.spec import DEVICE_HELP, Device, device_rules
 
 READ_SHARE = 0.001
 """Top layers are deleted that together have at most this share of the mix (see `delete.py`)."""
