@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bermo.files import write_json
-from bermo.methods.probing.frozen import _fit, _fit_mix
+from bermo.methods.probing.fitting import fit_layers, fit_learned_mix
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.progress import Quiet
 
@@ -62,15 +62,15 @@ def main() -> None:
         seconds, spec = {}, ProbeSpec()
         control = [part[torch.randperm(len(part))] for part in labels]
         for name, fit, wanted in (
-            ("layers", _fit, labels),
-            ("mix", _fit_mix, labels),
-            ("control", _fit, control),
+            ("layers", fit_layers, labels),
+            ("mix", fit_learned_mix, labels),
+            ("control", fit_layers, control),
         ):
             start, used = time.perf_counter(), time.process_time()
             made = (
-                _fit("", vectors, wanted, classes, spec, Quiet())
-                if fit is _fit
-                else _fit_mix(vectors, wanted, classes, spec, Quiet())[0]
+                fit_layers("", vectors, wanted, classes, spec, Quiet())
+                if fit is fit_layers
+                else fit_learned_mix(vectors, wanted, classes, spec, Quiet())[0]
             )
             seconds[name] = {
                 "seconds": round(time.perf_counter() - start, 1),

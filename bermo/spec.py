@@ -40,6 +40,8 @@ MixStart = Literal["xavier", "zeros", "last"]
 TokenPooling = Literal["first", "last"]
 Pooling = Literal[TokenPooling, "mean"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+Pieces = Literal["mean", "first"]
+"""What a word's vector is: the mean of its pieces, or the first."""
 KeepBy = Literal["first", "last", "alternate", "symmetric", "contribution"]
 Pairs = Literal["joined", "apart"]
 PAIRS: tuple[Pairs, ...] = get_args(Pairs)

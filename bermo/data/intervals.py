@@ -42,6 +42,15 @@ def bootstrap(statistic: Callable[[Indices], float], num_rows: int) -> Interval:
     return float(low), float(high)
 
 
+def draws_of_groups(num_groups: int) -> Indices:
+    """Return how often each group is drawn in each resample, (resamples, groups).
+
+    Rows that belong together, as the words of a sentence do, are drawn together.
+    """
+    generator = np.random.default_rng(0)
+    return generator.multinomial(num_groups, np.full(num_groups, 1 / num_groups), size=RESAMPLES)
+
+
 def sign_test(before: Sequence[bool], after: Sequence[bool]) -> float:
     """Return the two-sided p of as many rows becoming wrong or right, if either were as likely."""
     lost = sum(a and not b for a, b in zip(before, after, strict=True))

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from bermo.nn.probes import EVAL_ROWS, LabelledVectors, LinearProbes, MixProbes
+from bermo.nn.probe_kinds import LinearProbes, MixProbes
+from bermo.nn.probes import EVAL_ROWS, LabelledVectors
 
 SMALL = 1e-4
 RIDGE = 0.1

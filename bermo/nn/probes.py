@@ -1,8 +1,4 @@
-"""Probes: small classifiers on frozen vectors, one for each layer and penalty, all trained together.
-
-    linear   softmax(W x + b)
-    hidden   softmax(V relu(W x + b) + c)                     one hidden layer
-    mix      softmax(W (γ Σ_j s_j x_j) + b), s = softmax(a)   a learned mix of layers (Tenney et al. 2019)
+"""Training of probes (probe_kinds.py), one for each layer and penalty, all together.
 
     loss = Σ over probes of [mean cross-entropy + λ ‖weights‖²]
 
@@ -12,116 +8,22 @@ best accuracy on the dev part are kept, and of each layer the best penalty. A la
 better leaves the problem, so the others go on faster. With many classes `start_at_means_` saves most of the
 steps. A mix is trained to the end (`fit_mix`), since its shares are read.
 
-Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes, H hidden units.
+Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
+
+from bermo.nn.probe_kinds import MixProbes, Probes
 
 EVAL_ROWS = 2048
 LEAST_STEPS = 40
 """Steps between two evaluations on the dev part, where an epoch has fewer."""
-
-
-class LinearProbes(nn.Module):
-    """W x + b for every layer and penalty: (L, B, D) -> (L, P, B, C)."""
-
-    def __init__(self, layers: int, units: int, penalties: int, classes: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(layers, units, penalties, classes))
-        self.bias = nn.Parameter(torch.zeros(layers, 1, penalties, classes))
-
-    def forward(self, x_LBD: Tensor) -> Tensor:
-        return _product(x_LBD, self.weight, self.bias).transpose(2, 3)
-
-    def squares(self) -> Tensor:
-        """Return the sum of each probe's squared weights, (L, P)."""
-        return self.weight.square().sum((1, 3))
-
-    def reads(self, active: Sequence[int]) -> Sequence[int]:
-        """Return the layers that the active probes read: their own."""
-        return active
-
-
-class HiddenProbes(nn.Module):
-    """V relu(W x + b) + c for every layer and penalty."""
-
-    def __init__(
-        self, layers: int, units: int, penalties: int, classes: int, hidden: int = 50, seed: int = 0
-    ) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        # One draw for all penalties, so that they differ in nothing else.
-        first = torch.randn(layers, units, 1, hidden, generator=generator) * (2 / units) ** 0.5
-        second = torch.randn(layers, hidden, 1, classes, generator=generator) * (1 / hidden) ** 0.5
-        self.first = nn.Parameter(first.repeat(1, 1, penalties, 1))
-        self.first_bias = nn.Parameter(torch.zeros(layers, 1, penalties, hidden))
-        self.second = nn.Parameter(second.repeat(1, 1, penalties, 1))
-        self.second_bias = nn.Parameter(torch.zeros(layers, 1, penalties, classes))
-
-    def forward(self, x_LBD: Tensor) -> Tensor:
-        hidden_LPHB = torch.relu(_product(x_LBD, self.first, self.first_bias))
-        logits_LPCB = self.second.permute(0, 2, 3, 1) @ hidden_LPHB
-        return (logits_LPCB + self.second_bias.permute(0, 2, 3, 1)).transpose(2, 3)
-
-    def squares(self) -> Tensor:
-        """Return the sum of each probe's squared weights, (L, P)."""
-        return self.first.square().sum((1, 3)) + self.second.square().sum((1, 3))
-
-    def reads(self, active: Sequence[int]) -> Sequence[int]:
-        """Return the layers that the active probes read: their own."""
-        return active
-
-
-class MixProbes(nn.Module):
-    """A linear probe on γ Σ_j softmax(a)_j x_j for every penalty; the layer axis of its outputs is 1."""
-
-    def __init__(self, layers: int, units: int, penalties: int, classes: int) -> None:
-        super().__init__()
-        self.logits = nn.Parameter(torch.zeros(1, layers, penalties, 1))
-        self.scale = nn.Parameter(torch.ones(1, 1, penalties, 1))
-        self.linear = LinearProbes(1, units, penalties, classes)
-
-    @property
-    def weights(self) -> Tensor:
-        """The share of each layer, (L, P)."""
-        return self.logits.softmax(1)[0, :, :, 0]
-
-    def forward(self, x_LBD: Tensor) -> Tensor:
-        shares_PL = (self.weights * self.scale[0, 0].T).T
-        mixed_PBD = torch.tensordot(shares_PL, x_LBD, 1)
-        logits_PBC = torch.einsum("pbd,dpc->pbc", mixed_PBD, self.linear.weight[0])
-        return (logits_PBC + self.linear.bias[0].transpose(0, 1))[None]
-
-    def squares(self) -> Tensor:
-        """Return the sum of each probe's squared weights γW, (1, P); of W alone, γ would grow for ever."""
-        return self.linear.squares() * self.scale[0, 0, :, 0].square()
-
-    def reads(self, active: Sequence[int]) -> Sequence[int]:
-        """Return the layers that are read: all."""
-        return range(self.logits.shape[1])
-
-
-Probes: TypeAlias = LinearProbes | HiddenProbes | MixProbes
-"""Weights are (L, ·, P, ·), so that a layer and a penalty select one probe's."""
-
-
-def _product(x_LBD: Tensor, weight_LDPK: Tensor, bias_L1PK: Tensor) -> Tensor:
-    """Multiply each layer's rows by the matrices of all its penalties at once: (L, P, K, B).
-
-    Rows come last: with two classes, a softmax over neighbours in memory would be the slowest part of a step.
-    """
-    layers, _, penalties, size = weight_LDPK.shape
-    weight_LKD = weight_LDPK.flatten(2).transpose(1, 2)
-    bias_LK1 = bias_L1PK.flatten(2).transpose(1, 2)
-    product = torch.baddbmm(bias_LK1, weight_LKD, x_LBD.transpose(1, 2))
-    return product.view(layers, penalties, size, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +49,8 @@ class Settings:
     """Of a mix's logits and scale, whose gradients are sums over all units."""
     mix_steps: int = 4000
     """Steps of a mix: its shares move long after its accuracy has stopped to grow."""
+    is_by_loss: bool = False
+    """Choose by the mean log-probability of the dev part's labels in place of the right answers."""
     seed: int = 0
 
 
@@ -174,7 +78,8 @@ def fit_probes(
     penalties_P = torch.tensor(settings.penalties, device=device)
     optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate)
     kept = [parameter.detach().clone() for parameter in probes.parameters()]
-    best_LP = torch.full(probes.squares().shape, -1.0)
+    best_LP = torch.full(probes.squares().shape, -torch.inf)
+    measure = likelihood if settings.is_by_loss else accuracy
     idle_L = torch.zeros(len(best_LP), dtype=torch.long)
     active, evaluations = list(range(len(best_LP))), 0
     rows = _row_batches(len(train.labels_N), settings, device)
@@ -183,7 +88,7 @@ def fit_probes(
         for batch in next(rows):
             _step_(probes, optimizer, *reader.read(batch), penalties_P)
         evaluations += 1
-        dev_AP = accuracy(probes, dev, probes.reads(active)).cpu()
+        dev_AP = measure(probes, dev, probes.reads(active)).cpu()
         is_better_AP = dev_AP > best_LP[active]
         best_LP[active] = torch.where(is_better_AP, dev_AP, best_LP[active])
         idle_L[active] = torch.where(is_better_AP.any(1), 0, idle_L[active] + 1)
@@ -212,11 +117,29 @@ def fit_mix(
     settings: Settings,
     advance: Callable[[int], None] = lambda evaluations: None,
 ) -> ProbeFit:
-    """Train a mix in place to the minimum of its loss, so that its shares do not follow its start.
-
-    The rates fall linearly to 0 over the second half. No evaluation is chosen; dev chooses the penalty.
-    """
+    """Train a mix in place to the minimum of its loss; no evaluation is chosen, dev chooses the penalty."""
     train, dev, test = parts
+    train_mix_(probes, train, settings, advance)
+    dev_1P, test_1P = (accuracy(probes, part, probes.reads([0])).cpu() for part in (dev, test))
+    chosen = dev_1P.argmax(1)
+    return ProbeFit(
+        dev_L=dev_1P.amax(1),
+        test_L=test_1P.gather(1, chosen[:, None])[:, 0],
+        penalty_L=chosen,
+        evaluations=1,
+    )
+
+
+def train_mix_(
+    probes: MixProbes,
+    train: LabelledVectors,
+    settings: Settings,
+    advance: Callable[[int], None] = lambda evaluations: None,
+) -> None:
+    """Train mixes in place, so that their shares do not follow their start.
+
+    The rates fall linearly to 0 over the second half.
+    """
     device = train.x_LND.device
     probes.to(device)
     penalties_P = torch.tensor(settings.penalties, device=device)
@@ -228,21 +151,12 @@ def fit_mix(
     )
     total = settings.mix_steps
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, 2 * (1 - step / total)))
-    layers = probes.reads([0])
-    reader = _Reader(train, layers, min(settings.batch_size, len(train.labels_N)))
+    reader = _Reader(train, probes.reads([0]), min(settings.batch_size, len(train.labels_N)))
     batches = (batch for epoch in _row_batches(len(train.labels_N), settings, device) for batch in epoch)
     for step, batch in enumerate(islice(batches, total), start=1):
         _step_(probes, optimizer, *reader.read(batch), penalties_P)
         schedule.step()
         advance(step * settings.evaluations // total)
-    dev_1P, test_1P = (accuracy(probes, part, layers).cpu() for part in (dev, test))
-    chosen = dev_1P.argmax(1)
-    return ProbeFit(
-        dev_L=dev_1P.amax(1),
-        test_L=test_1P.gather(1, chosen[:, None])[:, 0],
-        penalty_L=chosen,
-        evaluations=1,
-    )
 
 
 def _step_(
@@ -292,13 +206,32 @@ def _loss(
 @torch.no_grad()
 def accuracy(probes: Probes, part: LabelledVectors, layers: Sequence[int] | None = None) -> Tensor:
     """Return the share of right answers of every probe, (L, P); the probes are those of the given layers."""
+    hits = [(logits.argmax(-1) == labels).sum(-1) for logits, labels in outputs(probes, part, layers)]
+    return torch.stack(hits).sum(0) / len(part.labels_N)
+
+
+@torch.no_grad()
+def likelihood(probes: Probes, part: LabelledVectors, layers: Sequence[int] | None = None) -> Tensor:
+    """Return the mean log-probability of the labels by every probe, (L, P)."""
+    sums = [label_logs(*output).sum(-1) for output in outputs(probes, part, layers)]
+    return torch.stack(sums).sum(0) / len(part.labels_N)
+
+
+def label_logs(logits_LPBC: Tensor, labels_B: Tensor) -> Tensor:
+    """Return the log-probability of each row's label, (L, P, B)."""
+    logs = logits_LPBC.log_softmax(-1)
+    return logs.gather(-1, labels_B.expand(*logs.shape[:-1])[..., None])[..., 0]
+
+
+def outputs(
+    probes: Probes, part: LabelledVectors, layers: Sequence[int] | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the logits (L, P, B, C) and the labels (B) of a part, some rows at a time."""
     count = len(part.labels_N)
     reader = _Reader(part, layers or range(len(part.x_LND)), min(EVAL_ROWS, count))
-    hits = []
     for rows in torch.arange(count, device=part.labels_N.device).split(EVAL_ROWS):
         x_LBD, labels_B = reader.read(rows)
-        hits.append((probes(x_LBD).argmax(-1) == labels_B).sum(-1))
-    return torch.stack(hits).sum(0) / count
+        yield probes(x_LBD), labels_B
 
 
 @torch.no_grad()

@@ -17,6 +17,8 @@ SHORT: Mapping[str, str] = {
     "last": "last",
     "mix": "mix",
     "centre": "centre",
+    "expected": "expected",
+    "compression": "compr.",
     "bag of words": "words",
     "untrained": "untrained",
     "selectivity": "select.",

@@ -8,7 +8,7 @@ from bermo.errors import BermoError
 from bermo.fields import Rules, check, option, positional
 from bermo.methods.probing.spec import ProbeKind, ProbeSpec, Protocol
 from bermo.printing import number_of, say, wrapped
-from bermo.spec import Pooling, Precision
+from bermo.spec import Pieces, Pooling, Precision
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.recipe import change_fields
@@ -30,6 +30,10 @@ ONLY: dict[Protocol, dict[str, str]] = {
     "finetune": {"seeds": "seeds", "epochs": "epochs"},
 }
 """Fields that one protocol alone has a use for, and their flags."""
+WORDS = "--words"
+OF_WORDS = ("pieces",)
+NOT_OF_WORDS = ("data", "pooling", "cache")
+"""Fields that only probes of words have a use for, and those that they have none for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,11 @@ class ProbeOptions:
         is_list=True,
     )
     model: str = option("box", "a name, a folder, a run, or box", metavar="MODEL")
-    tasks: str = option("all", "all, surface, syntactic, semantic, or names: tense,…", metavar="NAME,NAME")
+    tasks: str = option(
+        "all",
+        "all, surface, syntactic, semantic, or names: tense,… (with --words: upos,…)",
+        metavar="NAME,NAME",
+    )
     data: Path | None = option(
         None, "folder of SentEval's or X-Probe's files; default: generated sentences", metavar="FOLDER"
     )
@@ -56,7 +64,9 @@ class ProbeOptions:
     precision: Precision | None = option(None, "arithmetic; default: fp32 if frozen, else bf16")
     cache: str | None = option(None, "folder of vectors and tokens", metavar="FOLDER")
     out: Path | None = option(
-        None, "folder of the results; the same command goes on there", shown="runs/probe-PROTOCOL"
+        None,
+        "folder of the results; the same command goes on there",
+        shown="runs/probe-PROTOCOL or runs/probe-words",
     )
     layers: Literal["all"] | tuple[int, ...] | None = option(
         None, "all, or such as 0,6,-1", shown="all", title=FROZEN, metavar="N,N"
@@ -71,6 +81,15 @@ class ProbeOptions:
         None, "leave out the control task and the untrained encoder", "no-controls", title=FROZEN
     )
     batch_size: int | None = option(None, "texts at a time", shown="64", title=FROZEN, least=1)
+    words: tuple[Path, ...] | None = option(
+        None,
+        "files or folders of labelled words: CoNLL-U (.conllu) or columns",
+        title=WORDS,
+        metavar="FILE,FILE",
+    )
+    pieces: Pieces | None = option(
+        None, "a word's vector: the mean of its pieces, or the first", shown="mean", title=WORDS
+    )
     seeds: str | None = option(
         None, "how many, or which", shown="63,77,9,96,39", title=FINETUNE, metavar="N,N"
     )
@@ -79,7 +98,7 @@ class ProbeOptions:
     @property
     def frozen(self) -> ProbeSpec:
         """The options of frozen probes, with their defaults for what was not given."""
-        names = ("probe", "pooling", "controls", "batch_size", "precision", "max_unknown", "cache")
+        names = ("probe", "pooling", "controls", "batch_size", "precision", "max_unknown", "cache", *OF_WORDS)
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         layers = self.layers if isinstance(self.layers, tuple) else None
         return ProbeSpec(**given, layers=layers)
@@ -95,10 +114,23 @@ class ProbeOptions:
                 " out, or pass --protocol finetune.",
             ),
             (
+                is_frozen or not self.words,
+                "--words has frozen probes alone. Leave out --protocol finetune.",
+            ),
+            *_words_rules(self),
+            (
                 not wrong,
                 f"--{''.join(wrong[:1])} means nothing to --protocol {self.protocol}. Leave it out.",
             ),
         ]
+
+
+def _words_rules(options: ProbeOptions) -> Rules:
+    """Refuse options that mean nothing with or without --words."""
+    unused = NOT_OF_WORDS if options.words else OF_WORDS
+    given = [name for name in unused if getattr(options, name) is not None]
+    sentence = "means nothing to tasks of words" if options.words else "needs --words with a file"
+    return [(not given, f"--{''.join(given[:1])} {sentence}. Leave it out.")]
 
 
 def run(options: ProbeOptions) -> int:
@@ -108,6 +140,8 @@ def run(options: ProbeOptions) -> int:
     from bermo.verbs.starting import say_start
 
     display = TerminalDisplay()
+    if options.words:
+        return _words(options, options.words, display)
     tasks = choose_tasks(options.tasks)
     resolve_model(options.model)
     say_start("probe", f"{options.model}, {number_of(len(tasks), 'task')}, {options.protocol}")
@@ -115,6 +149,25 @@ def run(options: ProbeOptions) -> int:
         tasks = _with_files(tasks, options.data.expanduser(), display)
     out = options.out or Path(f"runs/probe-{options.protocol}")
     return (_frozen if options.protocol == "frozen" else _finetune)(options, tasks, out, display)
+
+
+def _words(options: ProbeOptions, paths: tuple[Path, ...], display: "TerminalDisplay") -> int:
+    from bermo.runs.model_files import resolve_model
+    from bermo.verbs.probe_words import run_words
+    from bermo.verbs.starting import say_start
+
+    resolve_model(options.model)
+    say_start("probe", f"{options.model}, words of {', '.join(map(str, paths))}")
+    return run_words(
+        model=options.model,
+        paths=paths,
+        tasks=options.tasks,
+        limit=options.limit,
+        lowercase=options.lowercase,
+        spec=options.frozen,
+        out=options.out or Path("runs/probe-words"),
+        display=display,
+    )
 
 
 def _with_files(tasks: list[str], folder: Path, display: "TerminalDisplay") -> list[str]:

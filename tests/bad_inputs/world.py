@@ -16,6 +16,7 @@ from bermo.values import to_dict
 from tests.results import seed_result
 from tests.ship.folders import make_model, save
 from tests.tiny import make_config, make_tokenizer, save_backbone
+from tests.trees import treebank
 
 DEEP = "[" * 100_000
 ROWS = [f"{text},{label}" for label in ("good", "bad") for text in (f"a {label} film", f"the {label} cats")]
@@ -70,6 +71,7 @@ def _tables(root: Path) -> None:
         "words.docx": "a file of another program",
         "torn-pairs.jsonl": "{",
         "short.txt": "one line\n",
+        **_treebanks(),
     }
     for name, content in files.items():
         (root / name).write_text(content, encoding="utf-8")
@@ -77,6 +79,27 @@ def _tables(root: Path) -> None:
     (root / "binary.csv").write_bytes(bytes(range(256)) * 8)
     (root / "nul.csv").write_bytes(b"text,label\na\0b,good\nc,bad\n")
     (root / "folder.csv").mkdir()
+
+
+def _treebanks() -> dict[str, str]:
+    """Trees with one fault each."""
+    good = treebank(20)
+    return {
+        "trees.conllu": good,
+        "nine.conllu": good.replace("\t_\n", "\n", 1),
+        "blanks.conllu": good.replace("\t", " "),
+        "circle.conllu": good.replace("\t3\tnsubj", "\t1\tnsubj"),
+        "headless.conllu": good.replace("\t3\tnsubj", "\t_\tnsubj"),
+        "rootless.conllu": good.replace("\t0\troot", "\t2\troot"),
+        "two-roots.conllu": good.replace("\t3\tnsubj", "\t0\tnsubj"),
+        "far-head.conllu": good.replace("\t3\tnsubj", "\t77\tnsubj"),
+        "own-head.conllu": good.replace("\t3\tnsubj", "\t2\tnsubj"),
+        "jump.conllu": good.replace("\n2\t", "\n4\t"),
+        "sideways.conllu": "1-2\tdon't" + "\t_" * 8 + "\n1.1\tit" + "\t_" * 8 + "\n\n",
+        "few.conllu": treebank(3),
+        "one-word.txt": "the O\ndog\n",
+        "ragged-words.txt": "the O\ndog NN O\n",
+    }
 
 
 Change = Callable[[Path], None]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bermo.cli import main
-from bermo.methods.probing import frozen
+from bermo.methods.probing import fitting
+from bermo.nn import probes
 from bermo.nn.probes import Settings
 from bermo.ship.compress import plan as planning
 from tests.docs.documents import ROOT, Command, blocks, commands, documents, name_of
@@ -67,7 +68,7 @@ def smaller(words: tuple[str, ...]) -> list[str]:
     return known
 
 
-def few_steps(classes: int, rows: int, spec: frozen.ProbeSpec) -> Settings:
+def few_steps(classes: int, rows: int, spec: fitting.ProbeSpec) -> Settings:
     """A probe that has hardly begun to learn prints the same lines."""
     return Settings(penalties=(1e-3, 1e-4), evaluations=2, mix_steps=60, seed=spec.seed)
 
@@ -78,6 +79,8 @@ def _smaller_probe(words: list[str]) -> list[str]:
         words += ["data.max_length=16", "train.batch_size=8"]
     else:
         words += ["--limit", "60", "--no-controls"]
+    if "--words" in words:
+        return words
     known = words.index("--tasks") + 1 if "--tasks" in words else None
     if known is not None:
         words[known] = "tense"
@@ -101,7 +104,8 @@ def test_every_command_of_a_document_runs_in_the_folder_of_all_documents(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(planning, "AROUND", (1.0,))
-    monkeypatch.setattr(frozen, "_settings", few_steps)
+    monkeypatch.setattr(probes, "LEAST_STEPS", 4)
+    monkeypatch.setattr(fitting, "settings_for", few_steps)
     monkeypatch.chdir(one_folder)
     for command in commands(path):
         if command.words[0] == "bermo":

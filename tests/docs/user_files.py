@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from tests.trees import entities, treebank
+
 GOOD = ["a fine film", "great fun", "I loved it, really"]
 BAD = ["a dull film", "no fun", "awful"]
 STORY = "the dog sees a cat .\nthe cat saw the film .\nit was a good film .\n\n"
@@ -36,6 +38,8 @@ def write_user_files(folder: Path) -> None:
     for name in ("corpus.txt", "more.txt"):
         (folder / name).write_text(STORY * 30)
     (folder / "words.txt").write_text("dog\ncat\n")
+    (folder / "my.conllu").write_text(treebank(60))
+    (folder / "names.txt").write_text(entities(40))
     sst2 = folder / "path" / "to" / "sst2"
     sst2.mkdir(parents=True)
     lines = [f"{text}\t{int(text in GOOD)}" for text in (GOOD + BAD) * 4]

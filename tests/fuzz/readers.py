@@ -24,6 +24,7 @@ from bermo.data.questions import read_questions
 from bermo.data.senses import find_senses, read_semcor, read_test
 from bermo.data.tagged import read_tagged
 from bermo.data.text import read_text
+from bermo.data.word_tasks import choose_word_tasks, open_source, read_word_task
 from bermo.encoders.backbone import load_encoder, load_tokenizer
 from bermo.encoders.pooling import trained_pooling
 from bermo.errors import BermoError
@@ -93,6 +94,12 @@ def _table(folder: Path) -> None:
     except BermoError:
         pass
     read_own(DataSpec(task="own", train=str(path), valid=str(path)))
+
+
+def _words(folder: Path) -> None:
+    """Read labelled words as `probe --words` does: every usual task that the file has."""
+    for task, source in choose_word_tasks("all", [open_source(_only(folder), 20)]):
+        read_word_task(task, source)
 
 
 def _overrides(folder: Path) -> None:
@@ -267,6 +274,7 @@ READERS: Mapping[str, Reader] = {
     "tagged": Reader(lambda folder: read_tagged(_only(folder)), 150),
     "squad": Reader(_questions, 150),
     "questions": Reader(_questions, 150),
+    "conllu": Reader(_words, 150),
     "pairs": Reader(read_pairs, 100),
     "senses": Reader(_senses, 100),
     "probing": Reader(_probing, 100),

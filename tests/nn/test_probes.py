@@ -3,13 +3,10 @@
 import pytest
 import torch
 
+from bermo.nn.probe_kinds import HiddenProbes, LinearProbes, MixProbes, Probes
 from bermo.nn.probe_starts import RIDGE, standardise_, start_at_means_
 from bermo.nn.probes import (
-    HiddenProbes,
     LabelledVectors,
-    LinearProbes,
-    MixProbes,
-    Probes,
     Settings,
     _loss,
     fit_mix,

@@ -6,8 +6,9 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
+from bermo.nn.probe_kinds import LinearProbes
 from bermo.nn.probe_starts import start_at_means_
-from bermo.nn.probes import LabelledVectors, LinearProbes, Settings, accuracy, fit_probes
+from bermo.nn.probes import LabelledVectors, Settings, accuracy, fit_probes
 
 UNITS, CLASSES, ROWS = 6, 3, 600
 CENTRES = np.random.default_rng(9).normal(0, 1, (CLASSES, UNITS))

@@ -25,26 +25,15 @@ from bermo.data.rows import TextRows, digest
 from bermo.data.unknown import check_unknown, count_unknown
 from bermo.errors import BermoError
 from bermo.files import check_place, read_sealed, reading, write_sealed
+from bermo.methods.probing import fitting
 from bermo.methods.probing.bag import bag_accuracy
 from bermo.methods.probing.control import control_labels
 from bermo.methods.probing.spec import ProbeSpec
-from bermo.nn.probe_starts import standardise_, start_at_means_
-from bermo.nn.probes import (
-    HiddenProbes,
-    LabelledVectors,
-    LinearProbes,
-    MixProbes,
-    ProbeFit,
-    Settings,
-    fit_mix,
-    fit_probes,
-)
+from bermo.nn.probe_starts import standardise_
 from bermo.progress import Display
 from bermo.vectors import Encoder, TextVectors, text_vectors
 
 FORMAT = 2
-MANY_CLASSES = 100
-MANY_ROWS = 25_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +88,15 @@ def probe_task(
     start = time.monotonic()
     parts = (data.train, data.valid, data.test)
     names = layer_names(encoder, spec)
-    _check_text(encoder, data.train, spec)
+    check_text(encoder, data.train, spec)
     vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
     labels = [_label_ids(rows, data.labels) for rows in parts]
     stacked = _stacked(vectors, names)
-    fit = _fit(f"probing {data.task}", stacked, labels, len(data.labels), spec, display)
+    fit = fitting.fit_layers(f"probing {data.task}", stacked, labels, len(data.labels), spec, display)
     proper = [at for at, name in enumerate(names) if name.isdigit()]
-    mix, shares = _fit_mix([x[proper] for x in stacked], labels, len(data.labels), spec, display)
+    mix, shares = fitting.fit_learned_mix(
+        [x[proper] for x in stacked], labels, len(data.labels), spec, display
+    )
     control: Sequence[float] = ()
     blank: Sequence[float] = ()
     memoriser: float | None = None
@@ -113,7 +104,9 @@ def probe_task(
     if spec.controls:
         random = control_labels(data, spec.seed)
         memoriser = 100 * bag_accuracy(texts, random, len(data.labels))
-        control = _percent(_fit("the control task", stacked, random, len(data.labels), spec, display).test_L)
+        control = _percent(
+            fitting.fit_layers("the control task", stacked, random, len(data.labels), spec, display).test_L
+        )
     if untrained is not None:
         del stacked
         blank = _untrained(untrained, parts, names, labels, len(data.labels), spec, display)
@@ -128,7 +121,8 @@ def probe_task(
         accuracy=_percent(fit.test_L),
         dev=_percent(fit.dev_L),
         penalty=tuple(
-            _settings(len(data.labels), len(data.train), spec).penalties[at] for at in fit.penalty_L.tolist()
+            fitting.settings_for(len(data.labels), len(data.train), spec).penalties[at]
+            for at in fit.penalty_L.tolist()
         ),
         mix_accuracy=_percent(mix.test_L)[0],
         mix_weights=tuple(shares),
@@ -194,7 +188,7 @@ def write_probed(path: Path, probed: Probed) -> None:
     write_sealed(path, asdict(probed))
 
 
-def _check_text(encoder: Encoder, rows: TextRows, spec: ProbeSpec) -> None:
+def check_text(encoder: Encoder, rows: TextRows, spec: ProbeSpec) -> None:
     """Refuse text that the tokenizer does not know, as training would."""
     sample = TextRows(list(rows.first[:2000]))
     batch = encoder.tokenizer(list(sample.first), add_special_tokens=False, verbose=False)
@@ -243,67 +237,6 @@ def _label_ids(rows: TextRows, labels: Sequence[str]) -> Tensor:
     return torch.tensor([index[str(label)] for label in rows.labels or ()])
 
 
-def _parts(
-    vectors: Sequence[Tensor], labels: Sequence[Tensor]
-) -> tuple[LabelledVectors, LabelledVectors, LabelledVectors]:
-    train, dev, test = (
-        LabelledVectors(x_LND=x, labels_N=y.to(x.device)) for x, y in zip(vectors, labels, strict=True)
-    )
-    return train, dev, test
-
-
-def _settings(classes: int, rows: int, spec: ProbeSpec) -> Settings:
-    """Many classes or rows: few and large steps; with hundreds of classes one penalty must do."""
-    if classes > MANY_CLASSES:
-        return Settings(penalties=(1e-4,), batch_size=1024, mix_steps=2000, seed=spec.seed)
-    if rows > MANY_ROWS:
-        return Settings(batch_size=1024, rate=4e-3, seed=spec.seed)
-    return Settings(seed=spec.seed)
-
-
-def _fit(
-    what: str,
-    vectors: Sequence[Tensor],
-    labels: Sequence[Tensor],
-    classes: int,
-    spec: ProbeSpec,
-    display: Display,
-) -> ProbeFit:
-    layers, rows, units = vectors[0].shape
-    settings = _settings(classes, rows, spec)
-    shape = (layers, units, len(settings.penalties), classes)
-    probes = LinearProbes(*shape) if spec.probe == "linear" else HiddenProbes(*shape, seed=spec.seed)
-    parts = _parts(vectors, labels)
-    if classes > MANY_CLASSES and isinstance(probes, LinearProbes):
-        start_at_means_(probes.to(vectors[0].device), parts[0])
-    display.start(what, settings.evaluations, 0)
-    try:
-        return fit_probes(probes, parts, settings, lambda n: display.step(n, None))
-    finally:
-        display.close()
-
-
-def _fit_mix(
-    vectors: Sequence[Tensor],
-    labels: Sequence[Tensor],
-    classes: int,
-    spec: ProbeSpec,
-    display: Display,
-) -> tuple[ProbeFit, list[float]]:
-    layers, rows, units = vectors[0].shape
-    settings = _settings(classes, rows, spec)
-    probes = MixProbes(layers, units, len(settings.penalties), classes)
-    parts = _parts(vectors, labels)
-    if classes > MANY_CLASSES:
-        start_at_means_(probes.to(vectors[0].device), parts[0])
-    display.start("the learned mix", settings.evaluations, 0)
-    try:
-        fit = fit_mix(probes, parts, settings, lambda n: display.step(n, None))
-    finally:
-        display.close()
-    return fit, probes.weights[:, fit.penalty_L[0]].tolist()
-
-
 def _untrained(
     encoder: Encoder,
     parts: Sequence[TextRows],
@@ -316,7 +249,9 @@ def _untrained(
     """Probe the same layers with random weights; where the encoder has a mix, its entry stays empty."""
     vectors = [_vectors(encoder, rows, spec, display) for rows in parts]
     proper = [name for name in names if name.isdigit()]
-    fit = _fit("the untrained encoder", _stacked(vectors, proper), labels, classes, spec, display)
+    fit = fitting.fit_layers(
+        "the untrained encoder", _stacked(vectors, proper), labels, classes, spec, display
+    )
     accuracies = _percent(fit.test_L)
     return accuracies + tuple(math.nan for _ in range(len(names) - len(proper)))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bermo.spec import Pooling, Precision
+from bermo.spec import Pieces, Pooling, Precision
 
 Protocol = Literal["frozen", "finetune"]
 ProbeKind = Literal["linear", "hidden"]
@@ -23,3 +23,7 @@ class ProbeSpec:
     max_unknown: float = 0.05
     seed: int = 0
     cache: str | None = None
+    pieces: Pieces = "mean"
+    """Of tasks of words: what a word's vector is."""
+    rank: int = 64
+    """Of trees: dimensions in which distances and depths are measured, at most those of a layer."""

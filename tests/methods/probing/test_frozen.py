@@ -12,6 +12,7 @@ from bermo.data.probing import read_probe
 from bermo.data.rows import TextRows
 from bermo.errors import BermoError
 from bermo.figures.data import Heat, Table, read_findings
+from bermo.methods.probing import fitting
 from bermo.methods.probing import frozen as probe
 from bermo.methods.probing.bag import bag_accuracy
 from bermo.methods.probing.frozen import Probed, claim_folder, probe_task, read_probed, write_probed
@@ -26,8 +27,8 @@ from bermo.vectors import load_encoder
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few evaluations are enough to go every way."""
     monkeypatch.setattr(
-        probe,
-        "_settings",
+        fitting,
+        "settings_for",
         lambda classes, rows, spec: Settings(penalties=(1e-3,), evaluations=2, mix_steps=60, seed=spec.seed),
     )
 
@@ -107,8 +108,8 @@ def test_text_that_the_vocabulary_lacks_is_refused(tmp_path: Path) -> None:
     encoder = load_encoder("box", device="cpu", lowercase="off")
     rows = TextRows(["The Dog Sees The Cat ."])
     with pytest.raises(BermoError, match="unknown to the tokenizer"):
-        probe._check_text(encoder, rows, ProbeSpec())
-    probe._check_text(encoder, rows, ProbeSpec(max_unknown=1.0))
+        probe.check_text(encoder, rows, ProbeSpec())
+    probe.check_text(encoder, rows, ProbeSpec(max_unknown=1.0))
 
 
 def test_the_command_probes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
