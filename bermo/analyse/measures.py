@@ -14,5 +14,6 @@ Measure = Literal[
     "tuned",
     "map",
     "sentence",
+    "relations",
 ]
 MEASURES: tuple[Measure, ...] = get_args(Measure)

@@ -10,6 +10,7 @@ from bermo.analyse import head_figures, heads, layer_figures, layers, tuned
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
 from bermo.analyse.attribution import TEXTS, Attribution, attribution_section, measure_attribution
 from bermo.analyse.effective import LENGTHS, EffectiveFacts, effective_section, measure_effective
+from bermo.analyse.fixed_patterns import FixedFacts, fixed_patterns_section, measure_fixed_patterns
 from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, geometry_section, measure_geometry
 from bermo.analyse.identity import Identity, identity_section, measure_identity
 from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge, reasoning_section
@@ -27,6 +28,7 @@ from bermo.analyse.maps import (
 from bermo.analyse.measures import Measure
 from bermo.analyse.numbers import Numbers, measure_numbers, numbers_section
 from bermo.analyse.order import Order, measure_order, order_section
+from bermo.analyse.relations import RelationFacts, measure_relations, relations_section
 from bermo.analyse.senses import Senses, measure_senses, senses_section
 from bermo.analyse.sentence import SentenceFacts, measure_sentences
 from bermo.analyse.sentence_figures import sentence_section
@@ -41,7 +43,17 @@ from bermo.figures.data import Section
 from bermo.vectors import Encoder, stream_vectors
 
 Need = Literal[
-    "texts", "labels", "senses", "attention", "two", "sentences", "base", "map", "matrices", "word vectors"
+    "texts",
+    "labels",
+    "senses",
+    "attention",
+    "two",
+    "sentences",
+    "base",
+    "map",
+    "matrices",
+    "word vectors",
+    "trees",
 ]
 PAIRS, REASONING = 100, 60
 
@@ -151,7 +163,9 @@ def _depth(subject: Subject) -> int:
     return subject.encoder.num_layers - 1
 
 
+_of_attention = partial(Measurement, group="attention", total=_num_texts, needs=("texts", "attention"))
 _labelled_heads = partial(Measurement, group="heads", needs=("labels", "attention"))
+_scan = partial(_labelled_heads, kind=heads.Scan, total=_all_heads)
 PARTS: Mapping[str, Measurement] = {
     "geometry": Measurement(
         group="geometry",
@@ -185,13 +199,8 @@ PARTS: Mapping[str, Measurement] = {
         needs=("texts", "word vectors"),
         total=lambda subject: min(TEXTS, len(subject.request.texts)),
     ),
-    "attention": Measurement(
-        group="attention",
-        kind=AttentionFacts,
-        measure=_on_texts(measure_attention),
-        draw=attention_section,
-        total=_num_texts,
-        needs=("texts", "attention"),
+    "attention": _of_attention(
+        kind=AttentionFacts, measure=_on_texts(measure_attention), draw=attention_section
     ),
     "effective": Measurement(
         group="attention",
@@ -202,6 +211,19 @@ PARTS: Mapping[str, Measurement] = {
             subject.encoder, subject.request.texts, min(256, num_places(subject.encoder)), advance
         ),
         total=lambda subject: sum(size <= min(256, num_places(subject.encoder)) for size in LENGTHS),
+    ),
+    "fixed-patterns": _of_attention(
+        kind=FixedFacts, measure=_on_texts(measure_fixed_patterns), draw=fixed_patterns_section
+    ),
+    "relations": Measurement(
+        group="relations",
+        kind=RelationFacts,
+        measure=lambda subject, advance: measure_relations(
+            subject.encoder, subject.parsed, subject.longest, advance
+        ),
+        draw=relations_section,
+        total=lambda subject: len(subject.parsed),
+        needs=("trees", "attention"),
     ),
     "effects": Measurement(
         group="heads",
@@ -216,30 +238,15 @@ PARTS: Mapping[str, Measurement] = {
         measure=_on_labels(heads.measure_importance),
         draw=head_figures.importance_section,
     ),
-    "one-off": _labelled_heads(
-        kind=heads.Scan,
-        measure=_on_labels(heads.measure_one_off),
-        draw=head_figures.one_off_section,
-        total=_all_heads,
-    ),
-    "one-left": _labelled_heads(
-        kind=heads.Scan,
-        measure=_on_labels(heads.measure_one_left),
-        draw=head_figures.one_left_section,
-        total=_all_heads,
-    ),
+    "one-off": _scan(measure=_on_labels(heads.measure_one_off), draw=head_figures.one_off_section),
+    "one-left": _scan(measure=_on_labels(heads.measure_one_left), draw=head_figures.one_left_section),
     "head-pruning": _labelled_heads(
         kind=heads.Pruning,
         measure=_on_labels(heads.measure_pruning),
         draw=head_figures.pruning_section,
         total=lambda subject: 2 * (heads.STEPS + 1),
     ),
-    "fixed": _labelled_heads(
-        kind=heads.Scan,
-        measure=_on_labels(heads.measure_fixed),
-        draw=head_figures.fixed_section,
-        total=_all_heads,
-    ),
+    "fixed": _scan(measure=_on_labels(heads.measure_fixed), draw=head_figures.fixed_section),
     "layers": Measurement(
         group="layers",
         kind=layers.LayerFacts,

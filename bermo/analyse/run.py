@@ -45,13 +45,14 @@ FREE = ("measures", "device")
 OWN: Mapping[str, tuple[str, ...]] = {
     "sentence": ("sentences", "heads", "corpus", "words", "layer"),
     "map": ("map",),
+    "relations": ("trees", "max_trees"),
     "restored": ("base",),
     "moved": ("base",),
 }
 """Fields that decide the numbers of one part alone."""
 HINT = (
-    "Word senses need --senses; parts with a score need --data; fine-tuning's effect needs a run, or the"
-    " encoder before it with --base."
+    "Word senses need --senses; relations --trees; parts with a score need --data; fine-tuning's effect"
+    " needs a run, or the encoder before it with --base."
 )
 CHECKS: dict[Need, Callable[[PreTrainedModel], object]] = {
     "attention": check_attention,
@@ -106,6 +107,8 @@ def _check_subject(subject: Subject) -> None:
         check_texts(subject.encoder, request.texts, subject.longest, request.max_unknown)
     if request.senses is not None and "senses" in request.measures:
         choose_test(find_senses(Path(request.senses)), request.test)
+    if request.trees is not None and "relations" in request.measures:
+        _ = subject.parsed
     if request.pairs is not None and "knowledge" in request.measures:
         read_pairs(Path(request.pairs))
     if request.data is not None and {"heads", "layers"} & set(request.measures):
@@ -174,6 +177,7 @@ def _is_wanted(part: Measurement, subject: Subject) -> bool:
         "senses": request.senses is not None,
         "two": subject.first is not None,
         "sentences": bool(request.sentences),
+        "trees": request.trees is not None,
         "map": bool(request.map) and bool(request.texts or request.senses),
         "base": "tuned" in request.measures and subject.base is not None,
     }

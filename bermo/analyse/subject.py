@@ -9,6 +9,7 @@ from transformers.utils import logging
 from bermo.analyse.answering import Answerer, load_answerer
 from bermo.analyse.labelled import Labelled, load_labelled, read_labelled, texts_of
 from bermo.analyse.measures import Measure
+from bermo.analyse.relations import ParsedText, read_parsed
 from bermo.data.rows import TextRows
 from bermo.runs.model_files import run_of
 from bermo.runs.trained import open_trained
@@ -31,6 +32,9 @@ class Request:
     max_unknown: float = 0.05
     device: str | None = None
     base: str | None = None
+    trees: str | None = None
+    max_trees: int | None = None
+    """Sentences of the trees that are read, evenly chosen; None without trees."""
     map: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
@@ -87,6 +91,11 @@ class Subject:
     def answerer(self) -> Answerer:
         """The head that answers to a sentence, or what stands for an answer."""
         return load_answerer(self.source, self.encoder)
+
+    @cached_property
+    def parsed(self) -> list[ParsedText]:
+        """The sentences of the treebank, with their trees."""
+        return read_parsed(Path(str(self.request.trees)), self.request.max_trees or 1)
 
     @property
     def longest(self) -> int:

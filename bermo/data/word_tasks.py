@@ -1,6 +1,6 @@
 """Probing tasks of words: which spans of which sentences have which label, from files that a user names.
 
-    CoNLL-U    upos, xpos, any feature (Number, Tense, …), deprel: a word and its head
+    CoNLL-U    upos, xpos, any feature (Number, Tense, …), deprel: a word and its head; tree: the whole tree
     columns    pos, chunk, entity, or column-2, … (word_columns.py)
 
 A folder holds the parts: files with train, dev or valid, and test in their names. One file alone is cut into
@@ -20,6 +20,7 @@ from bermo.data.packed import check_file, kind_of
 from bermo.data.word_columns import ColumnSentence, marks_spans, read_columns, spans_of
 from bermo.errors import BermoError, nearest
 
+TREE = "tree"
 PARTS: Mapping[str, tuple[str, ...]] = {
     "train": ("train",),
     "dev": ("dev", "valid", "testa"),
@@ -157,7 +158,7 @@ def tasks_of(source: WordSource) -> list[str]:
         return list(columns[0].labels)
     names = [name for name in ("upos", "xpos") if any(set(getattr(s, name)) - {NOTHING} for s in parsed)]
     if any(set(sentence.heads) - {NOTHING} for sentence in parsed):
-        names.append("deprel")
+        names += ["deprel", TREE]
     features = {name for s in parsed for cell in s.features for name in features_of(cell)}
     return [*names, *sorted(features)]
 

@@ -91,6 +91,19 @@ class Points:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arcs:
+    """The words of a sentence in a row, joined by arcs above and by others below, to be compared."""
+
+    title: str
+    words: tuple[str, ...]
+    above: tuple[tuple[int, int], ...]
+    below: tuple[tuple[int, int], ...]
+    names: tuple[str, str]
+    """What the arcs above and those below are."""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows of texts and numbers."""
 
@@ -100,9 +113,9 @@ class Table:
     note: str = ""
 
 
-Figure: TypeAlias = Lines | Heat | Bars | Points | Table
+Figure: TypeAlias = Lines | Heat | Bars | Points | Arcs | Table
 KINDS: Mapping[str, type[Figure]] = {
-    kind.__name__.lower(): kind for kind in (Lines, Heat, Bars, Points, Table)
+    kind.__name__.lower(): kind for kind in (Lines, Heat, Bars, Points, Arcs, Table)
 }
 
 
@@ -139,6 +152,13 @@ def as_table(figure: Figure) -> Table:
         case Heat():
             columns = (figure.y_label, *figure.columns)
             rows = ((name, *row) for name, row in zip(figure.rows, figure.values, strict=True))
+        case Arcs():
+            columns = ("word", "joined with", *figure.names)
+            rows = (
+                (figure.words[a], figure.words[b], *("yes" if (a, b) in side else "no" for side in sides))
+                for sides in [(figure.above, figure.below)]
+                for a, b in sorted({*figure.above, *figure.below})
+            )
         case Points():
             columns = ("name", "group", figure.x_label, figure.y_label)
             rows = zip(figure.names, figure.groups, figure.x, figure.y, strict=True)
@@ -166,6 +186,11 @@ def check(figure: Figure) -> None:
         case Heat():
             lengths = [("rows of values", len(figure.values), len(figure.rows))]
             lengths += [("row", len(row), len(figure.columns)) for row in figure.values]
+        case Arcs():
+            lengths = [("names", len(figure.names), 2)]
+            ends = [end for arc in (*figure.above, *figure.below) for end in arc]
+            if any(not 0 <= end < len(figure.words) for end in ends):
+                raise BermoError(f'The figure "{figure.title}" joins words that it does not have.')
         case Points():
             size = len(figure.x)
             lengths = [("y", len(figure.y), size), ("names", len(figure.names), size)]

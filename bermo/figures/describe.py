@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bermo.figures.axes import finite, number
-from bermo.figures.data import Bars, Figure, Heat, Lines, Number, Points, Table
+from bermo.figures.data import Arcs, Bars, Figure, Heat, Lines, Number, Points, Table
 
 # Series that are described one by one; the table has the others.
 MAX_DESCRIBED = 8
@@ -21,6 +21,8 @@ def describe(figure: Figure) -> str:
             return _bars(figure)
         case Points():
             return _points(figure)
+        case Arcs():
+            return _arcs(figure)
         case Table():
             return f"Table of {len(figure.rows)} rows: {', '.join(figure.columns)}."
 
@@ -92,6 +94,14 @@ def _points(figure: Points) -> str:
     return (
         f"{len(figure.names)} points: {figure.x_label} {_range(figure.x)}, "
         f"{figure.y_label} {_range(figure.y)}.{line}"
+    )
+
+
+def _arcs(figure: Arcs) -> str:
+    above, below = set(figure.above), set(figure.below)
+    return (
+        f"The sentence: {' '.join(figure.words)}. {figure.names[0]}: {len(above)} arcs;"
+        f" {figure.names[1]}: {len(below)} arcs, of which {len(above & below)} are the same."
     )
 
 

@@ -10,8 +10,9 @@ from html import escape
 from pathlib import Path
 
 from bermo.figures import colours
+from bermo.figures.arcs import draw_arcs
 from bermo.figures.bars import draw_bars
-from bermo.figures.data import Bars, Figure, Heat, Lines, Points, Table, check
+from bermo.figures.data import Arcs, Bars, Figure, Heat, Lines, Points, Table, check
 from bermo.figures.describe import describe
 from bermo.figures.heat import draw_heat
 from bermo.figures.lines import draw_lines, y_axis
@@ -73,6 +74,8 @@ def draw(figure: Figure, is_live: bool = False) -> Drawing:
             return draw_bars(figure, is_live)
         case Points():
             return draw_points(figure, is_live)
+        case Arcs():
+            return draw_arcs(figure)
         case Table():
             return draw_table(figure)
 

@@ -11,7 +11,7 @@ from bermo.printing import say, wrapped
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
 
-WITHOUT_TEXTS = {"senses", "knowledge", "sentence"}
+WITHOUT_TEXTS = {"senses", "knowledge", "sentence", "relations"}
 """Measures that have texts of their own."""
 
 
@@ -72,6 +72,7 @@ class AnalyseOptions:
     layer: int | None = option(
         None, "layer of the nearest contexts", shown="the last", least=0, title="one's own sentence"
     )
+    trees: str | None = option(None, "a CoNLL-U file, for heads that follow relations", metavar="FILE")
     max_texts: int = option(1000, "texts that are read, evenly chosen", least=1)
     max_length: int = option(128, "longest text in tokens", least=4)
     rows: int = option(128, "rows of --data that are scored, evenly chosen", least=4)
@@ -148,7 +149,7 @@ def run(options: AnalyseOptions) -> int:
     from bermo.runs.model_files import resolve_model
     from bermo.verbs.starting import check_files, check_rows, say_start
 
-    check_files(options.text, options.pairs, options.corpus)
+    check_files(options.text, options.pairs, options.corpus, options.trees)
     for model in options.all_models:
         resolve_model(model)
     if options.base is not None:
@@ -172,6 +173,8 @@ def run(options: AnalyseOptions) -> int:
         senses=options.senses,
         test=options.sense_test,
         pairs=options.pairs,
+        trees=options.trees,
+        max_trees=options.max_texts if options.trees else None,
         max_length=options.max_length,
         max_unknown=options.max_unknown,
         device=None if options.device == "auto" else options.device,

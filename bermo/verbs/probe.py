@@ -31,7 +31,7 @@ ONLY: dict[Protocol, dict[str, str]] = {
 }
 """Fields that one protocol alone has a use for, and their flags."""
 WORDS = "--words"
-OF_WORDS = ("pieces",)
+OF_WORDS = ("pieces", "rank")
 NOT_OF_WORDS = ("data", "pooling", "cache")
 """Fields that only probes of words have a use for, and those that they have none for."""
 
@@ -89,6 +89,9 @@ class ProbeOptions:
     )
     pieces: Pieces | None = option(
         None, "a word's vector: the mean of its pieces, or the first", shown="mean", title=WORDS
+    )
+    rank: int | None = option(
+        None, "of trees: dimensions of the probe", shown="64", title=WORDS, least=1, most=1024
     )
     seeds: str | None = option(
         None, "how many, or which", shown="63,77,9,96,39", title=FINETUNE, metavar="N,N"

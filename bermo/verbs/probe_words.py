@@ -52,21 +52,34 @@ def run_words(
     """Probe the tasks of words, write each as soon as it is done, and the page at the end."""
     with importing():
         from bermo.data.rows import TextRows
-        from bermo.data.word_tasks import choose_word_tasks, open_source, read_word_task
+        from bermo.data.word_tasks import TREE, choose_word_tasks, open_source, read_word_task
         from bermo.figures.data import write_findings
         from bermo.methods.probing.frozen import check_text, claim_folder, layer_names
+        from bermo.methods.probing.trees import (
+            check_trees,
+            probe_trees,
+            read_trees,
+            tree_digest,
+            write_trees,
+        )
         from bermo.methods.probing.words import (
+            WordProbed,
             probe_words,
             read_word_probed,
             word_digest,
             write_word_probed,
         )
         from bermo.report.probe_table import print_table
+        from bermo.report.tree_probes import tree_findings, tree_table, tree_verdict
         from bermo.report.word_probes import order_verdict, word_findings, word_table
         from bermo.vectors import load_encoder
 
     sources = [open_source(path.expanduser(), limit) for path in paths]
-    chosen = choose_word_tasks(tasks, sources)
+    wanted = choose_word_tasks(tasks, sources)
+    chosen = [(task, source) for task, source in wanted if task != TREE]
+    trees = next((source for task, source in wanted if task == TREE), None)
+    if trees is not None:
+        check_trees(trees)
     data = {task: read_word_task(task, source) for task, source in chosen}
     encoder = load_encoder(model, lowercase=lowercase)
     names = layer_names(encoder, spec)
@@ -78,6 +91,7 @@ def run_words(
         "limit": limit,
         "probe": spec.probe,
         "pieces": spec.pieces,
+        "rank": spec.rank,
         "layers": "all" if spec.layers is None else ",".join(map(str, spec.layers)),
         "controls": spec.controls,
         "precision": spec.precision,
@@ -91,7 +105,14 @@ def run_words(
         for source in sources
         if untrained is not None
     }
-    results = []
+    results: list[WordProbed] = []
+    facts = {
+        "model": encoder.name,
+        "data": ", ".join(map(str, paths)),
+        "layers": str(encoder.num_layers),
+        "probe": spec.probe,
+        "a word's vector": "the mean of its pieces" if spec.pieces == "mean" else "its first piece",
+    }
     for task, source in chosen:
         path = out / f"{task}.json"
         probed = read_word_probed(path, word_digest(data[task]))
@@ -103,14 +124,23 @@ def run_words(
             probed = replace(probed, source="; ".join(source.notes))
             write_word_probed(path, probed)
         results.append(probed)
-    facts = {
-        "model": encoder.name,
-        "data": ", ".join(map(str, paths)),
-        "layers": str(encoder.num_layers),
-        "probe": spec.probe,
-        "a word's vector": "the mean of its pieces" if spec.pieces == "mean" else "its first piece",
-    }
-    write_findings(out / "figures.json", word_findings(results, facts))
-    print_table(word_table(results))
-    say(f"\n{wrapped(order_verdict(results))}\nThe figures are in {out}/figures.json")
+    found = [word_findings(results, facts)] if results else []
+    if results:
+        print_table(word_table(results))
+        say(f"\n{wrapped(order_verdict(results))}")
+    if trees is not None:
+        path = out / f"{TREE}.json"
+        known = read_trees(path, tree_digest(trees))
+        if known is None:
+            display.tell(f"{TREE}: {'; '.join(trees.notes)}")
+            control = blank[id(trees)].read if blank else None
+            known = probe_trees(vectors[id(trees)].read, control, trees, names, spec, display)
+            known = replace(known, source="; ".join(trees.notes))
+            write_trees(path, known)
+        found.append(tree_findings(known, facts))
+        print_table(tree_table(known))
+        say(f"\n{wrapped(tree_verdict(known))}")
+    whole = replace(found[0], sections=tuple(section for item in found for section in item.sections))
+    write_findings(out / "figures.json", whole)
+    say(f"The figures are in {out}/figures.json")
     return 0

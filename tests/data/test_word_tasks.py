@@ -46,7 +46,7 @@ def test_a_folder_holds_its_parts(tmp_path: Path) -> None:
 
 def test_labels_are_those_of_the_file(trees: Path) -> None:
     source = open_source(trees)
-    assert tasks_of(source) == ["upos", "deprel", "Degree", "Number", "Tense", "VerbForm"]
+    assert tasks_of(source) == ["upos", "deprel", "tree", "Degree", "Number", "Tense", "VerbForm"]
     first = source.parts[0][0]
     relations = read_word_task("deprel", source).parts[0]
     assert relations.heads is not None

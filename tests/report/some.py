@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from bermo.figures.data import Bars, Figure, Findings, Heat, Lines, Points, Section, Table
+from bermo.figures.data import Arcs, Bars, Figure, Findings, Heat, Lines, Points, Section, Table
 from bermo.methods.finetune import finetune
 from bermo.recipes import find, tiny
 from bermo.spec import replace_in
@@ -51,7 +51,14 @@ POINTS = Points(
 TABLE = Table(
     title="Rows", columns=("text", "loss"), rows=((NASTY, 10.0), ("b", None), ("c", 9.0), ("d", 1.5))
 )
-FIGURES: tuple[Figure, ...] = (LINES, HEAT, BARS, POINTS, TABLE)
+ARCS = Arcs(
+    title="Trees",
+    words=("the", NASTY, "cat", "sleeps"),
+    above=((0, 2), (1, 2), (2, 3)),
+    below=((0, 1), (1, 2), (2, 3)),
+    names=("true tree", "predicted tree"),
+)
+FIGURES: tuple[Figure, ...] = (LINES, HEAT, BARS, POINTS, ARCS, TABLE)
 
 
 def findings() -> Findings:

@@ -51,12 +51,13 @@ OPTIONS = {
         --tracker=none --seed=1 --half=off
     """,
     "probe": """
-        changes* --model=box --tasks=all --data --protocol=frozen --layers --probe --pooling
+        changes* --model=box --tasks=all --data --protocol=frozen --layers --probe --pooling --words
+        --pieces --rank
         --no-controls=off --limit --lowercase --max-unknown=0.05 --precision --batch-size --seeds --epochs
         --cache --out
     """,
     "analyse": """
-        models* --model --text --data --measures --out=look --senses --sense-test=senseval2 --pairs
+        models* --model --text --data --measures --out=look --senses --sense-test=senseval2 --pairs --trees
         --max-texts=1000 --max-length=128 --rows=128 --max-unknown=0.05 --device=auto
     """,
     "shrink": """
