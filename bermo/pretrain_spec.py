@@ -17,7 +17,7 @@ from bermo.elmo_spec import ElmoSpec
 from bermo.fields import Rules, group, option
 from bermo.spec import LARGEST_SEED, Precision
 
-ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo"]
+ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo", "structbert"]
 Masking = Literal["token", "word", "span"]
 InnerKind = Literal["none", "within", "raw"]
 Optimiser = Literal["adamw", "lamb"]

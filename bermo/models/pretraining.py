@@ -1,7 +1,7 @@
 """What is trained on bare text: a masked LM, with sentence pairs or without, ELECTRA's two encoders, a biLM.
 
     masked LM      which word stood at each of the K positions        BERT (Devlin et al. 2018)
-    pairs          does B follow A, from the first token           BERT's NSP, ALBERT's SOP
+    pairs          does B follow A, from the first token           BERT's NSP, ALBERT's SOP, StructBERT
     replaced       which tokens did a small generator replace      ELECTRA (Clark et al. 2020)
     neighbours     which word comes next, and which came before      ELMo (Peters et al. 2018)
 
@@ -52,11 +52,11 @@ class Guesses:
 class MaskedPretraining(nn.Module):
     """An encoder, its masked-LM head at the chosen positions, and a head for sentence pairs if asked for."""
 
-    def __init__(self, words: BermoForMaskedLM, has_pairs: bool) -> None:
+    def __init__(self, words: BermoForMaskedLM, pair_kinds: int) -> None:
         super().__init__()
         self.words = words
         size = words.config.hidden_size
-        self.pairs = PooledHead(size, size, 2, dropout=0.0) if has_pairs else None
+        self.pairs = PooledHead(size, size, pair_kinds, dropout=0.0) if pair_kinds else None
         self.maps: TeacherMaps | None = None
 
     @property
@@ -188,9 +188,9 @@ class Shape:
         return config
 
 
-def build_masked(shape: Shape, has_pairs: bool) -> MaskedPretraining:
+def build_masked(shape: Shape, pair_kinds: int) -> MaskedPretraining:
     """Build an encoder with random weights for masked LM, drawn from torch's generator."""
-    return MaskedPretraining(BermoForMaskedLM.from_backbone(shape.config(), mix=None), has_pairs)
+    return MaskedPretraining(BermoForMaskedLM.from_backbone(shape.config(), mix=None), pair_kinds)
 
 
 def build_replaced(shape: Shape) -> ReplacedPretraining:

@@ -4,8 +4,9 @@
     pairs (NSP, SOP)              [CLS] A [SEP] B [SEP]               of one document, cut at a sentence's end
 
 Next-sentence prediction (BERT) takes B from another document for half of the rows; sentence-order prediction
-(ALBERT) swaps A and B. A row of epoch e has the number e · rows + row; cuts, swaps and masks are drawn from
-seed and number, so order and content of a training need no saved state.
+(ALBERT) swaps A and B; StructBERT does each with a third of the rows, and tells all three apart. A row of
+epoch e has the number e · rows + row; cuts, swaps and masks are drawn from seed and number, so order and
+content of a training need no saved state.
 
 Axes: B rows, T tokens.
 """
@@ -22,6 +23,7 @@ from bermo.data.pretrain.chance import Rows, draw, draw_bits
 from bermo.data.pretrain.corpus import Pieces, Tokens
 from bermo.data.pretrain.masking import Ids, Masker
 from bermo.data.pretrain.neighbours import Neighbours
+from bermo.data.pretrain.order import Shuffled
 from bermo.errors import BermoError
 
 # What random numbers are drawn for.
@@ -72,13 +74,16 @@ class _Segments:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows of two segments, and whether the second is (0) what follows the first or (1) is not."""
+    """Rows of two segments, and whether the second is (0) what follows the first or (1) is not.
+
+    Of three kinds ("three"), 1 is what came before the first, and 2 a segment of another document.
+    """
 
     tokens: Tokens
     pieces: Pieces
     length: int
     seed: int
-    kind: Literal["nsp", "sop"]
+    kind: Literal["nsp", "sop", "three"]
     windows: Arrays = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,13 +117,19 @@ class Pairs:
         index_B = rows % self.num_rows
         begin_B, cut_B, room_B = self._cuts(rows, index_B)
         first = _Segments(begin_B, cut_B - begin_B, cut_B, self._until_last_end(cut_B, room_B))
-        flip_B = draw(self.seed, FLIP, rows, 1)[:, 0] < 0.5
-        if self.kind == "sop":
-            other = _Segments(first.start_B, first.size_B, first.start_A, first.size_A)
-        else:
-            other = self._strange(first, rows, index_B)
-        chosen = (np.where(flip_B, b, a) for a, b in zip(astuple(first), astuple(other), strict=True))
-        return self._rows(_Segments(*chosen)) | {"pair_labels": flip_B.astype(np.int64)}
+        luck_B = draw(self.seed, FLIP, rows, 1)[:, 0]
+        label_B = (luck_B < 0.5).astype(np.int64)
+        if self.kind == "three":
+            label_B = np.floor(3 * luck_B).astype(np.int64)
+        is_swapped_B = label_B == 1 if self.kind != "nsp" else np.zeros_like(label_B, dtype=bool)
+        is_strange_B = (label_B > 0) & ~is_swapped_B
+        pair = first
+        if is_swapped_B.any():
+            swapped = _Segments(first.start_B, first.size_B, first.start_A, first.size_A)
+            pair = _chosen(is_swapped_B, swapped, pair)
+        if is_strange_B.any():
+            pair = _chosen(is_strange_B, self._strange(first, rows, index_B), pair)
+        return self._rows(pair) | {"pair_labels": label_B}
 
     def _ends(self, start_B: Ids, size_B: Ids) -> npt.NDArray[np.bool_]:
         """Tell which of the tokens after `start` end a sentence, (B, T − 3)."""
@@ -183,12 +194,17 @@ class Pairs:
         return {"input_ids": ids_BT, "attention_mask": is_token.astype(np.int64), "token_type_ids": segments}
 
 
+def _chosen(is_first_B: npt.NDArray[np.bool_], one: _Segments, other: _Segments) -> _Segments:
+    """Take the segments of one for some rows, and of the other for the rest."""
+    return _Segments(*(np.where(is_first_B, a, b) for a, b in zip(astuple(one), astuple(other), strict=True)))
+
+
 @dataclass(frozen=True)
 class PackedBatches:
     """The batches of every epoch: each row once, in an order drawn from seed and epoch; no short batch."""
 
     source: Stream | Pairs
-    masker: Masker | Neighbours
+    masker: Masker | Neighbours | Shuffled
     batch_size: int
     seed: int
 

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from bermo.data.pretrain.corpus import Corpus, load_corpus
 from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.neighbours import Neighbours
+from bermo.data.pretrain.order import Shuffled
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
 from bermo.data.pretrain.short_first import ShortFirst
 from bermo.data.pretrain.spelled import spell
@@ -32,9 +33,11 @@ from bermo.models.pretraining import (
     build_replaced,
 )
 from bermo.models.start import Start, check_layers, dropouts_of, start_masked
-from bermo.pretrain_spec import PretrainSpec
+from bermo.pretrain_spec import ObjectiveKind, PretrainSpec
 from bermo.progress import Display
 
+PAIR_KINDS: Mapping[ObjectiveKind, int] = {"mlm+nsp": 2, "mlm+sop": 2, "structbert": 3}
+"""How many kinds of pairs an objective tells apart."""
 PretrainBatches = PackedBatches | TaughtBatches | ShortFirst
 # The masks of held-out text are the same for every seed.
 HELD_SEED = 0
@@ -103,19 +106,20 @@ def _pack(spec: PretrainSpec, corpus: Corpus, length: int, is_held: bool) -> Pac
     tokens = corpus.held if is_held else corpus.train
     source: Stream | Pairs
     match objective.kind:
-        case "mlm+nsp" | "mlm+sop":
-            kind: Any = objective.kind.removeprefix("mlm+")
+        case "mlm+nsp" | "mlm+sop" | "structbert":
+            kind: Any = objective.kind.removeprefix("mlm+").replace("structbert", "three")
             source = Pairs(tokens, corpus.pieces, length, seed, kind)
         case _:
             source = Stream(tokens, corpus.pieces, length, seed)
     return PackedBatches(source, _masker(spec, corpus, seed), spec.pace.batch_size, seed)
 
 
-def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbours:
+def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbours | Shuffled:
     objective = spec.objective
     if objective.kind == "elmo":
         return Neighbours(corpus.pieces)
-    return Masker(corpus.pieces, objective.masking, objective.share, seed, objective.kind == "electra")
+    masker = Masker(corpus.pieces, objective.masking, objective.share, seed, objective.kind == "electra")
+    return Shuffled(masker) if objective.kind == "structbert" else masker
 
 
 def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = None) -> Pretraining:
@@ -125,14 +129,14 @@ def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = No
     if spec.shape.model is not None:
         start = Start(dropout=spec.shape.dropout, layers=spec.shape.layers, cuts=corpus.cuts)
         words = start_masked(spec.shape.model, start)
-        model = MaskedPretraining(words, has_pairs=spec.objective.kind != "mlm")
+        model = MaskedPretraining(words, PAIR_KINDS.get(spec.objective.kind, 0))
     elif spec.objective.kind == "electra":
         model = build_replaced(_shape(spec, corpus))
     elif spec.objective.kind == "elmo":
         spelled = spell(corpus.tokenizer)
         model = build_neighbours(elmo_config(spec, corpus), spelled.pieces, spelled.kinds)
     else:
-        model = build_masked(_shape(spec, corpus), has_pairs=spec.objective.kind != "mlm")
+        model = build_masked(_shape(spec, corpus), PAIR_KINDS.get(spec.objective.kind, 0))
     if spec.pace.recompute:
         _recompute_(model)
     if spec.pace.layer_drop:

@@ -35,7 +35,7 @@ from bermo.progress import Quiet
 from bermo.training.job import Fit, Stopped, compute_loss
 from tests.methods.pretraining.world import make_spec, write_documents
 
-OBJECTIVES = ("mlm", "mlm+nsp", "mlm+sop", "electra")
+OBJECTIVES = ("mlm", "mlm+nsp", "mlm+sop", "electra", "structbert")
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_every_family_with_a_head_like_ours_is_loaded_and_saved_to_the_bit(
     later = dropouts_of(AutoConfig.from_pretrained(tmp_path / "in"))
     assert later
     assert set(dropouts_of(words.config.backbone).values()) == {0.0}
-    save_encoder(MaskedPretraining(words, has_pairs=False), tmp_path / "out", later, is_half=False)
+    save_encoder(MaskedPretraining(words, pair_kinds=0), tmp_path / "out", later, is_half=False)
     one, two = (AutoModelForMaskedLM.from_pretrained(tmp_path / name).eval() for name in ("in", "out"))
     assert dropouts_of(two.config) == later
     batch = make_batch(family)
