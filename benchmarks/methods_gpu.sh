@@ -8,7 +8,7 @@
 set -u
 model=$1 data=$2 out=$3
 [ $# -gt 3 ] && arms="${*:4}" || arms="dense first last alternate symmetric contribution taught theseus int8 int8-taught \
-mixout rdrop smart freelb lora low-rank low-rank-taught power"
+mixout rdrop smart freelb lora low-rank low-rank-taught power imp"
 more=${METHODS_MORE:-} jobs=${METHODS_JOBS:-4}
 python=${PYTHON:-python}
 mkdir -p "$out"
@@ -25,6 +25,7 @@ options() { # what an arm adds to the plain fine-tuning
     mixout) echo "--mixout 0.7" ;;
     rdrop) echo "--rdrop 1" ;;
     lora) echo "--lora 8" ;;
+    imp) echo "--prune magnitude --density 0.3 --scope global --rewind 4" ;;
     power) echo "--keep-tokens 0.4 --pooling first" ;;
     low-rank) echo "--low-rank 0.5 --embedding-rank 0.5" ;;
     low-rank-taught) echo "--low-rank 0.5 --embedding-rank 0.5 --teacher $out/dense --student-layers 1,2,3,4,5,6,7,8,9,10,11,12" ;;

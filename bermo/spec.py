@@ -261,6 +261,7 @@ class PruneSpec:
     )
     initial_warmup: int = option(1, "pruning starts after so many times prune-warmup", least=0)
     final_warmup: int = option(1, "pruning ends so many times prune-warmup before the end", least=0)
+    rewind: int | None = option(None, "magnitude: so many rounds, weights set back after each (IMP)", least=1)
     lr: float = option(1e-2, "learning rate of the scores", "score-lr", least=0)
 
 

@@ -32,7 +32,7 @@ KEPT = 0.1
 
 
 def _pruned(method: str, **more: object) -> Train:
-    return Train(changes={"prune": {"method": method, "density": KEPT, **more}}, cost=1.4)
+    return Train(changes={"prune": {"method": method, "density": KEPT} | more}, cost=1.4)
 
 
 def _units(density: float, layers: float = 1.0) -> Train:
@@ -96,6 +96,12 @@ _LISTED = (
         group="pruning",
         summary="the largest 10 % of the weights stay",
         steps=(_pruned("magnitude"), SPARSE),
+    ),
+    Method(
+        name="imp",
+        group="pruning",
+        summary="the smallest weights go in four rounds to 30 %, each begun from the encoder's own weights",
+        steps=(_pruned("magnitude", density=0.3, scope="global", rewind=4), SPARSE),
         published=(published.IMP,),
     ),
     Method(

@@ -37,6 +37,7 @@ from bermo.methods.mixout import MixoutHook
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, start_pruning_
 from bermo.methods.quantize import start_quantizing_
+from bermo.methods.rewind import Rewind
 from bermo.methods.smooth import make_loss_of
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
@@ -50,6 +51,7 @@ from bermo.nn.heads import IGNORED, weighted_loss
 from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
+from bermo.pruning.schedule import RoundSchedule
 from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import chosen
 from bermo.sums import write_sums
@@ -161,7 +163,9 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     best_from = 0
     if spec.prune.method != "none":
         pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)
-        objective, hooks = PrunedLoss(objective, pruner.penalty), (*hooks, PruneHook(pruner))
+        rounds = pruner.schedule
+        rewind = Rewind(model, rounds.jumps) if isinstance(rounds, RoundSchedule) else None
+        objective, hooks = PrunedLoss(objective, pruner.penalty), (*hooks, PruneHook(pruner, rewind))
         fast.append((pruner.score_parameters(), spec.prune.lr))
         masked = pruner.simple_masks()
         best_from = pruner.schedule.last_step

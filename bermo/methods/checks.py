@@ -177,6 +177,7 @@ def check_together(spec: RunSpec) -> None:
         "fp16": train.precision == "fp16",
         "pruning of whole units": spec.prune.method in UNITS,
         "blocks of weights": spec.prune.block != (1, 1),
+        "weights that are set back (rewind)": spec.prune.rewind is not None,
         "a teacher of attention relations": distill.relations > 0,
         "answers from a file": distill.answers is not None,
         "a sentence encoder": spec.data.task == "own/embedding",
@@ -224,7 +225,9 @@ def make_method(spec: PruneSpec) -> Method:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")
         rank = "score" if spec.method == "layers" and spec.by == "movement" else spec.rank
         return make_method(replace(spec, method=spec.by, by="movement", rank=rank))
-    _refuse(spec, "by")
+    _refuse(spec, "by", *(["rewind"] if spec.method != "magnitude" else []))
+    if spec.rewind is not None:
+        _refuse(spec, "block", "warmup_steps", "initial_warmup", "final_warmup")
     match spec.method:
         case "magnitude" | "movement" if spec.density is None:
             raise BermoError(f"--prune {spec.method} needs --density, the share that is kept.")

@@ -160,8 +160,8 @@ def _train(
         job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
         job = replace(job, before_evaluation=lambda: _ask_all(job.model, made))
     train = prepared.spec.train
-    if prepared.spec.method.keep_tokens is not None:
-        # Shapes inside the model change with the steps, which a captured step cannot follow.
+    if prepared.spec.method.keep_tokens is not None or prepared.spec.prune.rewind is not None:
+        # What a step computes changes with its number, which a captured step cannot follow.
         train = replace(train, fast="off")
     fits = fit_members(job, train, accelerator)
     results = [one.result(ended, len(made)) for one, ended in zip(made, fits, strict=True)]

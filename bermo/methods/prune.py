@@ -10,8 +10,9 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from bermo.methods.checks import make_method
+from bermo.methods.rewind import Rewind
 from bermo.pruning.pruner import Pruner
-from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.schedule import CubicSchedule, RoundSchedule, Schedule
 from bermo.pruning.units import prune_units_
 from bermo.pruning.weights import prune_
 from bermo.spec import PruneSpec
@@ -22,8 +23,10 @@ MISSED = 0.2
 """Relative distance from the wanted density from which on the user is warned."""
 
 
-def make_schedule(spec: PruneSpec, num_steps: int) -> CubicSchedule:
-    """Return the cubic schedule over a training of so many steps."""
+def make_schedule(spec: PruneSpec, num_steps: int) -> Schedule:
+    """Return the cubic schedule over a training of so many steps, or that of rounds."""
+    if spec.rewind is not None:
+        return RoundSchedule(total_steps=num_steps, rounds=spec.rewind)
     warmup = spec.warmup_steps
     if warmup is None:
         warmup = math.floor(WARMUP_SHARE * num_steps)
@@ -65,17 +68,25 @@ class PrunedLoss:
 class PruneHook:
     """Sets the masks before each step, and records density, kept shares and scores."""
 
-    def __init__(self, pruner: Pruner) -> None:
-        self.pruner = pruner
+    def __init__(self, pruner: Pruner, rewind: Rewind | None = None) -> None:
+        self.pruner, self.rewind = pruner, rewind
+        self.is_turn = False
 
     def begin(self, optimizer: Optimizer) -> None:
         self.pruner.watch(optimizer)
+        if self.rewind is not None:
+            self.rewind.optimizer = optimizer
 
     def plan(self, step: int) -> None:
-        self.pruner.plan(step)
+        self.is_turn = self.rewind is not None and step in self.rewind.jumps
+        if self.rewind is None or self.is_turn:
+            self.pruner.plan(step)
 
     def apply(self) -> None:
-        self.pruner.apply()
+        if self.rewind is None:
+            self.pruner.apply()
+        elif self.is_turn:
+            self.rewind.turn_(self.pruner)
 
     def generators(self) -> list[torch.Generator]:
         return self.pruner.generators()

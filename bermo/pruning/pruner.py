@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from bermo.nn.masks import Mask
 from bermo.pruning.criteria import Method
-from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.schedule import Schedule
 
 
 class Pruner(Protocol):
@@ -26,7 +26,7 @@ class Pruner(Protocol):
         ...
 
     @property
-    def schedule(self) -> CubicSchedule: ...
+    def schedule(self) -> Schedule: ...
 
     @property
     def num_steps(self) -> int:

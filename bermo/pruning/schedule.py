@@ -49,3 +49,44 @@ class CubicSchedule:
             return final
         left = 1 - (step - self.first_step) / (self.last_step - self.first_step)
         return final + (initial - final) * left**3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSchedule:
+    """From an initial to a final value in equal jumps, one at the end of each round; one more round follows.
+
+    v(step) = initial + (final − initial) · k/rounds,   k = the rounds that are over at the step
+    """
+
+    total_steps: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        if self.total_steps <= self.rounds:
+            raise BermoError(
+                f"Pruning in {self.rounds} rounds needs more than {self.rounds} steps, but the training has"
+                f" {self.total_steps}. Train for longer, or in fewer rounds."
+            )
+
+    @property
+    def jumps(self) -> tuple[int, ...]:
+        """The first step of each round but the first."""
+        return tuple(self.total_steps * k // (self.rounds + 1) for k in range(1, self.rounds + 1))
+
+    @property
+    def first_step(self) -> int:
+        """The last step before anything is pruned."""
+        return self.jumps[0] - 1
+
+    @property
+    def last_step(self) -> int:
+        """The step from which on the final value holds: masks are set before a step."""
+        return self.jumps[-1] + 1
+
+    def value(self, step: int, initial: float, final: float) -> float:
+        """Return the value at a step."""
+        over = sum(step >= jump for jump in self.jumps)
+        return initial + (final - initial) * over / self.rounds
+
+
+Schedule = CubicSchedule | RoundSchedule

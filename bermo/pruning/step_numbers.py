@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from bermo.pruning.controller import DensityController
 from bermo.pruning.criteria import L0, Method, Penalised, Ranked, SoftMovement
-from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.schedule import Schedule
 
 
 class StepNumbers:
@@ -19,7 +19,7 @@ class StepNumbers:
     """
 
     def __init__(
-        self, model: PreTrainedModel, method: Method, schedule: CubicSchedule, seed: int, holder: nn.Module
+        self, model: PreTrainedModel, method: Method, schedule: Schedule, seed: int, holder: nn.Module
     ) -> None:
         """Where a penalty aims at a density, `holder` carries the state of its controller."""
         self.model, self.method, self.schedule, self.seed = model, method, schedule, seed

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from bermo.nn.masks import HardConcrete, Rank, soft_kept, top_masks_at
 from bermo.pruning.criteria import L0, Method, Movement, SoftMovement, UnitKind, check_units
-from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.schedule import Schedule
 from bermo.pruning.step_numbers import StepNumbers
 from bermo.pruning.unit_groups import MaskedGroup, importance_of, mask_groups_, set_groups_
 
@@ -31,7 +31,7 @@ class UnitPruner:
         self,
         model: PreTrainedModel,
         method: Method,
-        schedule: CubicSchedule,
+        schedule: Schedule,
         seed: int = 0,
         unit: UnitKind = "heads-and-neurons",
     ) -> None:
@@ -172,7 +172,7 @@ class UnitPruner:
 def prune_units_(
     model: PreTrainedModel,
     method: Method,
-    schedule: CubicSchedule,
+    schedule: Schedule,
     seed: int = 0,
     unit: UnitKind = "heads-and-neurons",
 ) -> UnitPruner:

@@ -23,16 +23,14 @@ from bermo.nn.masked import attach_mask_, is_masked
 from bermo.nn.masks import HardConcrete, Mask, Rank, ScoreMask, TopMask, importance, soft_mask, top_masks
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, Ranked, SoftMovement
 from bermo.pruning.moments import second_moments
-from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.schedule import Schedule
 from bermo.pruning.step_numbers import StepNumbers
 
 
 class WeightPruner:
     """A `Pruner` of single weights or blocks of weights: one mask on each prunable matrix."""
 
-    def __init__(
-        self, model: PreTrainedModel, method: Method, schedule: CubicSchedule, seed: int = 0
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, method: Method, schedule: Schedule, seed: int = 0) -> None:
         self.model, self.method, self.schedule = model, method, schedule
         self.sites = prunable_sites(model)
         self.masks = [_attach_(site, method) for site in self.sites]
@@ -224,7 +222,7 @@ def select_on_device_(pruners: Sequence[WeightPruner], selector: MaskSelector) -
     selector.select_(pairs, kept, segments, pruners[0].rank)
 
 
-def prune_(model: PreTrainedModel, method: Method, schedule: CubicSchedule, seed: int = 0) -> WeightPruner:
+def prune_(model: PreTrainedModel, method: Method, schedule: Schedule, seed: int = 0) -> WeightPruner:
     """Put masks on all prunable matrices of a model, in place, and return what moves them."""
     if not isinstance(model, PreTrainedModel):
         raise BermoError(f"prune_ takes a model of transformers, but got {type(model).__name__}.")
