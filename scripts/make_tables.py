@@ -29,6 +29,7 @@ from scripts.tables import (  # noqa: E402
     torture,
     tree,
     verdicts,
+    words,
 )
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -65,6 +66,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "core": scores.core,
     "box": box.judged,
     "probing": scores.probing,
+    "words": words.tasks,
+    "words-trees": words.trees,
     "verdicts-summary": verdicts.summary,
     "verdicts": verdicts.details,
     "tree": tree.tree,
