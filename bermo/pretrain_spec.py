@@ -18,7 +18,7 @@ from bermo.fields import Rules, group, option
 from bermo.spec import LARGEST_SEED, Precision
 
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo", "structbert"]
-Masking = Literal["token", "word", "span"]
+Masking = Literal["token", "word", "span", "phrase"]
 InnerKind = Literal["none", "within", "raw"]
 Optimiser = Literal["adamw", "lamb"]
 TaughtLayers = Literal["all", "last"]

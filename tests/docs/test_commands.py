@@ -59,6 +59,8 @@ def smaller(words: tuple[str, ...]) -> list[str]:
         known += [] if "--tiny" in known or "--seeds" in known else ["--seeds", "1"]
     if verb == "probe":
         known = _smaller_probe(known)
+    if "--short-length" in known:
+        known += ["--length", "40"]
     if verb == "pretrain" and "elmo" in known:
         known += ["--cells", "16", "--projection", "8", "--vocabulary", "300"]
     elif verb == "pretrain" and "--model" not in known:

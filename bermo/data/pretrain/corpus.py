@@ -99,7 +99,7 @@ class Frame:
     pad: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Tokenised text for training and for scoring, its tokenizer, and a short name of all this."""
 

@@ -1,13 +1,13 @@
 """Which tokens are masked, for a whole batch at once; for a row of the same number the same in every batch.
 
-    tokens -> groups (a token, a word, a span of words) -> a random number for each group
+    tokens -> groups (a token, a word, a phrase, a span of words) -> a random number for each group
     -> the groups with the smallest numbers, until the share is reached
     -> of their tokens 80 % become [MASK], 10 % a random token, 10 % stay
 
 BERT (Devlin et al. 2018) masks tokens, its later version whole words; spans follow SpanBERT (Joshi et al.
-2019), with lengths drawn from a geometric distribution of the same mean, 3.8 words, and not cut at 10. A row
-always has K positions, so that shapes never change: where it has fewer tokens to mask, the positions left
-over have weight 0.
+2019), with lengths drawn from a geometric distribution of the same mean, 3.8 words, and not cut at 10.
+Phrases follow ERNIE (Sun et al. 2019); phrases.py finds them. A row always has K positions, so that shapes
+never change: where it has fewer tokens to mask, the positions left over have weight 0.
 
 Axes: B rows, T tokens, K positions.
 """
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from bermo.data.pretrain.chance import Rows, draw, draw_bits
 from bermo.data.pretrain.corpus import Pieces
+from bermo.data.pretrain.phrases import Phrases
 from bermo.pretrain_spec import Masking
 
 MASKED, CHANGED = 0.8, 0.1
@@ -48,6 +49,8 @@ class Masker:
     share: float
     seed: int
     is_plain: bool = False
+    phrases: Phrases | None = None
+    """What "phrase" masks as one thing."""
 
     def num_positions(self, length: int) -> int:
         """K: the positions of a row of so many tokens."""
@@ -65,7 +68,7 @@ class Masker:
         order_BK = np.argsort(luck_BT, axis=1, kind="stable")[:, : wanted + 1]
         budget_B = np.maximum(1, np.rint(self.share * is_word_BT.sum(1))).astype(np.int64)
         counts_BK = np.arange(wanted) < np.minimum(budget_B, is_word_BT.sum(1))[:, None]
-        if self.kind == "word":
+        if self.kind in ("word", "phrase"):
             counts_BK &= ~_torn(np.take_along_axis(group_BT, order_BK, axis=1), counts_BK)
         positions_BK = order_BK[:, :wanted]
         targets_BK = np.take_along_axis(ids_BT, positions_BK, axis=1)
@@ -83,6 +86,8 @@ class Masker:
         if self.kind == "span":
             luck_BT = draw(self.seed, BREAK, rows, ids_BT.shape[1])
             starts_BT = starts_BT & (luck_BT < 1 / SPAN_WORDS)
+        if self.phrases is not None:
+            starts_BT = starts_BT & ~self.phrases.are_joined(ids_BT)
         return _group_starts(starts_BT, self.pieces.is_special[ids_BT])
 
     def _replaced(self, targets_BK: Ids, rows: Rows) -> Ids:

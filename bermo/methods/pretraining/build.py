@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.neighbours import Neighbours
 from bermo.data.pretrain.order import Shuffled
 from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
+from bermo.data.pretrain.phrases import Phrases, find_phrases
 from bermo.data.pretrain.short_first import ShortFirst
 from bermo.data.pretrain.spelled import spell
 from bermo.data.pretrain.taught import TaughtBatches
@@ -118,8 +120,21 @@ def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbour
     objective = spec.objective
     if objective.kind == "elmo":
         return Neighbours(corpus.pieces)
-    masker = Masker(corpus.pieces, objective.masking, objective.share, seed, objective.kind == "electra")
+    masker = Masker(
+        corpus.pieces,
+        objective.masking,
+        objective.share,
+        seed,
+        is_plain=objective.kind == "electra",
+        phrases=_phrases(corpus) if objective.masking == "phrase" else None,
+    )
     return Shuffled(masker) if objective.kind == "structbert" else masker
+
+
+@lru_cache(1)
+def _phrases(corpus: Corpus) -> Phrases:
+    """Return the phrases of the training text, which hold for held-out text too."""
+    return find_phrases(corpus.train, corpus.pieces)
 
 
 def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = None) -> Pretraining:

@@ -164,6 +164,15 @@ def test_a_stopped_training_with_all_habits_goes_on_to_the_same_bits(
     assert "LAMB, layers left out at 0.3, weights averaged at 0.9, 2 steps of 16 tokens first" in card
 
 
+def test_phrases_are_found_once_and_masked(text: str, cache: Path, tmp_path: Path) -> None:
+    spec = make_spec(text, cache, steps=2)
+    spec = replace(spec, objective=replace(spec.objective, masking="phrase"))
+    corpus = load_corpus(spec.text, 64, print)
+    maskers: list[Any] = [make_batches(spec, corpus, is_held=held).masker for held in (False, True)]  # type: ignore[union-attr]
+    assert maskers[0].phrases is maskers[1].phrases
+    assert pretrain(spec, tmp_path / "run").steps == 2
+
+
 def build_rows(spec: PretrainSpec) -> int:
     return make_batches(spec, load_corpus(spec.text, 64, print)).source.num_rows
 
