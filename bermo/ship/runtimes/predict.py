@@ -98,6 +98,11 @@ def check_predict(opened: TrainedFolder, spec: PredictSpec) -> None:
         if kind in WITHOUT_CLASSES:
             what = WITHOUT_CLASSES[kind]
             raise BermoError(f"{opened.folder} answers with {what}, not classes. Leave {flag} out.")
+    if spec.truth is not None and kind != "classification":
+        raise BermoError(
+            f"{opened.folder} is for {kind}, and --truth compares one label a row. Score it with bermo"
+            " evaluate."
+        )
     if spec.top is not None and kind == "tagging":
         raise BermoError(f"{opened.folder} gives a tag to each word. Leave --top out.")
 
@@ -115,7 +120,9 @@ def predict_stream(
     for table in blocks:
         names = names or input_names(table, trained.task, trained.text, spec.columns or ())
         filled = filled_rows(table, names)
-        found = _answers(predictor, table, names, filled, spec)
+        found: Iterable[dict[str, Any]] = _answers(predictor, table, names, filled, spec)
+        if spec.truth is not None:
+            found = _judged(found, table.column(spec.truth))
         for beside, given in zip(_beside(table, predictor, spec, names), found, strict=True):
             _check_names(beside, given)
             write(beside | given)
@@ -137,6 +144,13 @@ def _answers(
     for row in range(len(table)):
         found = given.get(row) or empty_answer(trained.task, trained.labels, gives_all)
         yield found if spec.top is None else _with_top(found, spec.top, spec.probabilities)
+
+
+def _judged(answers: Iterable[dict[str, Any]], truth: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Say of each answer whether it is the right label; of a row without one, or without a text, nothing."""
+    for given, right in zip(answers, truth, strict=True):
+        is_known = bool(right.strip()) and given["label"] is not None
+        yield given | {"right": given["label"] == right.strip() if is_known else None}
 
 
 def _with_top(answer: dict[str, Any], count: int, keeps_all: bool) -> dict[str, Any]:

@@ -18,6 +18,9 @@ class PredictSpec:
     columns: tuple[str, ...] | None = option(None, "column(s) of the text, if not those of training")
     id: tuple[str, ...] | None = option(None, "column(s) to write beside each answer, such as an id")
     with_text: bool = option(False, "write the text beside each answer")
+    truth: str | None = option(
+        None, "column of the right labels: beside each answer stands whether it is right", metavar="COLUMN"
+    )
     probabilities: bool = option(False, "give the probability of every class, or of each word's tag")
     top: int | None = option(None, "give the so many likeliest classes, with their probabilities", least=1)
     format: Literal["txt", "csv", "tsv", "jsonl"] | None = option(

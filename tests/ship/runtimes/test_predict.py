@@ -195,3 +195,17 @@ def test_no_more_than_a_block_of_rows_is_ever_read_ahead_of_the_answers(models: 
 
     done = predict_stream(predictor, line_blocks(lines(), ("text",), 16), PredictSpec(), written.append)
     assert done.num_rows == len(written) == 60
+
+
+def test_with_the_right_labels_each_answer_is_told_right_or_wrong(
+    ask: Ask, tmp_path: Path, models: Path, capsys: Capture
+) -> None:
+    (tmp_path / "a.csv").write_text("text,gold\na good film,good\na good film,bad\na good film,\n,good\n")
+    answers = ask(tmp_path / "a.csv", "--truth", "gold")
+    label = answers[0]["label"]
+    assert [answer["right"] for answer in answers] == [label == "good", label == "bad", None, None]
+    assert answers[0]["probability"] > 0.5
+    assert main(["predict", str(models / "classification"), str(tmp_path / "a.csv"), "--truth", "glod"]) == 2
+    assert 'no column "glod". Did you mean "gold"' in capsys.readouterr().err
+    assert main(["predict", str(models / "tagging"), str(tmp_path / "a.csv"), "--truth", "gold"]) == 2
+    assert "--truth compares one label a row" in capsys.readouterr().err
