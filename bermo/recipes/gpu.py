@@ -61,17 +61,18 @@ def gradual_mix() -> Experiment:
     """Is a mix that opens or closes gradually worth more than a fixed one at 10 %? SST-2, five seeds.
 
     A mix that closes ships as a plain encoder: it pays where only the training needs all layers.
-    Cost: 6,315 steps a seed, one seed after the other, four arms.
+    Cost: 6,315 steps a seed, four arms; where the mix moves, one seed after the other.
     Needs: model.backbone=<folder or name> data.folder=<folder of the task>
     """
-    base = replace_in(replace(_base(5, 3), prune=METHODS["size"]), train={"together": 1})
+    base = replace(_base(5, 3), prune=METHODS["size"])
     raw = replace_in(base, model={"mix": replace(base.model.mix, kind="raw")})
+    alone = replace_in(raw, train={"together": 1})
     return Experiment(
         arms={
             "plain": replace_in(base, model={"mix": replace(base.model.mix, kind="none")}),
             "fixed": raw,
-            "opens": replace_in(raw, method={"mix_path": "opens"}),
-            "closes": replace_in(raw, method={"mix_path": "closes"}),
+            "opens": replace_in(alone, method={"mix_path": "opens"}),
+            "closes": replace_in(alone, method={"mix_path": "closes"}),
         }
     )
 

@@ -91,7 +91,7 @@ def test_arms_of_the_core_differ_only_in_the_mix(name: str) -> None:
 def test_arms_of_one_name_differ_only_in_the_mix(name: str) -> None:
     arms = RECIPES[name]().arms
     for arm, spec in arms.items():
-        assert spec.train.together == len(spec.seeds)
+        assert spec.train.together == (1 if spec.method.mix_path else len(spec.seeds))
         partner = arm.replace("plain", "mix")
         if partner != arm and partner in arms:
             parts = [fixed_part(one) for one in (spec, arms[partner])]

@@ -32,14 +32,15 @@ OPTIONS = {
         --block=1,1 --scores=zeros --rank --prune-warmup --initial-warmup=1 --final-warmup=1
         --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0
         --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
-        --student-neurons=1.0 --quantize --quantize-from --theseus --mixout --rdrop
+        --student-neurons=1.0 --class-weights --metric --tune-thresholds=off --teacher-answers --low-rank
+        --embedding-rank --keep-tokens --mix-path --quantize --quantize-from --theseus --mixout --rdrop
         --adversarial --lora --lora-lr --seeds=1 --kind
     """,
     "evaluate": """run file --text --label --unknown=error --separator --batch-size=64 --device=auto
         --precision --out --against --figures""",
     "predict": """
-        run file --text --out --columns --id --with-text=off --probabilities=off --format --separator
-        --batch-size=64 --device=auto --precision
+        run file --text --out --columns --id --with-text=off --truth --probabilities=off --top --format
+        --separator --batch-size=64 --device=auto --precision
     """,
     "pretrain": """
         --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128
@@ -48,7 +49,8 @@ OPTIONS = {
         --teacher --teach-words=5.0 --teach-rows=1.0 --teach-layers=all --steps --minutes
         --batch-size=256 --accumulation=1 --recompute=off --lr=0.001 --mix-lr=0.01 --weight-decay=0.01
         --warmup=0.06 --clip=1.0 --precision=fp32 --device=auto --looks=10 --checkpoint-minutes=5.0
-        --tracker=none --seed=1 --half=off
+        --tracker=none --seed=1 --half=off --average=0.0 --cells --characters=50 --elmo-config=box --filters
+        --highways --layer-drop=0.0 --lr-batch --optimizer=adamw --projection --short-length --short-steps
     """,
     "probe": """
         changes* --model=box --tasks=all --data --protocol=frozen --layers --probe --pooling --words
@@ -58,10 +60,12 @@ OPTIONS = {
     """,
     "analyse": """
         models* --model --text --data --measures --out=look --senses --sense-test=senseval2 --pairs --trees
-        --max-texts=1000 --max-length=128 --rows=128 --max-unknown=0.05 --device=auto
+        --max-texts=1000 --max-length=128 --rows=128 --max-unknown=0.05 --device=auto --map --base --sentence
+        --heads --corpus --words --layer
     """,
     "shrink": """
-        run --out=required --vocabulary --read-share=0.001 --stock=off --fisher=off --density --speedup --data
+        run --out=required --vocabulary --read-share=0.001 --low-rank --embedding-rank
+        --stock=off --fisher=off --density --speedup --data
         --train --valid --examples=2048 --batch-size=32 --length=128 --device=auto
     """,
     "export": """
