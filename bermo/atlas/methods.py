@@ -85,6 +85,14 @@ _LISTED = (
         published=(published.GOBO,),
     ),
     Method(
+        name="groups",
+        group="quantisation",
+        summary="three bits a weight on disk, a range for each group of rows; computed in fp32",
+        steps=(Export(to="sparse", values="groups3"),),
+        published=(published.Q_BERT,),
+        is_usual=False,
+    ),
+    Method(
         name="qat",
         group="quantisation",
         summary="trained with int8 numbers in the last third, taught by the dense model",

@@ -22,6 +22,7 @@ TURC = _row("PD, pretrained miniature", "six of GLUE", "98 %", "2.5× (of BERT-l
 POOR_MAN = _row("Poor Man's BERT", "GLUE", "up to 98 %", "–", "1.7×", "arXiv 2004.03844, abstract")
 THESEUS = _row("BERT-of-Theseus", "GLUE", "98 %", "1.9×", "1.6×")
 Q8BERT = _row("Q8BERT", "GLUE, SQuAD", "99 %", "–", "4×")
+Q_BERT = _row("Q-BERT, mixed precision", "MNLI, SST-2, CoNLL-03, SQuAD", "98 %", "–", "13×")
 GOBO = _row("GOBO", "MNLI", "99 %", "–", "9.8×")
 ONNX_INT8 = _row(
     "onnxruntime int8", "four sentence encoders", "99.7 %", "3.2×", "–", "sentence-transformers, efficiency"

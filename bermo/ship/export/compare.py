@@ -15,9 +15,12 @@ from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.ship.runtimes.candidate import Candidate, answer
 
-TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 0.25, "gobo": 0.5}
+TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 0.25, "gobo": 0.5} | {
+    "groups3": 0.75,
+    "groups2": 1.0,
+}
 """Largest relative error of the logits: sums in another order; 11 bits of a number; 8 bits; 8 bits with a
-common step; 3 bits with centroids.
+common step; 3 bits with centroids; 3 and 2 bits with steps of groups.
 """
 BATCH = 16
 ONE_ROW = 100

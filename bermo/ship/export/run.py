@@ -31,7 +31,7 @@ from bermo.ship.export.sensitivity import most_sensitive
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.export.write import write_form
 from bermo.ship.runtimes.candidate import answer, inputs_of, open_candidate
-from bermo.ship.runtimes.forms import Form, FormName, check_form, find_form
+from bermo.ship.runtimes.forms import FEW_BITS, Form, FormName, check_form, find_form
 from bermo.ship.runtimes.sparse import check_pruned
 from bermo.ship.runtimes.texts import built_in, labelled, unlabelled
 from bermo.ship.runtimes.torch_candidate import TorchCandidate
@@ -76,7 +76,7 @@ def export(
     features = built_in(opened) if spec.data is None else labelled(opened, spec.data)
     ranges = _calibration(opened, form, spec)
     model = opened.load_model().requires_grad_(False)
-    if form.runtime == "sparse" and spec.values != "gobo":
+    if form.runtime == "sparse" and spec.values not in FEW_BITS:
         check_pruned(model, opened.folder)
     form, asked = _as_trained(model, form)
     reference = Reference(

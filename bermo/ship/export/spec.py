@@ -26,7 +26,9 @@ class ExportSpec:
     )
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
     keep_fp32: int = option(0, "onnx-int8: so many matrices that int8 hurts most stay in fp32", least=0)
-    values: Values = option("fp16", "sparse: how kept weights are stored; gobo: in three bits")
+    values: Values = option(
+        "fp16", "sparse: how kept weights are stored; gobo, groups3, groups2: in three or two bits"
+    )
     layout: Layout = option(
         "bermo", "where ONNX files stand; hub: as transformers.js, fastembed and the hub expect them"
     )

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 Precision = Literal["fp32", "bf16", "int8"]
 Sign = Literal["signed", "unsigned"]
-Values = Literal["fp32", "fp16", "int8", "gobo"]
+Values = Literal["fp32", "fp16", "int8", "gobo", "groups3", "groups2"]
 """How a sparse container stores the weights that were kept."""
+FEW_BITS: tuple[Values, ...] = ("gobo", "groups3", "groups2")
+"""Those that make a container of a model that was never pruned worth while."""
 FormName = Literal[
     "onnx",
     "onnx-int8",

@@ -2,7 +2,8 @@
 
     positions   a bit for each weight, or the gaps between kept ones, a byte each; the shorter after entropy
     coding values      fp32 or fp16 as they are, or int8 with a scale for each row; first bytes, then second
-    ones, then coded; or a symbol for the nearest of 8 or 16 centroids, with outliers (centroids.py)
+    ones, then coded; or a symbol for the nearest of 8 or 16 centroids, with outliers (centroids.py);
+    or a whole number in the range of a group of rows (groups.py)
 
 At density d the positions cost H(d) bits a weight at best (0.47 at 10 %). DEFLATE in its Huffman-only form
 comes within 2 % of that on gaps, which follow a geometric law.
@@ -18,9 +19,11 @@ import numpy.typing as npt
 
 from bermo.errors import BermoError
 from bermo.ship.runtimes.centroids import Coded, code
+from bermo.ship.runtimes.groups import Grouped, group
 
-Coding = Literal["fp32", "fp16", "int8", "gobo3", "gobo4"]
+Coding = Literal["fp32", "fp16", "int8", "gobo3", "gobo4", "groups2", "groups3", "groups8"]
 BITS: Mapping[Coding, int] = {"gobo3": 3, "gobo4": 4}
+GROUP_BITS: Mapping[Coding, int] = {"groups2": 2, "groups3": 3, "groups8": 8}
 Bytes = npt.NDArray[np.uint8]
 LARGEST_GAP = 255
 """A gap byte of this value adds so much and says that more follows."""
@@ -30,7 +33,7 @@ LEVEL = 9
 @dataclass(frozen=True, kw_only=True)
 class Packed:
     """A matrix in parts; `positions` and `codes` are streams of bytes. `scales` belong to int8; of centroids
-    they are these, and then the outliers.
+    they are these, and then the outliers; of groups their least values, and then their steps.
     """
 
     rows: int
@@ -53,6 +56,8 @@ def pack(weights: npt.NDArray[np.float32], values: Coding) -> Packed:
     scales = None
     if values in BITS:
         return _pack_centroids(weights, values)
+    if values in GROUP_BITS:
+        return _pack_groups(weights, values)
     if values == "int8":
         scales = (np.abs(weights).max(axis=1) / 127).astype(np.float32)
         coded = np.rint(weights / np.where(scales, scales, 1)[:, None]).astype(np.int8)
@@ -91,12 +96,30 @@ def _pack_centroids(weights: npt.NDArray[np.float32], values: Coding) -> Packed:
     )
 
 
+def _pack_groups(weights: npt.NDArray[np.float32], values: Coding) -> Packed:
+    kept = np.flatnonzero(weights)
+    form, positions = _shorter(kept, weights.size)
+    rows, columns = weights.shape
+    coded = group(weights.reshape(-1)[kept], kept // columns, rows, GROUP_BITS[values])
+    return Packed(
+        rows=rows,
+        columns=columns,
+        positions_form=form,
+        positions=positions,
+        values=values,
+        codes=_deflated(coded.codes),
+        scales=np.concatenate([coded.lows, coded.steps]),
+    )
+
+
 def unpack(packed: Packed) -> npt.NDArray[np.float32]:
     """Return the matrix that `pack` was given, in the precision it was asked for."""
     size = packed.rows * packed.columns
     kept = _positions(packed, size)
     if packed.values in BITS:
         return _unpack_centroids(packed, kept)
+    if packed.values in GROUP_BITS:
+        return _unpack_groups(packed, kept)
     dtype = {"fp32": np.float32, "fp16": np.float16, "int8": np.int8}[packed.values]
     flat = np.zeros(size, dtype=np.float32)
     flat[kept] = _decoded(packed.codes, np.dtype(dtype), len(kept)).astype(np.float32)
@@ -111,6 +134,15 @@ def _unpack_centroids(packed: Packed, kept: npt.NDArray[np.intp]) -> npt.NDArray
     coded = Coded(centroids=scales[:count], symbols=symbols, outliers=scales[count:])
     flat = np.zeros(packed.rows * packed.columns, dtype=np.float32)
     flat[kept] = coded.values()
+    return flat.reshape(packed.rows, packed.columns)
+
+
+def _unpack_groups(packed: Packed, kept: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+    scales = np.zeros(0, dtype=np.float32) if packed.scales is None else packed.scales
+    lows, steps = np.split(scales, 2)
+    coded = Grouped(lows=lows, steps=steps, codes=_inflated(packed.codes, most=len(kept)))
+    flat = np.zeros(packed.rows * packed.columns, dtype=np.float32)
+    flat[kept] = coded.values(kept // packed.columns, packed.rows)
     return flat.reshape(packed.rows, packed.columns)
 
 

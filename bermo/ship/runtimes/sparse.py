@@ -2,7 +2,8 @@
 
 A prunable matrix becomes `NAME.places`, `NAME.codes` and, for int8, `NAME.scales` (see `packed.py`); every
 other tensor is stored as it is, in fp32 or, with other values, in fp16. By GOBO's centroids matrices are
-stored in three bits and tables of embeddings in four; then a model that was never pruned has a container too.
+stored in three bits and tables of embeddings in four, by groups in two or three and eight; then a model that
+was never pruned has a container too.
 The file's header says how each matrix was packed. What is loaded is an ordinary model in float32, equal to
 what was stored to the bit.
 """
@@ -10,9 +11,10 @@ what was stored to the bit.
 import json
 import math
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,6 +37,12 @@ from bermo.ship.runtimes.packed import Coding, Packed, pack, unpack
 LARGEST_RATIO, ALWAYS_FITS = 200, 64 << 20
 """A container may unpack to so many times its own bytes (at a density of 1 % the matrices alone become 130
 times larger), or to so many bytes."""
+IN_BITS: Mapping[Values, tuple[Coding, Coding]] = {
+    "gobo": ("gobo3", "gobo4"),
+    "groups3": ("groups3", "groups8"),
+    "groups2": ("groups2", "groups8"),
+}
+"""How matrices and tables of embeddings are stored in few bits."""
 LARGEST_DENSITY = 0.95
 """A model that keeps more than this was never pruned, and a container would save nothing."""
 
@@ -112,11 +120,12 @@ def write_sparse(model: PreTrainedModel, path: Path, values: Values) -> SparseSi
 def _codings(model: PreTrainedModel, values: Values) -> dict[int, Coding]:
     """Return how each weight that is packed is stored, by its id."""
     sites = [id(site.weight) for site in prunable_sites(model)]
-    if values != "gobo":
-        return dict.fromkeys(sites, values)
+    of_matrices, of_tables = IN_BITS.get(values, (None, None))
+    if of_matrices is None or of_tables is None:
+        return dict.fromkeys(sites, cast(Coding, values))
     tables = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
-    embeddings: dict[int, Coding] = {id(table): "gobo4" for table in tables if len(table) >= SMALLEST_TABLE}
-    return embeddings | dict.fromkeys(sites, "gobo3")
+    embeddings: dict[int, Coding] = {id(table): of_tables for table in tables if len(table) >= SMALLEST_TABLE}
+    return embeddings | dict.fromkeys(sites, of_matrices)
 
 
 def load_sparse(folder: str | Path) -> PreTrainedModel:

@@ -1,0 +1,40 @@
+"""Weights in two or three bits, with a range for each group of rows, as a slow loop would round them."""
+
+import numpy as np
+import pytest
+
+from bermo.ship.runtimes.groups import GROUPS
+from bermo.ship.runtimes.packed import Coding, pack, unpack
+
+WEIGHTS = np.random.default_rng(0).normal(size=(256, 24)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("coding", "bits"), [("groups2", 2), ("groups3", 3), ("groups8", 8)])
+@pytest.mark.parametrize("rows", [256, 3])
+def test_every_group_is_rounded_in_its_own_range(coding: Coding, bits: int, rows: int) -> None:
+    weights = WEIGHTS[:rows]
+    made = unpack(pack(weights, coding))
+    size = rows // min(GROUPS, rows)
+    for start in range(0, rows, size):
+        group = weights[start : start + size]
+        step = (group.max() - group.min()) / (2**bits - 1)
+        expected = group.min() + np.rint((group - group.min()) / step) * step
+        np.testing.assert_allclose(made[start : start + size], expected, atol=1e-5)
+        assert len(np.unique(made[start : start + size].round(5))) <= 2**bits
+
+
+def test_pruned_weights_stay_zero_and_three_bits_are_a_tenth() -> None:
+    weights = WEIGHTS * (np.random.default_rng(1).random(WEIGHTS.shape) < 0.3)
+    weights[:2] = 0
+    made = unpack(pack(weights.astype(np.float32), "groups3"))
+    assert not made[weights == 0].any()
+    assert np.isfinite(made).all()
+    whole = np.random.default_rng(2).normal(size=(512, 512)).astype(np.float32)
+    assert pack(whole, "groups3").num_bytes < whole.nbytes / 9
+
+
+def test_streams_that_do_not_fit_are_refused() -> None:
+    packed = pack(WEIGHTS, "groups3")
+    broken = type(packed)(**{**vars(packed), "scales": packed.scales[:6]})
+    with pytest.raises((ValueError, IndexError)):
+        unpack(broken)
