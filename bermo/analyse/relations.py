@@ -74,9 +74,9 @@ class RelationFacts:
 
 
 def read_parsed(path: Path, limit: int) -> list[ParsedText]:
-    """Read at most `limit` sentences of a treebank, evenly chosen, each a tree."""
+    """Read at most `limit` sentences of a treebank, evenly chosen, each a tree; too few are an error."""
     sentences = evenly(read_conllu(path), limit)
-    return [
+    texts = [
         ParsedText(
             words=sentence.words,
             heads=tree_of(path, sentence),
@@ -84,6 +84,20 @@ def read_parsed(path: Path, limit: int) -> list[ParsedText]:
         )
         for sentence in sentences
     ]
+    halves: list[Counter[str]] = [Counter(), Counter()]
+    for number, text in enumerate(texts):
+        pairs = zip(text.heads, text.relations, strict=True)
+        halves[number % 2].update(relation for head, relation in pairs if head != ROOT)
+    if not any(min(halves[0][name], halves[1][name]) >= FEWEST for name in halves[0]):
+        raise _too_few(len(texts))
+    return texts
+
+
+def _too_few(num_sentences: int) -> BermoError:
+    return BermoError(
+        f"No relation has {FEWEST} words or more in each half of these {num_sentences} sentences. Give a"
+        " longer treebank, or more of it with --max-texts."
+    )
 
 
 def word_attention(probabilities_BHTT: Tensor, is_in_BWT: Tensor) -> Tensor:
@@ -194,10 +208,7 @@ def followed(
             )
         )
     if not rows:
-        raise BermoError(
-            f"No relation has {2 * FEWEST} words or more in these {num_sentences} sentences. Give a longer"
-            " treebank, or more of it with --max-texts."
-        )
+        raise _too_few(num_sentences)
     corrected = holm([row.p for row in rows])
     return RelationFacts(
         relations=tuple(_with_p(row, p) for row, p in zip(rows, corrected, strict=True)),

@@ -55,7 +55,7 @@ def test_heads_and_offsets_are_scored_on_the_half_that_did_not_choose_them() -> 
 
 
 def test_few_words_of_a_relation_are_an_error() -> None:
-    with pytest.raises(BermoError, match="No relation has 40 words or more"):
+    with pytest.raises(BermoError, match="No relation has 20 words or more in each half"):
         followed(["obj"] * 10, [0, 1] * 5, [1] * 10, [np.zeros((2, 1, 1), dtype=bool)] * 10, 10)
 
 

@@ -57,6 +57,8 @@ def smaller(words: tuple[str, ...]) -> list[str]:
             [] if "--tiny" in known else ["train.precision=fp32", "data.max_length=16", "train.together=1"]
         )
         known += [] if "--tiny" in known or "--seeds" in known else ["--seeds", "1"]
+    if "--trees" in known:
+        known += ["--max-texts", "60"]
     if verb == "probe":
         known = _smaller_probe(known)
     if "--short-length" in known:
