@@ -214,5 +214,5 @@ VERB = Verb(
     help="measure what a model's layers, heads and vectors do",
     options=AnalyseOptions,
     run=run,
-    usage="bermo analyse MODEL … (--text FILE | --data FILE | --sentence X) [options]",
+    usage="bermo analyse MODEL … (--text FILE | --data FILE | --sentence X) …",
 )
