@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import bermo
-from bermo import spec
+from bermo import choices
 from bermo.cli import main
 from bermo.fields import leaves
 from bermo.verbs import VERBS
@@ -72,7 +72,7 @@ def test_every_alias_leads_to_an_option_or_verb_that_exists() -> None:
 def test_a_gpu_that_is_not_there_is_refused_with_what_is(
     command: str, files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spec, "has_gpu_driver", lambda: False)
+    monkeypatch.setattr(choices, "has_gpu_driver", lambda: False)
     assert main([*command.split(), "--device", "cuda"]) == 2
     told = capsys.readouterr().err
     assert "--device cuda needs a GPU" in told
