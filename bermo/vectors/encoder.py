@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from bermo.data.features import fingerprint
 from bermo.encoders import backbone
 from bermo.encoders.families import family_of, num_layers
+from bermo.encoders.tokens import filter_of
 from bermo.errors import BermoError
 from bermo.files import reading
 from bermo.models.tasks import BermoModel
@@ -86,6 +87,11 @@ def load_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(untrained_seed or 0)
         encoder, mix = _load(folder)
+        if filter_of(encoder) is not None:
+            raise BermoError(
+                f"{name} hands on fewer tokens from layer to layer (--keep-tokens), so its layers cannot be"
+                " read token by token. Read the encoder that it was made from."
+            )
         if untrained_seed is not None:
             # Buffers are nothing that is learned: ELMo's say how its pieces are spelled.
             known = dict(encoder.named_buffers())

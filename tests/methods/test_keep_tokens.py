@@ -19,6 +19,7 @@ from bermo.nn.tokens import WHOLE
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
 from bermo.spec import ModelSpec, PruneSpec, RunSpec, replace_in
+from bermo.vectors.encoder import load_encoder
 from tests import tiny
 from tests.methods.resumed import check_resumes_to_the_bit
 from tests.ship.folders import make_model
@@ -77,6 +78,8 @@ def test_a_run_resumes_to_the_bit_keeps_the_wanted_share_and_exports_what_it_com
     more = {"token_type_ids": torch.zeros_like(ids)} | inputs
     answers = session.run(None, {name: more[name].numpy() for name in names})[0]
     np.testing.assert_allclose(answers, logits, atol=1e-4)
+    with pytest.raises(BermoError, match="fewer tokens from layer to layer"):
+        load_encoder(tmp_path / "whole")
 
 
 def test_tasks_that_need_every_token_are_refused_before_training(tmp_path: Path) -> None:
