@@ -11,6 +11,7 @@ from bermo.analyse.labelled import Labelled, load_labelled, read_labelled, texts
 from bermo.analyse.measures import Measure
 from bermo.analyse.relations import ParsedText, read_parsed
 from bermo.data.rows import TextRows
+from bermo.errors import BermoError
 from bermo.runs.model_files import run_of
 from bermo.runs.trained import open_trained
 from bermo.vectors import Encoder, load_encoder
@@ -69,10 +70,13 @@ class Subject:
 
     @cached_property
     def base(self) -> str | None:
-        """What the model was fine-tuned from: as it was named, or as the run's spec says."""
+        """What the model was fine-tuned from: as it was named, or as a readable spec says."""
         if self.request.base is not None or run_of(Path(self.source)) is None:
             return self.request.base
-        spec = open_trained(self.source).read_spec()
+        try:
+            spec = open_trained(self.source).read_spec()
+        except BermoError:
+            return None
         return None if spec is None else spec.model.backbone
 
     def load_base(self) -> Encoder:

@@ -113,7 +113,10 @@ def _spanned(table: Table, index: int, text: str, spans: str) -> Sentence:
     if not places:
         raise _wrong(table, index, "its text is empty")
     tags = ["O"] * len(places)
-    found = sorted(_span(table, index, text, item) for item in _parse(table, index, spans or "[]"))
+    listed = _parse(table, index, spans or "[]")
+    if not isinstance(listed, list):
+        raise _wrong(table, index, f"its spans are {spans[:40]}, no list")
+    found = sorted(_span(table, index, text, item) for item in listed)
     for (_, before, _), (after, _, name) in pairwise(found):
         if after < before:
             raise _wrong(table, index, f"its span {name} at {after} lies over another")

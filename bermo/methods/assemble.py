@@ -212,7 +212,7 @@ def save_model(
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
     as_shipped = shipped_form(cast(BermoPreTrainedModel, model), prepared.spec.method.mix_path)
-    with whole_folder(folder) as temporary, saved_form(model), as_shipped, shifted(model.head, shift_C):  # type: ignore[arg-type]
+    with whole_folder(folder) as temporary, saved_form(model), as_shipped, shifted(model, shift_C):
         card = model_card(cast(BermoPreTrainedModel, model), evaluated, prepared.spec.data.hub)
         write_text(temporary / "README.md", card)
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]

@@ -10,6 +10,7 @@ is then printed is over 1/2 just where the answer is yes.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -59,12 +60,12 @@ def say_thresholds(labels: Sequence[str], shift_C: np.ndarray) -> str:
 
 
 @contextmanager
-def shifted(head: nn.Module, shift_C: np.ndarray | None) -> Iterator[None]:
-    """Let a head answer with the shift for a while; afterwards its bias is the same to the bit."""
+def shifted(model: nn.Module, shift_C: np.ndarray | None) -> Iterator[None]:
+    """Let a model answer with the shift for a while; afterwards its head's bias is the same to the bit."""
     if shift_C is None:
         yield
         return
-    bias_C: nn.Parameter = head.out.bias  # type: ignore[union-attr, assignment]
+    bias_C = cast(nn.Parameter, cast(Any, model).head.out.bias)
     before_C = bias_C.detach().clone()
     with torch.no_grad():
         bias_C.add_(torch.from_numpy(shift_C).to(bias_C))

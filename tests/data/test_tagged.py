@@ -80,6 +80,7 @@ def test_a_word_that_a_span_touches_belongs_to_it(tmp_path: Path) -> None:
         ({"words": "a b", "tags": ["O", "O"]}, "is not JSON"),
         ({"text": "a b", "label": "x"}, 'has the columns "text", "label"'),
         ({"text": " ", "spans": []}, "its text is empty"),
+        ({"text": "a b", "spans": True}, "its spans are true, no list"),
         ({"text": "a b", "spans": [{"start": 0, "end": 9, "label": "X"}]}, "holds nothing of 3 letters"),
         ({"text": "a b", "spans": [{"start": 1, "end": 2, "label": "X"}]}, "holds nothing"),
         ({"text": "a b", "spans": [{"start": 0, "label": "X"}]}, "has no start, end and label"),

@@ -16,7 +16,7 @@ def write_user_files(folder: Path) -> None:
     for name in ("my.csv", "dev.csv", "test.csv"):
         (folder / name).write_text("text,label\n" + "\n".join(rows * 4) + "\n")
     rows = [f'"{text}",{share},{1 - share}' for share, texts in ((0.75, GOOD), (0.25, BAD)) for text in texts]
-    (folder / "answers.csv").write_text("text,good,bad\n" + "\n".join(rows) + "\n")
+    (folder / "soft.csv").write_text("text,good,bad\n" + "\n".join(rows) + "\n")
     topics = [
         ("the club won", "sport"),
         ("a new law", "law"),

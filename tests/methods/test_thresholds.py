@@ -59,12 +59,16 @@ def test_a_label_of_few_rows_keeps_one_half() -> None:
 
 
 def test_a_shift_leaves_no_trace() -> None:
-    head = nn.Module()
-    head.out = nn.Linear(3, 2)
-    before = head.out.bias.detach().clone()
-    with shifted(head, np.array([0.3, -0.7])):
-        assert torch.allclose(head.out.bias, before + torch.tensor([0.3, -0.7]))
-    assert torch.equal(head.out.bias, before)
+    model = nn.Module()
+    model.head = nn.Module()
+    model.head.out = nn.Linear(3, 2)
+    bias = model.head.out.bias
+    before = bias.detach().clone()
+    with shifted(model, np.array([0.3, -0.7])):
+        assert torch.allclose(bias, before + torch.tensor([0.3, -0.7]))
+    assert torch.equal(bias, before)
+    with shifted(nn.Module(), None):
+        pass
 
 
 def test_a_saved_model_decides_by_its_thresholds_and_scores_no_less(tmp_path: Path) -> None:
