@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bermo.elmo_spec import ElmoSpec
 from bermo.errors import BermoError
 from bermo.files import check_place, is_temporary, read_sealed, reading, write_sealed
 from bermo.pretrain_spec import PretrainSpec
@@ -66,14 +67,30 @@ EARLIER_VALUES = {
     "model.keep_by": None,
     "model.pairs": "joined",
     "train.contrast": 0.0,
+    "train.class_weights": None,
+    "train.tune_thresholds": False,
+    "prune.rewind": None,
+    "distill.answers": None,
     "data.split": None,
     "data.separator": None,
+    "data.metric": None,
     "shape.model": None,
     "objective.teacher": None,
     "objective.teach_words": 5.0,
     "objective.teach_rows": 1.0,
     "objective.teach_layers": "all",
     "pace.recompute": False,
+    "pace.optimizer": "adamw",
+    "pace.lr_batch": None,
+    "pace.layer_drop": 0.0,
+    "pace.average": 0.0,
+    "text.short_length": None,
+    "text.short_steps": None,
+    "method.low_rank": None,
+    "method.embedding_rank": None,
+    "method.keep_tokens": None,
+    "method.mix_path": None,
+    "elmo": to_dict(ElmoSpec()),
 }
 """What was computed before a field existed: a spec without the field means this value."""
 
@@ -114,8 +131,8 @@ def identity(spec: Spec, digest: str, seed: int, out: Path | None = None) -> str
     if out is not None and (out / SPEC_FILE).is_file():
         values = with_typed(values, read_spec_file(out).spec)
     for dotted, earlier in EARLIER_VALUES.items():
-        group, name = dotted.split(".")
-        inner = values.get(group, {})
+        group, _, name = dotted.rpartition(".")
+        inner = values.get(group, {}) if group else values
         if name in inner and inner[name] == earlier:
             del inner[name]
     # A spec from before these methods existed has no such group.
@@ -285,9 +302,11 @@ def _check_groups(values: dict[str, Any]) -> None:
 def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:
     """Add the fields that a spec from before they existed lacks, and forget what its method never read."""
     for dotted, earlier in EARLIER_VALUES.items():
-        group, name = dotted.split(".")
+        group, _, name = dotted.rpartition(".")
         if group in values:
             values[group].setdefault(name, earlier)
+    if "objective" in values:  # of a pretraining
+        values.setdefault("elmo", EARLIER_VALUES["elmo"])
     if isinstance(prune := values.get("prune"), dict):
         # Once every spec held a ranking and a scope.
         for name, methods in READ_BY.items():

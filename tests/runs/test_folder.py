@@ -14,6 +14,7 @@ import pytest
 
 from bermo.errors import BermoError
 from bermo.methods.checks import check_methods
+from bermo.pretrain_spec import PretrainSpec
 from bermo.runs.folder import (
     EARLIER_VALUES,
     check_free,
@@ -181,7 +182,7 @@ def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_pat
     )
     values = fixed_part(began)
     for dotted in EARLIER_VALUES:
-        group, name = dotted.split(".")
+        group, _, name = dotted.rpartition(".")
         values.get(group, {}).pop(name, None)
     del values["method"]
     (tmp_path / "spec.json").write_text(json.dumps({"spec": values, "data": "digest"}))
@@ -190,6 +191,19 @@ def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_pat
     assert again == replace_in(began, model={"head": "random", "pairs": "joined"})
     earlier = hashlib.sha256(json.dumps([values, "digest", 1], sort_keys=True).encode()).hexdigest()[:16]
     assert identity(again, "digest", 1) == earlier, "its checkpoints are found"
+
+
+def test_a_field_that_is_added_leaves_runs_that_began_before_it_their_names(tmp_path: Path) -> None:
+    # A new field of a spec gets its earlier value in EARLIER_VALUES, or no run goes on that began before it.
+    joined = replace_in(RunSpec(), model={"pairs": "joined"})
+    assert identity(joined, "x", 1) == "8caf556b0bd9d961"
+    assert identity(PretrainSpec(), "x", 1) == "501eff386d79e400"
+    values = fixed_part(PretrainSpec())
+    for dotted in EARLIER_VALUES:
+        group, _, name = dotted.rpartition(".")
+        (values.get(group, {}) if group else values).pop(name, None)
+    (tmp_path / "spec.json").write_text(json.dumps({"spec": values, "data": "digest"}))
+    check_free(tmp_path, PretrainSpec())
 
 
 @pytest.mark.parametrize(
