@@ -12,10 +12,10 @@ from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
 from bermo.data.own import OwnRows, read_own, rows_of_tables
-from bermo.data.own_words import WORD_TASKS, read_own_words
 from bermo.data.probing import read_probing_task
 from bermo.data.rows import Rows, TextRows, head, label_names
 from bermo.data.table import Table
+from bermo.data.tags_and_questions import WORD_TASKS, read_tags_or_questions
 from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task, with_metric
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
@@ -36,7 +36,7 @@ def load_task(spec: DataSpec) -> TaskData:
     elif spec.task == "own/embedding":
         data = _apart_data(read_apart(spec))
     elif spec.task in WORD_TASKS:
-        data = read_own_words(spec, own_task(cast(Kind, spec.task.removeprefix("own/"))))
+        data = read_tags_or_questions(spec, own_task(cast(Kind, spec.task.removeprefix("own/"))))
     elif spec.task in OWN:
         data = _own_data(read_own(spec))
     else:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from bermo.data.intervals import wilson
 from bermo.data.probing import GROUPS
-from bermo.figures.data import Bars, Figure, Findings, Heat, Number, Section, Table
+from bermo.figures.data import Bars, Figure, Findings, Number, Section, Table
 from bermo.methods.probing.frozen import Probed
+from bermo.report.probe_heats import control_heats, layer_heat, mix_heat
 from bermo.report.probe_table import rounded
 
 EXPECTED = (
@@ -24,7 +25,7 @@ def frozen_findings(probed: Sequence[Probed], facts: Mapping[str, str]) -> Findi
             title="The learned mix of frozen layers",
             text="One share a layer, learned with a linear probe;"
             " the centre of gravity is Σ j·s_j (Tenney et al. 2019).",
-            figures=(_mix_heat(probed), _centres(probed)),
+            figures=(mix_heat(probed), _centres(probed)),
         ),
     ]
     return Findings(title="Probing frozen layers", facts=facts, sections=tuple(sections))
@@ -126,8 +127,8 @@ def _summary(probed: Sequence[Probed]) -> str:
 
 def _heats(probed: Sequence[Probed]) -> tuple[Figure, ...]:
     heats = [
-        _heat(probed, "Test accuracy of each layer", [item.accuracy for item in probed], "%"),
-        _heat(
+        layer_heat(probed, "Test accuracy of each layer", [item.accuracy for item in probed], "%"),
+        layer_heat(
             probed,
             "Points over the layer that dev finds best",
             [
@@ -138,48 +139,8 @@ def _heats(probed: Sequence[Probed]) -> tuple[Figure, ...]:
             0.0,
         ),
     ]
-    if all(item.control for item in probed):
-        heats.append(
-            _heat(probed, "Selectivity of each layer", [i.selectivity for i in probed], "points", 0.0)
-        )
-    if all(item.untrained for item in probed):
-        gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in probed]
-        heats.append(_heat(probed, "Gain over the untrained encoder", gains, "points", 0.0))
+    heats += control_heats(probed)
     return tuple(heats)
-
-
-def _heat(
-    probed: Sequence[Probed],
-    title: str,
-    values: Sequence[Sequence[float]],
-    unit: str,
-    center: float | None = None,
-) -> Heat:
-    return Heat(
-        title=title,
-        x_label="layer",
-        y_label="task",
-        columns=tuple(name if name.isdigit() else "the model's mix" for name in probed[0].layers),
-        rows=tuple(item.task for item in probed),
-        values=tuple(tuple(rounded(value) for value in row) for row in values),
-        unit=unit,
-        center=center,
-        digits=1,
-    )
-
-
-def _mix_heat(probed: Sequence[Probed]) -> Heat:
-    layers = tuple(name for name in probed[0].layers if name.isdigit())
-    return Heat(
-        title="Share of each layer in the learned mix",
-        x_label="layer",
-        y_label="task",
-        columns=layers,
-        rows=tuple(item.task for item in probed),
-        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in probed),
-        digits=2,
-        note=f"Even shares would be {1 / len(layers):.3f}.",
-    )
 
 
 def _centres(probed: Sequence[Probed]) -> Bars:

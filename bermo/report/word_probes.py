@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from bermo.figures.data import Bars, Figure, Findings, Heat, Lines, Number, Section, Table
+from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.methods.probing.words import WordProbed
+from bermo.report.probe_heats import control_heats, layer_heat, mix_heat
 from bermo.report.probe_table import rounded
 
 LEVELS: Mapping[str, int] = {"tags": 0, "features": 0, "chunks": 1, "relations": 2, "entities": 3}
@@ -48,7 +49,7 @@ def word_findings(probed: Sequence[WordProbed], facts: Mapping[str, str]) -> Fin
                 title="The learned mix of frozen layers",
                 text="One share a layer, learned with a linear probe; and the accuracy of mixes of the layers"
                 " 0 … l, from which the expected layer is taken (Tenney et al. 2019).",
-                figures=(_mix_heat(probed), _prefix_curves(probed)),
+                figures=(mix_heat(probed), _prefix_curves(probed)),
             ),
         ),
     )
@@ -186,47 +187,9 @@ def _prefix_curves(probed: Sequence[WordProbed]) -> Lines:
 
 def _heats(probed: Sequence[WordProbed]) -> list[Figure]:
     heats: list[Figure] = [
-        _heat(probed, "Compression of the labels' code by layer", [i.compression for i in probed], "times")
-    ]
-    if all(item.control for item in probed):
-        heats.append(
-            _heat(probed, "Selectivity of each layer", [i.selectivity for i in probed], "points", 0.0)
+        layer_heat(
+            probed, "Compression of the labels' code by layer", [i.compression for i in probed], "times"
         )
-    if all(item.untrained for item in probed):
-        gains = [tuple(a - b for a, b in zip(i.accuracy, i.untrained, strict=True)) for i in probed]
-        heats.append(_heat(probed, "Gain over the untrained encoder", gains, "points", 0.0))
+    ]
+    heats += control_heats(probed)
     return heats
-
-
-def _heat(
-    probed: Sequence[WordProbed],
-    title: str,
-    values: Sequence[Sequence[float]],
-    unit: str,
-    center: float | None = None,
-) -> Heat:
-    return Heat(
-        title=title,
-        x_label="layer",
-        y_label="task",
-        columns=tuple(name if name.isdigit() else "the model's mix" for name in probed[0].layers),
-        rows=tuple(item.task for item in probed),
-        values=tuple(tuple(rounded(value) for value in row) for row in values),
-        unit=unit,
-        center=center,
-        digits=1,
-    )
-
-
-def _mix_heat(probed: Sequence[WordProbed]) -> Heat:
-    layers = tuple(probed[0].layers[at] for at in probed[0].proper)
-    return Heat(
-        title="Share of each layer in the learned mix",
-        x_label="layer",
-        y_label="task",
-        columns=layers,
-        rows=tuple(item.task for item in probed),
-        values=tuple(tuple(round(share, 4) for share in item.mix_weights) for item in probed),
-        digits=2,
-        note=f"Even shares would be {1 / len(layers):.3f}.",
-    )

@@ -194,14 +194,8 @@ def _frozen(options: ProbeOptions, tasks: list[str], out: Path, display: "Termin
     with importing():
         from bermo.data.probing import read_probe
         from bermo.figures.data import write_findings
-        from bermo.methods.probing.frozen import (
-            claim_folder,
-            data_digest,
-            layer_names,
-            probe_task,
-            read_probed,
-            write_probed,
-        )
+        from bermo.methods.probing.frozen import Probed, claim_folder, data_digest, layer_names, probe_task
+        from bermo.methods.probing.results import read_probed, write_probed
         from bermo.report.frozen_probes import frozen_findings, frozen_table
         from bermo.report.probe_table import print_table
         from bermo.vectors import load_encoder
@@ -228,7 +222,7 @@ def _frozen(options: ProbeOptions, tasks: list[str], out: Path, display: "Termin
     results = []
     for task in tasks:
         data = read_probe(task, options.data and options.data.expanduser(), options.limit)
-        probed = read_probed(out / f"{task}.json", data_digest(data))
+        probed = read_probed(out / f"{task}.json", Probed, data_digest(data))
         if probed is None:
             display.tell(f"{task}: {', '.join(data.notes) or f'{len(data.train):,} sentences'}")
             probed = probe_task(encoder, untrained, data, spec, display)

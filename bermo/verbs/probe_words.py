@@ -55,6 +55,7 @@ def run_words(
         from bermo.data.word_tasks import TREE, choose_word_tasks, open_source, read_word_task
         from bermo.figures.data import write_findings
         from bermo.methods.probing.frozen import check_text, claim_folder, layer_names
+        from bermo.methods.probing.results import read_probed, write_probed
         from bermo.methods.probing.trees import (
             check_trees,
             probe_trees,
@@ -62,13 +63,7 @@ def run_words(
             tree_digest,
             write_trees,
         )
-        from bermo.methods.probing.words import (
-            WordProbed,
-            probe_words,
-            read_word_probed,
-            word_digest,
-            write_word_probed,
-        )
+        from bermo.methods.probing.words import WordProbed, probe_words, word_digest
         from bermo.report.probe_table import print_table
         from bermo.report.tree_probes import tree_findings, tree_table, tree_verdict
         from bermo.report.word_probes import order_verdict, word_findings, word_table
@@ -115,14 +110,14 @@ def run_words(
     }
     for task, source in chosen:
         path = out / f"{task}.json"
-        probed = read_word_probed(path, word_digest(data[task]))
+        probed = read_probed(path, WordProbed, word_digest(data[task]))
         if probed is None:
             display.tell(f"{task}: {'; '.join(source.notes)}")
             read = vectors[id(source)].read
             control = blank[id(source)].read if blank else None
             probed = probe_words(read, control, data[task], names, spec, display)
             probed = replace(probed, source="; ".join(source.notes))
-            write_word_probed(path, probed)
+            write_probed(path, probed)
         results.append(probed)
     found = [word_findings(results, facts)] if results else []
     if results:

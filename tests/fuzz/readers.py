@@ -33,7 +33,8 @@ from bermo.fields import check
 from bermo.jobs.job import job_state, make_job, read_failure
 from bermo.jobs.journal import Journal
 from bermo.jobs.search import open_study
-from bermo.methods.probing.frozen import read_probed
+from bermo.methods.probing.frozen import Probed
+from bermo.methods.probing.results import read_probed
 from bermo.models.sentence import settings_of
 from bermo.pretrain_spec import PretrainSpec
 from bermo.recipes import RECIPES
@@ -209,7 +210,7 @@ def _documents(folder: Path) -> None:
 def _results(folder: Path) -> None:
     """Read what verbs keep beside their results: a bench, probing, an atlas, a checkpoint's manifest."""
     _each(
-        lambda: read_probed(folder / "probed.json"),
+        lambda: read_probed(folder / "probed.json", Probed),
         lambda: find_last(folder, "0", lambda sentence: None),
         lambda: check_sums(folder),
         lambda: read_measured(folder / "measured.json"),

@@ -13,7 +13,7 @@ import hashlib
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -167,25 +167,6 @@ def data_digest(data: ProbeData) -> str:
     """Name the rows of a task by their content."""
     parts = [digest(rows) for rows in (data.train, data.valid, data.test)]
     return hashlib.sha256("".join(parts).encode()).hexdigest()
-
-
-def read_probed(path: Path, expected: str | None = None) -> Probed | None:
-    """Return the written results, or None; results of other rows than the expected ones are an error."""
-    if not path.exists():
-        return None
-    with reading(path, "Delete it, and the same command measures it again."):
-        values = read_sealed(path)
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
-        probed = Probed(**(values | lists))
-    if expected is not None and probed.digest != expected:
-        raise BermoError(f"The data of {path} has changed since. Give another folder with --out.")
-    return probed
-
-
-def write_probed(path: Path, probed: Probed) -> None:
-    """Write the results of a task."""
-    write_sealed(path, asdict(probed))
 
 
 def check_text(encoder: Encoder, rows: TextRows, spec: ProbeSpec) -> None:

@@ -16,9 +16,8 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,6 @@ from torch import Tensor
 
 from bermo.data.intervals import draws_of_groups
 from bermo.data.word_tasks import Labelled, WordData, memorise
-from bermo.errors import BermoError
-from bermo.files import read_sealed, reading, write_sealed
 from bermo.methods.probing import fitting
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.methods.probing.word_rows import ReadSource, kept_data, stacked_rows
@@ -272,22 +269,3 @@ def _label_ids(data: WordData) -> list[Tensor]:
 
 def _percent(values: Sequence[float]) -> Percent:
     return tuple(round(100 * value, 4) for value in values)
-
-
-def write_word_probed(path: Path, probed: WordProbed) -> None:
-    """Write the results of a task."""
-    write_sealed(path, asdict(probed))
-
-
-def read_word_probed(path: Path, expected: str | None = None) -> WordProbed | None:
-    """Return the written results, or None; results of other rows than the expected ones are an error."""
-    if not path.exists():
-        return None
-    with reading(path, "Delete it, and the same command measures it again."):
-        values = read_sealed(path)
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        lists["untrained"] = tuple(math.nan if v is None else v for v in lists["untrained"])
-        probed = WordProbed(**(values | lists))
-    if expected is not None and probed.digest != expected:
-        raise BermoError(f"The data of {path} has changed since. Give another folder with --out.")
-    return probed

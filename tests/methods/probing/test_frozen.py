@@ -15,7 +15,8 @@ from bermo.figures.data import Heat, Table, read_findings
 from bermo.methods.probing import fitting
 from bermo.methods.probing import frozen as probe
 from bermo.methods.probing.bag import bag_accuracy
-from bermo.methods.probing.frozen import Probed, claim_folder, probe_task, read_probed, write_probed
+from bermo.methods.probing.frozen import Probed, claim_folder, probe_task
+from bermo.methods.probing.results import read_probed, write_probed
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.nn.probes import Settings
 from bermo.progress import Quiet
@@ -49,8 +50,8 @@ def test_a_task_is_probed_with_all_its_controls(tmp_path: Path) -> None:
     assert probed.centre == pytest.approx(sum(k * w for k, w in enumerate(probed.mix_weights)))
     assert probed.rows == (300, 50, 50)
     write_probed(tmp_path / "one.json", probed)
-    assert read_probed(tmp_path / "one.json") == probed
-    assert read_probed(tmp_path / "two.json") is None
+    assert read_probed(tmp_path / "one.json", Probed) == probed
+    assert read_probed(tmp_path / "two.json", Probed) is None
     findings = frozen_findings([probed], {})
     kinds = [type(figure) for section in findings.sections for figure in section.figures]
     assert kinds.count(Heat) == 5

@@ -12,13 +12,14 @@ from bermo.cli import main
 from bermo.data.word_tasks import open_source, read_word_task
 from bermo.figures.data import Bars, Table, read_findings
 from bermo.methods.probing import fitting
+from bermo.methods.probing.results import read_probed
 from bermo.methods.probing.spec import ProbeSpec
 from bermo.methods.probing.word_rows import kept_data, read_source, stacked_rows
 from bermo.methods.probing.words import (
+    WordProbed,
     control_of,
     expected_layer,
     memoriser_score,
-    read_word_probed,
     word_digest,
 )
 from bermo.nn import probes
@@ -100,7 +101,7 @@ def test_a_command_probes_all_and_goes_on(
     printed = capsys.readouterr().out
     assert "literature" in printed
     source = open_source(Path("my.conllu"))
-    probed = read_word_probed(Path("out/deprel.json"), word_digest(read_word_task("deprel", source)))
+    probed = read_probed(Path("out/deprel.json"), WordProbed, word_digest(read_word_task("deprel", source)))
     assert probed is not None
     count = len(probed.layers)
     for values in (probed.accuracy, probed.least, probed.control, probed.untrained, probed.compression):

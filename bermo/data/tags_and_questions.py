@@ -14,7 +14,7 @@ from bermo.spec import DataSpec
 WORD_TASKS = ("own/tagging", "own/span")
 
 
-def read_own_words(spec: DataSpec, task: Task) -> TaskData:
+def read_tags_or_questions(spec: DataSpec, task: Task) -> TaskData:
     """Read the files of a tagger, or of questions."""
     if spec.train is None:
         raise BermoError(f"No train file was given. Pass --train with the rows of {task.kind}.")
