@@ -22,8 +22,9 @@ from bermo.data.sentences import TASKS
 from bermo.figures.data import Findings, Heat, Section, Table
 from bermo.figures.draw import write_panels
 from bermo.files import write_json, write_text
-from bermo.methods.probing.frozen import Probed, read_probed
+from bermo.methods.probing.frozen import Probed
 from bermo.methods.probing.paired import Comparison, Known, compare, mean_gains, paired
+from bermo.methods.probing.results import read_probed
 from bermo.recipes.probing import PAPER
 from bermo.report.collect import collect
 from bermo.report.finetuned_probes import finetune_findings, finetune_table, groups_table
@@ -44,7 +45,7 @@ def tuned(folder: Path, arms: str = "*") -> dict[str, RunResult]:
 
 def frozen(folder: Path) -> list[Probed]:
     """Return the tasks that were probed in a folder."""
-    probed = [read_probed(folder / f"{task}.json") for task in TASKS]
+    probed = [read_probed(folder / f"{task}.json", Probed) for task in TASKS]
     return [item for item in probed if item is not None]
 
 

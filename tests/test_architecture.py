@@ -164,3 +164,43 @@ def test_no_test_module_imports_another() -> None:
         assert not others, (
             f"{path.relative_to(tests)} imports {others}: put what both need into a file of its own"
         )
+
+
+def test_names_that_benchmarks_and_scripts_import_exist() -> None:
+    """They run rarely, on other machines: a name that has moved must be seen here."""
+    lost = [
+        f"{path.relative_to(PACKAGE.parent)}: {node.module}.{name.name}"
+        for folder in ("benchmarks", "scripts", "docs")
+        for path in sorted((PACKAGE.parent / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "bermo"
+        for name in node.names
+        if not is_defined(node.module or "", name.name)
+    ]
+    assert not lost, lost
+
+
+def is_defined(module: str, name: str) -> bool:
+    """Whether a module of bermo has a name: by its source, without importing it."""
+    place = PACKAGE.parent.joinpath(*module.split("."))
+    return (place / name).is_dir() or (place / f"{name}.py").exists() or name in names_of(module)
+
+
+@cache
+def names_of(module: str) -> set[str]:
+    """Every name that a module makes or imports."""
+    place = PACKAGE.parent.joinpath(*module.split("."))
+    source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    if not source.exists():
+        return set()
+    names = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        elif module == "bermo" and isinstance(node, ast.Constant):
+            names.add(str(node.value))  # the public names stand in a table there
+    return names
