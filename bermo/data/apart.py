@@ -55,11 +55,8 @@ def read_apart(spec: DataSpec) -> OwnApart:
             " text2, score)."
         )
     else:
-        train, valid, share = _divided(train, spec.split, path)
-        notes.append(
-            f"{path.name} is divided, since --valid names no file: {len(train):,} rows for training,"
-            f" {len(valid):,} for validation (--split {share:.2g})"
-        )
+        train, valid, told = _divided(train, spec.split, path)
+        notes.append(told)
     largest = max(map(abs, train.labels or (1.0,))) or 1.0
     return OwnApart(
         train=_scaled(train, largest), valid=_scaled(valid, largest), columns=columns, notes=tuple(notes)
@@ -121,13 +118,13 @@ def _learned(columns: Columns) -> str:
     return "which belong together; the other rows of a batch do not"
 
 
-def _divided(rows: ApartRows, share: float | None, path: Path) -> tuple[ApartRows, ApartRows, float]:
+def _divided(rows: ApartRows, share: float | None, path: Path) -> tuple[ApartRows, ApartRows, str]:
     first, second = ([texts[side] for texts in rows.texts] for side in (0, 1))
     parts = divide(TextRows(first, second, rows.labels), share, path)
     train, valid = pick(rows, parts.train), pick(rows, parts.valid)
     assert isinstance(train, ApartRows)
     assert isinstance(valid, ApartRows)
-    return train, valid, parts.share
+    return train, valid, parts.told(path.name)
 
 
 def _scaled(rows: ApartRows, largest: float) -> ApartRows:

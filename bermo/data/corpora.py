@@ -1,4 +1,4 @@
-"""Tables and corpus formats to rows: plain text and pairs, SWAG, SQuAD's JSON, CoNLL's columns.
+"""Tables and corpus formats to rows: plain text and pairs, SWAG, SQuAD's JSON.
 
 Every row is checked: an empty text, a missing label or a text where a number is expected is an error that
 names file and line.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bermo.data.objects import parse_json
-from bermo.data.rows import ChoiceRows, SpanRows, TaggedRows, TextRows
+from bermo.data.rows import ChoiceRows, SpanRows, TextRows
 from bermo.data.table import Table
 from bermo.data.text import read_text
 from bermo.errors import BermoError
@@ -143,26 +143,6 @@ def as_number(text: str) -> float | None:
 def _texts(table: Table, name: str) -> list[str]:
     _check_filled(table, name, "the text", "empty. Fill it")
     return table.column(name)
-
-
-def read_conll(path: Path) -> TaggedRows:
-    """Read one word a line, its tag last, an empty line between sentences; tags come out as IOB2."""
-    sentences: list[list[tuple[str, str]]] = [[]]
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.split()
-        if not cells or cells[0] == "-DOCSTART-":
-            sentences.append([])
-        elif len(cells) == 1:
-            raise BermoError(f'{path}, line {number}: "{cells[0]}" has no tag beside it.')
-        elif cells[-1] != "O" and cells[-1][:2] not in ("B-", "I-"):
-            raise BermoError(f'{path}, line {number}: the tag "{cells[-1]}" is none of O, B-TYPE, I-TYPE.')
-        else:
-            sentences[-1].append((cells[0], cells[-1]))
-    sentences = [sentence for sentence in sentences if sentence]
-    if not sentences:
-        raise BermoError(f"{path} holds no sentence.")
-    words = [[word for word, _ in sentence] for sentence in sentences]
-    return TaggedRows(words, [to_iob2([tag for _, tag in sentence]) for sentence in sentences])
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:

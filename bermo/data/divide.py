@@ -27,6 +27,13 @@ class Division:
     valid: list[int]
     share: float
 
+    def told(self, name: str) -> str:
+        """Return the sentence on a file that was divided."""
+        return (
+            f"{name} is divided, since --valid names no file: {len(self.train):,} rows for training,"
+            f" {len(self.valid):,} for validation (--split {self.share:.2g})"
+        )
+
 
 def divide(rows: TextRows, share: float | None, path: object) -> Division:
     """Return which rows train and which validate; too few rows are an error.

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bermo.data.corpora import choice_rows, drop_empty, numbers, read_conll, read_squad, text_rows
+from bermo.data.corpora import choice_rows, drop_empty, numbers, read_squad, text_rows
 from bermo.data.packed import check_file
 from bermo.data.read import read_table
 from bermo.data.rows import Rows, TextRows, pick
+from bermo.data.tagged import read_tagged
 from bermo.data.tasks import Task, TaskData, TaskFile, find_task
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
@@ -98,7 +99,7 @@ def _read_file(task: Task, path: Path, forms: Sequence[TaskFile], is_train: bool
     if task.kind == "span":
         return _Split(path, read_squad(path, is_train), forms[0], ())
     if task.kind == "tagging":
-        return _Split(path, read_conll(path), forms[0], ())
+        return _Split(path, read_tagged(path, is_of_entities=True), forms[0], ())
     first = forms[0]
     table = read_table(path, first.header, first.skips_ragged, first.drops_extra)
     fits = (s for s in forms if all(table.has(name) for name in (*s.text, s.label)))

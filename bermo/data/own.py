@@ -66,11 +66,8 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
     if other is not None:
         train_rows, valid_rows = source.rows, other.rows
     else:
-        train_rows, valid_rows, share = _divided(source, spec)
-        notes.append(
-            f"{source.name} is divided, since --valid names no file: {len(train_rows):,} rows for training,"
-            f" {len(valid_rows):,} for validation (--split {share:.2g})"
-        )
+        train_rows, valid_rows, told = _divided(source, spec)
+        notes.append(told)
     return OwnRows(
         kind=kind,
         train=train_rows,
@@ -169,9 +166,9 @@ def _check_classes(source: Source, kind: Kind, columns: Columns) -> None:
         )
 
 
-def _divided(source: Source, spec: DataSpec) -> tuple[TextRows, TextRows, float]:
+def _divided(source: Source, spec: DataSpec) -> tuple[TextRows, TextRows, str]:
     parts = divide(source.rows, spec.split, source.table.path)
     train, valid = pick(source.rows, parts.train), pick(source.rows, parts.valid)
     assert isinstance(train, TextRows)
     assert isinstance(valid, TextRows)
-    return train, valid, parts.share
+    return train, valid, parts.told(source.name)

@@ -23,7 +23,7 @@ from bermo.data.packed import kind_of
 from bermo.data.read import read_table
 from bermo.data.rows import TaggedRows
 from bermo.data.table import Table
-from bermo.data.text import read_text
+from bermo.data.word_columns import read_blocks
 from bermo.errors import BermoError
 
 WORDS, TAGS, SPANS = ("words", "tokens"), ("tags", "ner_tags", "labels"), ("spans", "entities")
@@ -37,14 +37,24 @@ EXPECTED = (
 Sentence = tuple[list[str], list[str]]
 
 
-def read_tagged(path: Path) -> TaggedRows:
-    """Read sentences of words with their tags; every mistake names file and line."""
-    sentences = _from_table(read_table(path)) if kind_of(path) in TABLES else _from_columns(path)
+def read_tagged(path: Path, is_of_entities: bool = False) -> TaggedRows:
+    """Read sentences of words with their tags; every mistake names file and line.
+
+    Tags of another kind than entities' are an error where `is_of_entities`.
+    """
+    if kind_of(path) in TABLES:
+        table = read_table(path)
+        sentences = _from_table(table)
+        places = [f"{path}, {table.place(index)}" for index in range(len(sentences))]
+    else:
+        blocks = read_blocks(path)
+        sentences = [([cells[0] for cells in b.rows], [cells[-1] for cells in b.rows]) for b in blocks]
+        places = [f"{path}, the sentence from line {block.line} on" for block in blocks]
     if not sentences:
         raise BermoError(f"{path} holds no sentence.")
     tags = [tags for _, tags in sentences]
-    if has_entities({tag for row in tags for tag in row}):
-        tags = [_as_iob2(path, index, row) for index, row in enumerate(tags, start=1)]
+    if is_of_entities or has_entities({tag for row in tags for tag in row}):
+        tags = [_as_iob2(place, row) for place, row in zip(places, tags, strict=True)]
     return TaggedRows([words for words, _ in sentences], tags)
 
 
@@ -53,37 +63,18 @@ def has_entities(tags: set[str]) -> bool:
     return any(ENTITY.fullmatch(tag) for tag in tags)
 
 
-def _as_iob2(path: Path, sentence: int, tags: Sequence[str]) -> list[str]:
-    return to_iob2([_plainer(path, sentence, tag) for tag in tags])
+def _as_iob2(place: str, tags: Sequence[str]) -> list[str]:
+    return to_iob2([_plainer(place, tag) for tag in tags])
 
 
-def _plainer(path: Path, sentence: int, tag: str) -> str:
+def _plainer(place: str, tag: str) -> str:
     """Return a tag of an entity with B or I before its type."""
     if tag == "O":
         return tag
     found = ENTITY.fullmatch(tag)
     if found is None:
-        raise BermoError(
-            f'{path}, sentence {sentence}: the tag "{tag}" is none of O, B-TYPE, I-TYPE, as the others are.'
-        )
+        raise BermoError(f'{place}: the tag "{tag}" is none of O, B-TYPE, I-TYPE.')
     return f"{(FIRST | INSIDE)[found[1]]}-{found[2]}"
-
-
-def _from_columns(path: Path) -> list[Sentence]:
-    sentences: list[Sentence] = [([], [])]
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.split()
-        if not cells or cells[0] == "-DOCSTART-":
-            sentences.append(([], []))
-        elif len(cells) == 1:
-            raise BermoError(
-                f'{path}, line {number}: "{cells[0][:40]}" has no tag beside it. One word and its tag a line'
-                " were expected, and a blank line between sentences."
-            )
-        else:
-            sentences[-1][0].append(cells[0])
-            sentences[-1][1].append(cells[-1])
-    return [sentence for sentence in sentences if sentence[0]]
 
 
 def _from_table(table: Table) -> list[Sentence]:

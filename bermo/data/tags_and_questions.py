@@ -25,10 +25,7 @@ def read_tags_or_questions(spec: DataSpec, task: Task) -> TaskData:
     else:
         parts = divide(TextRows(_texts(train)), spec.split, path)
         train, valid = pick(train, parts.train), pick(train, parts.valid)  # type: ignore[assignment]
-        notes.append(
-            f"{path.name} is divided, since --valid names no file: {len(train):,} rows for training,"
-            f" {len(valid):,} for validation (--split {parts.share:.2g})"
-        )
+        notes.append(parts.told(path.name))
     return TaskData(task=_with_facts(task, train, valid), train=train, valid=valid, notes=tuple(notes))
 
 

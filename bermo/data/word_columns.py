@@ -31,27 +31,48 @@ class ColumnSentence:
 
 def read_columns(path: Path) -> list[ColumnSentence]:
     """Read the sentences of a file; all its lines must have as many columns as the first."""
-    blocks: list[list[list[str]]] = [[]]
-    width = 0
+    blocks = read_blocks(path)
+    width = len(blocks[0].rows[0])
+    for block in blocks:
+        for number, cells in enumerate(block.rows, start=block.line):
+            if len(cells) != width:
+                raise BermoError(
+                    f"{path}, line {number}: got {len(cells)} columns, but the first word has {width}. All"
+                    " words need as many."
+                )
+    names = NAMES.get(width) or tuple(f"column-{at}" for at in range(2, width + 1))
+    return [_sentence(block.rows, names) for block in blocks]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The lines of a sentence, each as its cells, and the number of the first."""
+
+    line: int
+    rows: list[list[str]]
+
+
+def read_blocks(path: Path) -> list[Block]:
+    """Read the sentences of a file as they stand there; a file without one is an error."""
+    blocks: list[Block] = []
+    is_open = False
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         cells = line.split()
         if not cells or cells[0] == BREAK:
-            blocks.append([])
+            is_open = False
             continue
-        width = width or len(cells)
         if len(cells) == 1:
-            raise BermoError(f'{path}, line {number}: "{cells[0][:40]}" has no label beside it.')
-        if len(cells) != width:
             raise BermoError(
-                f"{path}, line {number}: got {len(cells)} columns, but the first word has {width}. All words"
-                " need as many."
+                f'{path}, line {number}: "{cells[0][:40]}" has no tag beside it. One word and its tag a line'
+                " were expected, and a blank line between sentences."
             )
-        blocks[-1].append(cells)
-    names = NAMES.get(width) or tuple(f"column-{at}" for at in range(2, width + 1))
-    found = [_sentence(rows, names) for rows in blocks if rows]
-    if not found:
-        raise BermoError(f"{path} holds no sentence. Expected a word a line, its labels beside it.")
-    return found
+        if not is_open:
+            blocks.append(Block(number, []))
+            is_open = True
+        blocks[-1].rows.append(cells)
+    if not blocks:
+        raise BermoError(f"{path} holds no sentence. Expected a word a line, its tag beside it.")
+    return blocks
 
 
 def _sentence(rows: Sequence[Sequence[str]], names: Sequence[str]) -> ColumnSentence:

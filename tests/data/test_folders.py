@@ -214,7 +214,10 @@ def test_given_files_replace_those_of_the_folder(write: Write, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("alone", r'line 2: "alone" has no tag'), ("word X-PER", r'line 2: the tag "X-PER"')],
+    [
+        ("alone", r'line 2: "alone" has no tag'),
+        ("word X-PER", r'the sentence from line 1 on: the tag "X-PER"'),
+    ],
 )
 def test_a_broken_tag_line_is_named(write: Write, tmp_path: Path, line: str, message: str) -> None:
     write("train.txt", f"a O\n{line}\n")

@@ -80,7 +80,7 @@ def test_columns_have_names_by_their_number(tmp_path: Path) -> None:
     assert data.labels == ("LOC", "PER")
     assert {b - a for a, b in data.parts[0].spans} == {1, 2}
     for wrong, words in (
-        ("a\n", "no label"),
+        ("a\n", "no tag"),
         ("a O\nb X O\n", "got 3 columns"),
         ("-DOCSTART- O\n", "no sen"),
     ):

@@ -12,7 +12,6 @@ from typing import Any
 from bermo.atlas.measure import read_measured
 from bermo.cli import build_parser
 from bermo.data.apart import read_apart
-from bermo.data.corpora import read_conll
 from bermo.data.inputs import input_names, input_rows, text_blocks
 from bermo.data.load import own_task
 from bermo.data.objects import parse_json
@@ -271,7 +270,7 @@ READERS: Mapping[str, Reader] = {
     "sparse": Reader(lambda folder: read_sparse(folder / "sparse.safetensors"), 150),
     "models": Reader(_model, 40),
     "weights": Reader(load_encoder, 25),
-    "conll": Reader(lambda folder: read_conll(_only(folder)), 150),
+    "conll": Reader(lambda folder: read_tagged(_only(folder), is_of_entities=True), 150),
     "tagged": Reader(lambda folder: read_tagged(_only(folder)), 150),
     "squad": Reader(_questions, 150),
     "questions": Reader(_questions, 150),
