@@ -13,7 +13,7 @@ import time
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,21 @@ from bermo.encoders.sites import prunable_sites
 from bermo.errors import BermoError
 from bermo.figures.data import Findings, Section, write_findings
 from bermo.figures.scale import on_one_scale
-from bermo.files import DAMAGED, check_place, read_sealed, write_sealed
+from bermo.files import DAMAGED, check_place, read_sealed, reading, write_sealed
 from bermo.machine import peak_memory_bytes
 from bermo.progress import Display
 from bermo.runs.folder import is_empty, locked
+from bermo.runs.kept_options import differences
 from bermo.runs.model_files import warn_diverged
 
 MARK = "analyse.json"
 FORMAT = 1
+FLAGS = {item.name: f"--{item.name.replace('_', '-')}" for item in fields(Request)} | {
+    "models": "the models",
+    "test": "--sense-test",
+    "sentences": "--sentence",
+    "max_trees": "--max-texts",
+}
 FREE = ("measures", "device")
 """Fields of a request that may change in the same folder: they do not change a part's numbers."""
 OWN: Mapping[str, tuple[str, ...]] = {
@@ -259,11 +266,13 @@ def _check_free(out: Path, request: Request) -> None:
             f"{out} is not empty and holds no analysis; nothing there is overwritten."
             " Give another folder with --out."
         ) from None
-    new = json.loads(json.dumps(_identity(request)))
-    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    usual = {f.name: f.default for f in fields(Request) if f.default is not MISSING and f.name not in FREE}
+    usual, new = json.loads(json.dumps([usual, usual | _identity(request)]))
+    with reading(out / MARK, "Give another folder with --out."):
+        changed = differences(old, new, usual, FLAGS)
     if changed:
         raise BermoError(
-            f"{out} holds another analysis; nothing there is overwritten. What differs: {', '.join(changed)}."
+            f"{out} holds another analysis; nothing there is overwritten. What differs: {'; '.join(changed)}."
             " Give another folder with --out, or the command of that analysis."
         )
 

@@ -230,30 +230,6 @@ def release(out: Path) -> None:
 
 
 @contextmanager
-def locked_for(out: Path, name: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Hold the folder of a command that keeps its options in the file `name`; one of other options, or of
-    something else, is refused.
-    """
-    path, wanted = out / name, json.loads(json.dumps(options, default=str))
-    _check_options(path, wanted)
-    with locked(out):
-        _check_options(path, wanted)
-        write_sealed(path, wanted)
-        yield
-
-
-def _check_options(path: Path, wanted: Mapping[str, Any]) -> None:
-    out = path.parent
-    if path.exists():
-        with reading(path, "Give another folder with --out."):
-            found = read_sealed(path)
-        if found != wanted:
-            raise BermoError(f"{out} was started with other options. Give another folder with --out.")
-    else:
-        check_empty(out)
-
-
-@contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Hold the folder for this process alone; it is free again even after kill -9.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bermo.atlas.spec import AtlasSpec
-from bermo.fields import check, group, option
+from bermo.fields import check, group, leaves, option
 from bermo.jobs.spec import SpreadSpec
 from bermo.printing import say, wrapped
 from bermo.spec import LARGEST_SEED, DataSpec, ModelSpec, RunSpec, TrainSpec
@@ -50,7 +50,7 @@ def run(options: AtlasOptions) -> int:
     from bermo.atlas.checks import IDENTITY, check_folder, check_options, identity, read_rows, tiny_form
     from bermo.atlas.methods import choose
     from bermo.jobs.engines import check_engine
-    from bermo.runs.folder import locked_for
+    from bermo.runs.kept_options import locked_for
     from bermo.verbs.starting import check_before, check_files, data_name, say_start
 
     spec, run, out = options.atlas, options.spec, options.out
@@ -65,7 +65,7 @@ def run(options: AtlasOptions) -> int:
     check_folder(out)
     say_start("atlas", f"{len(names)} methods into {out}; reading {data_name(run.data)}")
     rows = read_rows(run.data)
-    with locked_for(out, IDENTITY, identity(run, rows)):
+    with locked_for(out, IDENTITY, identity(run, rows), leaves(RunSpec)):
         with importing():
             from bermo.atlas.run import Asked
 

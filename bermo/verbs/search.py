@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bermo.fields import REQUIRED, group, option
+from bermo.fields import REQUIRED, group, leaves, option
 from bermo.jobs.spec import SpreadSpec
 from bermo.printing import say
 from bermo.spec import RunSpec
@@ -28,7 +28,7 @@ def run(options: SearchOptions) -> int:
     from bermo.jobs.engines import check_engine, check_installed, make_executor
     from bermo.jobs.space import corner, read_space
     from bermo.runs.command import shown
-    from bermo.runs.folder import locked_for
+    from bermo.runs.kept_options import locked_for
     from bermo.values import to_dict
     from bermo.verbs.starting import check_before, data_name, say_start
 
@@ -41,7 +41,7 @@ def run(options: SearchOptions) -> int:
     load_task(options.spec.data)
     say_start("search", f"{options.trials} trials of {data_name(options.spec.data)} into {options.out}")
     kept = {"space": options.space, "spec": to_dict(options.spec)}
-    with locked_for(options.out, "search.json", kept):
+    with locked_for(options.out, "search.json", kept, leaves(SearchOptions)):
         from bermo.figures.data import write_findings
         from bermo.jobs.search import Search
         from bermo.jobs.search_figures import search_findings

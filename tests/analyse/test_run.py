@@ -1,5 +1,6 @@
 """The folder of an analysis."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,21 @@ def test_what_a_full_disk_left_of_the_first_file_does_not_bar_the_folder(tmp_pat
     (out / "analyse.json").rename(out / "other.json")
     with pytest.raises(BermoError, match="holds no analysis"):
         analyse(request, out, Quiet())
+
+
+def test_another_request_is_refused_by_name_and_a_field_from_later_is_no_difference(tmp_path: Path) -> None:
+    save_backbone("bert", tmp_path / "encoder")
+    out = tmp_path / "out"
+    request = Request(models=(str(tmp_path / "encoder"),), texts=TEXTS, measures=("geometry",), device="cpu")
+    analyse(request, out, Quiet())
+    known = json.loads((out / "analyse.json").read_text())
+    del known["max_unknown"], known["crc32"]
+    (out / "analyse.json").write_text(json.dumps(known))
+    analyse(request, out, Quiet())
+    with pytest.raises(BermoError, match=r"What differs: --max-length was 128, now 9; other texts\. Give"):
+        analyse(replace(request, max_length=9, texts=TEXTS[:1]), out, Quiet())
+    with pytest.raises(BermoError, match=r"--base was not given, now box\. Give"):
+        analyse(replace(request, base="box"), out, Quiet())
 
 
 def test_fewer_measures_leave_what_was_measured_before(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     assert "broken failed. broken/seed-1/1-shrink ended with 2: There is nothing dead" in _one_line(capsys)
     assert {path: path.read_bytes() for path in before} == before
     assert main([*words, "--lr", "1"]) == 2
-    assert "other options" in _one_line(capsys)
+    assert "other options: --lr was 0.0005, now 1.0. Give" in _one_line(capsys)
 
 
 def _one_line(capsys: pytest.CaptureFixture[str]) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from bermo.encoders.card import with_header
 from bermo.errors import BermoError
+from bermo.fields import leaves
 from bermo.files import copy_folder, whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.progress import Display
-from bermo.runs.folder import locked_for
+from bermo.runs.kept_options import locked_for
 from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
@@ -47,7 +48,8 @@ def export_best(run: Path, out: Path, spec: BestSpec, asked: ExportSpec, display
     check_not_exported(run)
     source = open_trained(run)
     warn_diverged(run, display.tell)
-    with locked_for(out, "best.json", {"run": str(run), **asdict(spec), **asdict(asked)}):
+    options = {"run": str(run), **asdict(spec), **asdict(asked)}
+    with locked_for(out, "best.json", options, [*leaves(BestSpec), *leaves(ExportSpec)]):
         forms = FormsSpec(
             forms=spec.forms, data=asked.data, calibrate=asked.calibrate, max_loss=asked.max_loss
         )

@@ -17,13 +17,14 @@ from pathlib import Path
 from bermo.data.load import load_task
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
-from bermo.fields import check
+from bermo.fields import check, leaves
 from bermo.files import copy_folder, read_sealed, reading, whole_folder, write_json, write_sealed, write_text
 from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.progress import Display
-from bermo.runs.folder import locked_for, read_run_spec
+from bermo.runs.folder import read_run_spec
+from bermo.runs.kept_options import locked_for
 from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
@@ -76,7 +77,7 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     source = open_source(spec)
     warn_diverged(spec.run, display.tell)
     run = _run_spec(spec) if spec.texts is None else RunSpec()
-    with locked_for(out, "compress.json", asdict(spec)):
+    with locked_for(out, "compress.json", asdict(spec), leaves(CompressSpec)):
         work, taught = out / "work", None
         if spec.texts is not None:
             taught = prepare_taught(spec, source, work, display)
