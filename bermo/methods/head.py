@@ -25,7 +25,7 @@ from bermo.methods.evaluate import eval_rows, predict
 from bermo.methods.prepare import Prepared, build_model, with_pairs
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.heads import IGNORED, PairHead, PooledHead, Scale, TokenHead
-from bermo.nn.linear_fit import LinearFit, fit_linear
+from bermo.nn.linear_fit import LinearFit, divisors, fit_linear
 from bermo.spec import PAIRS, MixSpec, Pairs, Pooling, chosen, replace_in
 
 PROBE_ROWS = 2000
@@ -144,7 +144,7 @@ def _standardise_(layer: nn.Linear | Scale, x_ND: Tensor) -> None:
     if isinstance(layer, nn.Linear) and layer.in_features != layer.out_features:
         return
     deviation_D, mean_D = torch.std_mean(x_ND, dim=0, correction=0)
-    factor_D = SLOPE / (deviation_D + torch.finfo(torch.float32).eps).clamp(min=1e-6)
+    factor_D = SLOPE / (divisors(deviation_D) + torch.finfo(torch.float32).eps).clamp(min=1e-6)
     layer.weight.copy_(factor_D if isinstance(layer, Scale) else torch.diag(factor_D))
     layer.bias.copy_(-factor_D * mean_D)
 

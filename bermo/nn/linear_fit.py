@@ -30,7 +30,9 @@ ONE_FOLD = 5e6
 NO_FOLD = 1e8
 """Products of a pass (N · D · C) over which one part is held out, not five; or none, and the fit is rough."""
 SMALL = 1e-6
-"""Share of the mean deviation that is added to each, so that a constant unit is not blown up to noise."""
+"""Share of the mean deviation that is added to each, so that none is zero."""
+DEAD = 1e-3
+"""Units that deviate less than this share of the median are dead: all-MiniLM-L6-v2 has three of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ def fit_with_penalty(
     """Fit with one penalty, from another fit where one is given."""
     x_ND = x_ND.double()
     deviation_D, mean_D = torch.std_mean(x_ND, dim=0, correction=0)
-    deviation_D = deviation_D + SMALL * deviation_D.mean() + torch.finfo(torch.float64).tiny
+    deviation_D = divisors(deviation_D) + SMALL * deviation_D.mean() + torch.finfo(torch.float64).tiny
     z_ND = (x_ND - mean_D) / deviation_D
     if num_classes is None:
         weight_CD, bias_C = _ridge(z_ND, targets_N.double(), penalty)
@@ -88,6 +90,15 @@ def fit_with_penalty(
     return LinearFit(
         weight_CD=weight_CD, bias_C=bias_C - weight_CD @ mean_D, penalty=penalty, held_out_loss=float("nan")
     )
+
+
+def divisors(deviation_D: Tensor) -> Tensor:
+    """Return what units are divided by: their deviations; dead units by the median of all.
+
+    Brought to the deviation of the others, the least change of a dead unit in training would outdo them all.
+    """
+    usual = deviation_D.median()
+    return torch.where(deviation_D > DEAD * usual, deviation_D, usual)
 
 
 def _logistic(

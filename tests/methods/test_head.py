@@ -1,6 +1,7 @@
 """A model starts as the linear probe of its frozen encoder, and a run never ends below that."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from bermo.files import without_seal, write_sealed
 from bermo.methods.assemble import assemble
 from bermo.methods.evaluate import predict
 from bermo.methods.finetune import finetune
-from bermo.methods.head import choose_reading
+from bermo.methods.head import _standardise_, choose_reading
 from bermo.methods.prepare import Prepared, prepare
+from bermo.nn.heads import Scale
 from bermo.nn.linear_fit import fit_linear
 from bermo.progress import Quiet
 from bermo.spec import DataSpec, MixSpec, RunSpec, TrainSpec, replace_in
@@ -122,3 +124,19 @@ def test_the_pooling_of_an_encoder_of_random_weights_does_not_depend_on_earlier_
         chosen.append(choose_reading(prepared, accelerator).reasons[-1])
         assert torch.equal(torch.get_rng_state(), before)
     assert len(set(chosen)) == 1, chosen
+
+
+@pytest.mark.parametrize("factory", [lambda: torch.nn.Linear(6, 6), lambda: Scale(6)])
+def test_a_unit_that_is_the_same_for_all_texts_is_not_blown_up(
+    factory: Callable[[], torch.nn.Linear | Scale],
+) -> None:
+    layer = factory()
+    x = torch.randn(50, 6, generator=torch.manual_seed(0)) * torch.tensor([1.0, 2.0, 1e-9, 3.0, 0.0, 0.05])
+    x[:, 2] += 7
+    _standardise_(layer, x)
+    with torch.no_grad():
+        read, moved = layer(x), layer(x + 0.1)
+    assert torch.allclose(read.std(0, correction=0)[[0, 1, 3, 5]], torch.tensor(0.5))
+    assert torch.allclose(read[:, [2, 4]], torch.zeros(50, 2), atol=1e-5)
+    # What a unit moves by in training is of the size of the others.
+    assert (moved - read)[:, [2, 4]].max() <= (moved - read).median(0).values.max()

@@ -69,3 +69,12 @@ def test_few_rows_a_constant_unit_and_an_absent_class_are_fitted_too() -> None:
     fitted = fit_linear(x, torch.tensor([0, 0, 1]), 3)
     assert outputs(fitted, x).argmax(1).tolist() == [0, 0, 1]
     assert torch.isfinite(fitted.weight_CD).all()
+
+
+def test_a_dead_unit_gets_no_weight_that_would_outdo_the_others() -> None:
+    made = torch.manual_seed(0)
+    x = torch.randn(80, 4, generator=made)
+    targets = (x[:, 0] + 0.3 * torch.randn(80, generator=made) > 0).long()
+    dead = 5 + 1e-8 * targets[:, None].double()
+    fitted = fit_linear(torch.cat([x.double(), dead], dim=1), targets, num_classes=2)
+    assert fitted.weight_CD[:, 4].abs().max() < 0.01 * fitted.weight_CD.abs().max()
