@@ -271,6 +271,11 @@ class DistillSpec:
 
     teacher: str | None = option(None, "a run or model folder that teaches")
     answers: str | None = option(None, "a file of probabilities, a column a class", "teacher-answers")
+    unlabelled: str | None = option(
+        None,
+        "texts without labels that are trained on too, by the teacher's answers alone: one a line, or"
+        " a table",
+    )
     hard: float = option(0.1, "weight of the labels", "distill-hard")
     soft: float = option(0.9, "weight of the teacher's answers", "distill-soft")
     temperature: float = option(2.0, "softens both sides' answers")

@@ -40,14 +40,15 @@ from bermo.methods.quantize import start_quantizing_
 from bermo.methods.rewind import Rewind
 from bermo.methods.smooth import make_loss_of
 from bermo.methods.student import student_from_teacher
-from bermo.methods.teacher import TaughtBatches, Teacher, teacher_logits
+from bermo.methods.teacher import Logits, TaughtBatches, Teacher, teacher_logits
 from bermo.methods.theseus import make_successor, start_replacing_
 from bermo.methods.thresholds import shifted
+from bermo.methods.unlabelled import HAS_LABEL, PartlyLabelled
 from bermo.models.encoder import model_card
 from bermo.models.low_rank import factorise_
 from bermo.models.quantized import MARK, without_quantizers
 from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
-from bermo.nn.heads import IGNORED, weighted_loss
+from bermo.nn.heads import IGNORED, labelled_loss, weighted_loss
 from bermo.nn.masks import Mask
 from bermo.progress import Display
 from bermo.pruning.fold import folded_state
@@ -98,13 +99,15 @@ class TaskBatches:
 class LabelLoss:
     """The loss of the labels as the model defines it: a mean over rows or, for tags, over labelled tokens.
 
-    With weights each row, word or label that a row has counts by that of its class.
+    With weights each row, word or label that a row has counts by that of its class. Of a batch in which some
+    rows have no label, these add 0.
     """
 
-    call = ModelCall(only_for_loss=frozenset(LABEL_NAMES))
+    call = ModelCall(only_for_loss=frozenset((*LABEL_NAMES, HAS_LABEL)))
 
     def __init__(self, model: BermoPreTrainedModel, weights_C: Tensor | None = None) -> None:
         self.loss_of = cast(Callable[..., Tensor], model.loss_of)
+        self.problem_type = model.config.problem_type
         self.weights_C = weights_C
 
     def count(self, batch: Batch) -> int:
@@ -112,6 +115,11 @@ class LabelLoss:
         return int((labels != IGNORED).sum()) if labels is not None else len(batch["input_ids"])
 
     def __call__(self, outputs: ModelOutput, batch: Batch) -> Tensor:
+        if HAS_LABEL in batch:
+            has_label_B = batch[HAS_LABEL]
+            return labelled_loss(
+                outputs["logits"], batch["labels"], has_label_B, self.problem_type, self.weights_C
+            )
         if self.weights_C is not None:
             return weighted_loss(outputs["logits"], batch["labels"], self.weights_C)
         return self.loss_of(outputs, **{name: batch[name] for name in LABEL_NAMES if name in batch})
@@ -121,12 +129,14 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     """Make one seed's training; random weights are drawn from the seed."""
     spec = prepared.spec
     plan = BatchPlan(
-        prepared.train.lengths, chosen(spec.train.batch_size), seed, grouped=spec.train.group_lengths
+        prepared.learned.lengths, chosen(spec.train.batch_size), seed, grouped=spec.train.group_lengths
     )
     is_graphed = accelerator.device.type == "cuda"
-    longest = int(prepared.train.lengths.max()) if is_graphed else None
-    own = TaskBatches(prepared.train, plan, longest)
+    longest = int(prepared.learned.lengths.max()) if is_graphed else None
+    own = TaskBatches(prepared.learned, plan, longest)
     batches: Batches = own
+    if prepared.unlabelled is not None:
+        batches = PartlyLabelled(own, len(prepared.train))
     teacher = prepared.teacher
     torch.manual_seed(seed)
     model = _model(prepared, teacher)
@@ -153,12 +163,11 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         taught.attach_(model)
         objective = taught
         if needs_only_logits(spec.distill):
-            rows = eval_rows(spec)
-            logits = teacher_logits(teacher, prepared.train, rows, accelerator, display, spec.data.cache)
-            batches = TaughtBatches(batches, prepared.train, logits)
+            logits = _answers(prepared, teacher, accelerator, display)
+            batches = TaughtBatches(batches, prepared.learned, logits)
     if prepared.answers is not None:
         objective = AnsweredLoss(objective, prepared.data.task.kind, spec.distill)
-        batches = TaughtBatches(batches, prepared.train, prepared.answers)
+        batches = TaughtBatches(batches, prepared.learned, prepared.answers)
     masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
     best_from = 0
     if spec.prune.method != "none":
@@ -228,6 +237,14 @@ def saved_form(model: nn.Module) -> Iterator[None]:
     """
     with set_aside(model), set_aside(model, TOKENS), without_quantizers(model):
         yield
+
+
+def _answers(prepared: Prepared, teacher: Teacher, accelerator: Accelerator, display: Display) -> Logits:
+    """Return the teacher's answers to all rows; those without labels have a cache of their own."""
+    rows, cache = eval_rows(prepared.spec), prepared.spec.data.cache
+    parts = [part for part in (prepared.train, prepared.unlabelled) if part is not None]
+    answers = [teacher_logits(teacher, part, rows, accelerator, display, cache) for part in parts]
+    return answers[0] if len(answers) == 1 else np.concatenate(answers)
 
 
 def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:

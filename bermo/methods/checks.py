@@ -117,7 +117,11 @@ def check_answers(spec: DistillSpec) -> None:
     if spec.answers is None:
         return
     only_answers = DistillSpec(
-        answers=spec.answers, hard=spec.hard, soft=spec.soft, temperature=spec.temperature
+        answers=spec.answers,
+        unlabelled=spec.unlabelled,
+        hard=spec.hard,
+        soft=spec.soft,
+        temperature=spec.temperature,
     )
     if spec != only_answers:
         raise BermoError(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather
 from torch.nn import functional
 
+from bermo.methods.unlabelled import HAS_LABEL
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.contrast import contrast
 from bermo.nn.heads import IGNORED
@@ -45,6 +46,8 @@ class ContrastLoss:
 
     def __call__(self, outputs: Any, batch: Batch) -> Tensor:
         vectors_BD, classes_B = self._pooled.pop(), batch["labels"]
+        if HAS_LABEL in batch:
+            classes_B = classes_B.masked_fill(~batch[HAS_LABEL], IGNORED)
         if self.num_processes > 1:
             vectors_BD, classes_B = self._of_all_processes(vectors_BD, classes_B)
         return self.objective(outputs, batch) + self.weight * contrast(vectors_BD, classes_B)

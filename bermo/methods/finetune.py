@@ -157,7 +157,7 @@ def _train(
             one.job.model.to(accelerator.device)
         folder = out / "-".join([GROUP, *map(str, seeds)])
         folder.mkdir(exist_ok=True)
-        job = join_jobs([one.job for one in made], prepared.train.lengths, folder)
+        job = join_jobs([one.job for one in made], prepared.learned.lengths, folder)
         job = replace(job, before_evaluation=lambda: _ask_all(job.model, made))
     train = prepared.spec.train
     if prepared.spec.method.keep_tokens is not None or prepared.spec.prune.rewind is not None:

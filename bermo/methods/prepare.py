@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import transformers
 
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
-from bermo.data.rows import ApartRows, TextRows
+from bermo.data.rows import ApartRows, Rows, TextRows, digest
 from bermo.data.tasks import TaskData
 from bermo.data.teacher_answers import read_answers
 from bermo.data.unknown import check_ids
+from bermo.data.unlabelled import join_features, read_unlabelled
 from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.pooling import trained_pooling
@@ -48,6 +50,8 @@ class Prepared:
     tokenizer: transformers.PreTrainedTokenizerBase
     train: Features
     valid: Features
+    unlabelled: Features | None = None
+    """Texts without labels, for which only the teacher's answers count."""
     facts: Facts
     reasons: tuple[str, ...] = ()
     """What was chosen for the user, and why."""
@@ -59,11 +63,16 @@ class Prepared:
     has_segments: bool = False
     """Whether the tokens have segment ids, which tell the texts of a pair."""
 
+    @cached_property
+    def learned(self) -> Features:
+        """All rows of a training: those with labels, then those without."""
+        return self.train if self.unlabelled is None else join_features(self.train, self.unlabelled)
+
     @property
     def num_steps(self) -> int:
         """Optimiser steps of one training."""
         train = self.spec.train
-        return num_steps(math.ceil(len(self.train) / chosen(train.batch_size)), chosen(train.epochs))
+        return num_steps(math.ceil(len(self.learned) / chosen(train.batch_size)), chosen(train.epochs))
 
 
 def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Prepared:
@@ -73,6 +82,7 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         check_apart(spec, data.train)
     check_class_weights(spec.train.class_weights, data)
     check_thresholds(spec.train.tune_thresholds, data)
+    bare = _unlabelled(spec, data)
     source = _source(spec)
     for model in filter(None, (spec.distill.teacher, spec.model.backbone)):
         warn_diverged(model, display.tell)
@@ -90,7 +100,13 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         make_features(rows, data.task, data.labels, tokenizer, spec.data, has_segments, progress, is_apart)
         for rows in (data.train, data.valid)
     )
-    check_ids(max(train.largest_id, valid.largest_id), int(config.vocab_size), tokenizer)
+    unlabelled = None
+    if bare is not None:
+        unlabelled = make_features(
+            bare, data.task, data.labels, tokenizer, spec.data, has_segments, progress, is_apart
+        )
+    largest = max(part.largest_id for part in (train, valid, unlabelled) if part is not None)
+    check_ids(largest, int(config.vocab_size), tokenizer)
     known = num_layers(config) - 1
     _check_layers(spec.model, known)
     teacher = None
@@ -103,20 +119,22 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
                 f"The teacher's vectors have {teacher.model.config.hidden_size} units, the student's"
                 f" {config.hidden_size}. Choose a student of the same width, or --student-layers."
             )
-    facts = replace(_facts(source, config, data, len(train)), teacher_pairs=teacher_pairs)
+    num_rows = len(train) + (0 if unlabelled is None else len(unlabelled))
+    facts = replace(_facts(source, config, data, num_rows), teacher_pairs=teacher_pairs)
     resolved = resolve_defaults(spec, facts)
     return Prepared(
         teacher=teacher,
-        answers=_answers(spec, data),
+        answers=_answers(spec, data, bare),
         layers=kept_layers(spec.model, known, train),
         spec=resolved.spec,
         facts=facts,
         reasons=resolved.reasons,
         data=data,
-        digest=_digest(spec, data),
+        digest=_digest(spec, data, bare),
         tokenizer=tokenizer,
         train=train,
         valid=valid,
+        unlabelled=unlabelled,
         has_segments=has_segments,
     )
 
@@ -127,11 +145,12 @@ def with_pairs(prepared: Prepared, pairs: Pairs) -> Prepared:
     if pairs == "joined":
         return replace(prepared, spec=spec)
     data, tokenizer, segments = prepared.data, prepared.tokenizer, prepared.has_segments
-    train, valid = (
+    bare = [] if prepared.unlabelled is None else [prepared.unlabelled.rows]
+    train, valid, *unlabelled = (
         make_features(rows, data.task, data.labels, tokenizer, spec.data, segments, is_apart=True)
-        for rows in (data.train, data.valid)
+        for rows in (data.train, data.valid, *bare)
     )
-    return replace(prepared, spec=spec, train=train, valid=valid)
+    return replace(prepared, spec=spec, train=train, valid=valid, unlabelled=next(iter(unlabelled), None))
 
 
 def check_apart(spec: RunSpec, rows: ApartRows) -> None:
@@ -191,7 +210,14 @@ def _teacher_pairs(spec: RunSpec) -> Pairs | None:
     return None if folder is None else getattr(config_of(folder), "pairs", "joined")
 
 
-def _answers(spec: RunSpec, data: TaskData) -> npt.NDArray[np.float32] | None:
+def _unlabelled(spec: RunSpec, data: TaskData) -> Rows | None:
+    path = spec.distill.unlabelled
+    if path is None:
+        return None
+    return read_unlabelled(Path(path).expanduser(), data, spec.data.text, spec.data.separator_character)
+
+
+def _answers(spec: RunSpec, data: TaskData, bare: Rows | None) -> npt.NDArray[np.float32] | None:
     if spec.distill.answers is None:
         return None
     if data.task.kind != "classification":
@@ -199,12 +225,16 @@ def _answers(spec: RunSpec, data: TaskData) -> npt.NDArray[np.float32] | None:
             f"--teacher-answers are probabilities of classes, but {data.task.name} is {data.task.kind}. Use"
             " --teacher with a trained model."
         )
-    return read_answers(Path(spec.distill.answers), data.train, data.labels, spec.data.text)
+    path = Path(spec.distill.answers)
+    parts = [rows for rows in (data.train, bare) if rows is not None]
+    return np.concatenate([read_answers(path, rows, data.labels, spec.data.text) for rows in parts])
 
 
-def _digest(spec: RunSpec, data: TaskData) -> str:
+def _digest(spec: RunSpec, data: TaskData, bare: Rows | None) -> str:
     """Name the content that decides the numbers: the rows, and the teacher's weights."""
     total = hashlib.sha256(data.digest.encode())
+    if bare is not None:
+        total.update(digest(bare).encode())
     teacher = _teacher_folder(spec)
     files = sorted(Path(teacher).glob("*.safetensors")) if teacher is not None else []
     files += [] if spec.distill.answers is None else [Path(spec.distill.answers)]
@@ -235,6 +265,9 @@ def notes(prepared: Prepared) -> list[str]:
     train, valid, spec = prepared.train, prepared.valid, prepared.spec
     sentences = list(prepared.data.notes)
     sentences.append(f"{len(train):,} training and {len(valid):,} validation inputs.")
+    if prepared.unlabelled is not None:
+        name = Path(str(spec.distill.unlabelled)).name
+        sentences.append(f"{len(prepared.unlabelled):,} texts without labels ({name}), taught alone.")
     if prepared.reasons:
         sentences.append(f"Chosen for them: {', '.join(prepared.reasons)}.")
     if prepared.layers is not None and spec.model.keep_layers is not None:

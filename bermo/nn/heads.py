@@ -149,6 +149,34 @@ def weighted_loss(logits: Tensor, labels: Tensor, weights_C: Tensor) -> Tensor:
     return (losses * weights_C[labels.clamp(min=0)]).sum() / (labels != IGNORED).sum().clamp(min=1)
 
 
+def labelled_loss(
+    logits: Tensor,
+    labels: Tensor,
+    has_label_B: Tensor,
+    problem_type: str | None,
+    weights_C: Tensor | None = None,
+) -> Tensor:
+    """Return the loss of the rows that have a label, divided by all rows, or by all tags that count: a row
+    without a label adds 0, whatever stands in its place.
+    """
+    logits, counts_B = logits.float(), torch.ones_like(has_label_B, dtype=torch.float32)
+    if problem_type == MULTI_LABEL:
+        losses_B = functional.binary_cross_entropy_with_logits(
+            logits, labels.float().view_as(logits), reduction="none", pos_weight=weights_C
+        ).mean(-1)
+    elif logits.shape[-1] == 1 and labels.is_floating_point():
+        losses_B = (logits - labels.view_as(logits)).square().mean(-1)
+    else:
+        flat = labels.reshape(-1)
+        scores = logits.reshape(len(flat), -1)
+        losses = functional.cross_entropy(scores, flat, ignore_index=IGNORED, reduction="none")
+        if weights_C is not None:
+            losses = losses * weights_C[flat.clamp(min=0)]
+        losses_B = losses.view(len(labels), -1).sum(1)
+        counts_B = (labels != IGNORED).view(len(labels), -1).sum(1)
+    return torch.where(has_label_B, losses_B, 0).sum() / counts_B.sum().clamp(min=1)
+
+
 def span_loss(logits_BT2: Tensor, start_B: Tensor, end_B: Tensor) -> Tensor:
     """Return the mean cross-entropy of start and end; an end outside the piece of text is ignored."""
     length = logits_BT2.shape[1]

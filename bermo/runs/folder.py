@@ -71,6 +71,7 @@ EARLIER_VALUES = {
     "train.tune_thresholds": False,
     "prune.rewind": None,
     "distill.answers": None,
+    "distill.unlabelled": None,
     "data.split": None,
     "data.separator": None,
     "data.metric": None,

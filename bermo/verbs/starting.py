@@ -36,7 +36,7 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
     check_methods(spec)
     check_free(out, spec)
     resolve(spec.model.backbone)
-    check_files(spec.distill.answers)
+    check_files(spec.distill.answers, spec.distill.unlabelled)
     if spec.distill.teacher is not None and spec.distill.teacher not in made:
         find_model(spec.distill.teacher)
 
