@@ -17,7 +17,7 @@ from bermo.elmo_spec import ElmoSpec
 from bermo.fields import Rules, group, option
 from bermo.spec import LARGEST_SEED, Precision
 
-ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo", "structbert"]
+ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo", "structbert", "xlnet"]
 Masking = Literal["token", "word", "span", "phrase"]
 InnerKind = Literal["none", "within", "raw"]
 Optimiser = Literal["adamw", "lamb"]
@@ -61,6 +61,8 @@ MODEL_BRINGS = (
 """Fields of the shape that an encoder to go on from has decided."""
 NOT_ELMO = ("model", "preset", "layers", "width", "heads", "intermediate", "inner_mix")
 """Fields of the shape that only a Transformer has."""
+MASKS = ("masking", "share")
+"""Fields of the objective that say what is masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +236,7 @@ class PretrainSpec:
         own += [name for name in ("vocabulary", "tokenizer") if _is_given(text, name)]
         return [
             *self._elmo_rules(),
+            *self._xlnet_rules(),
             *self._short_rules(),
             (
                 self.shape.model is None or not own,
@@ -291,7 +294,7 @@ class PretrainSpec:
     def _elmo_rules(self) -> Rules:
         is_elmo = self.objective.kind == "elmo"
         shape = [name for name in NOT_ELMO if _is_given(self.shape, name)]
-        masks = [name for name in ("masking", "share") if _is_given(self.objective, name)]
+        masks = [name for name in MASKS if _is_given(self.objective, name)]
         sizes = [item.name for item in fields(ElmoSpec) if _is_given(self.elmo, item.name)]
         return [
             (
@@ -309,6 +312,18 @@ class PretrainSpec:
                 f"Only ELMo has {_flags(sizes)}. Leave it out, or train with --objective elmo.",
             ),
         ]
+
+    def _xlnet_rules(self) -> Rules:
+        masks = [name for name in MASKS if _is_given(self.objective, name)]
+        shape, width = self.shape, self.shape.sizes.width
+        rules = [
+            (shape.model is None, "XLNet starts from random weights. Leave out --model or --objective."),
+            (not masks, f"XLNet guesses a sixth of the tokens, in runs. Leave out {_flags(masks)}."),
+            (shape.inner_mix == "none", "XLNet's two streams cannot be mixed inside. Leave out --inner-mix."),
+            (not self.pace.recompute, "XLNet cannot compute its layers again. Leave --recompute out."),
+            (width % 2 == 0, f"XLNet's width must be even, for its sines and cosines, but got {width}."),
+        ]
+        return rules if self.objective.kind == "xlnet" else []
 
 
 def _is_given(spec: Any, name: str) -> bool:

@@ -171,7 +171,7 @@ _MOBILEBERT = Family(
 )
 _XLNET = Family(
     pooling="last",
-    layers=Layers(path="layer", embeddings=("word_embedding",), is_time_first=True),
+    layers=Layers(path="layer", embeddings=("word_embedding",), is_time_first=True, num_streams=2),
     inputs=Inputs(has_float_mask=True, has_last_position=False, options={"use_mems": False}),
     attention=Attention(uses_registry=False),
     anatomy=Anatomy(

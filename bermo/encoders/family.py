@@ -21,6 +21,8 @@ class Layers:
     """Modules that turn ids into the input of the first layer."""
     is_time_first: bool = False
     """The layers take (T, B, D) in place of (B, T, D)."""
+    num_streams: int = 1
+    """How many tensors a layer hands on to the next one; the second may be missing."""
     collector: str | None = None
     """A module that keeps the outputs of all layers even when they are not asked for."""
 

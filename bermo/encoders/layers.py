@@ -61,17 +61,28 @@ def drop_layers_(encoder: PreTrainedModel, family: Family, share: float) -> None
     is learned are layers that do without their neighbours.
     """
     for module in layer_modules(encoder, family):
-        module.register_forward_hook(partial(_drop, share), with_kwargs=True)
+        module.register_forward_hook(partial(_drop, share, family.layers.num_streams), with_kwargs=True)
 
 
-def _drop(share: float, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+def _drop(
+    share: float,
+    num_streams: int,
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    output: Any,
+) -> Any:
     if not module.training:
         return output
-    before = args[0] if args else kwargs["hidden_states"]
-    is_kept = torch.rand((), device=before.device) >= share
-    if isinstance(output, tuple):
-        return (torch.where(is_kept, output[0], before), *output[1:])
-    return torch.where(is_kept, output, before)
+    before = args[:num_streams] or (kwargs["hidden_states"],)
+    is_kept = torch.rand((), device=before[0].device) >= share
+    if not isinstance(output, tuple):
+        return torch.where(is_kept, output, before[0])
+    streams = [
+        None if old is None else torch.where(is_kept, new, old)
+        for new, old in zip(output, before, strict=False)
+    ]
+    return (*streams, *output[num_streams:])
 
 
 def _read_mix(

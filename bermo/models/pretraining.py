@@ -1,35 +1,28 @@
-"""What is trained on bare text: a masked LM, with sentence pairs or without, ELECTRA's two encoders, a biLM.
+"""What is trained on bare text: a masked LM, with sentence pairs or without, ELECTRA, a biLM, XLNet.
 
     masked LM      which word stood at each of the K positions        BERT (Devlin et al. 2018)
     pairs          does B follow A, from the first token           BERT's NSP, ALBERT's SOP, StructBERT
     replaced       which tokens did a small generator replace      ELECTRA (Clark et al. 2020)
     neighbours     which word comes next, and which came before      ELMo (Peters et al. 2018)
+    permuted       which word comes next in a random order           XLNet (Yang et al. 2019)
 
 Only the K chosen positions of a row reach the projection to the vocabulary. Shapes are fixed, and nothing
 waits for the device. Axes: B rows, T tokens, K positions, V pieces of the vocabulary.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoModelForMaskedLM,
-    BertConfig,
-    ElectraConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import BertConfig, ElectraConfig, PretrainedConfig, XLNetConfig
 
 from bermo.encoders.elmo import ElmoConfig, ElmoModel
-from bermo.encoders.families import family_of
+from bermo.encoders.two_streams import freeze_segments_, guess_states
 from bermo.models.config import BermoConfig
 from bermo.models.encoder import BermoModel
-from bermo.models.start import dropouts_of, head_modules, set_dropouts_
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.nn.heads import PooledHead, take_rows
 from bermo.nn.words import TeacherMaps
@@ -144,7 +137,25 @@ class NeighbourPretraining(nn.Module):
         return Guesses(self.out(torch.cat([take_rows(half, some) for half, some in halves], dim=1)))
 
 
-Pretraining = MaskedPretraining | ReplacedPretraining | NeighbourPretraining
+class PermutedPretraining(nn.Module):
+    """XLNet: a token is guessed from those that are not, and from those before it in a random order."""
+
+    def __init__(self, encoder: BermoModel) -> None:
+        super().__init__()
+        self.encoder = encoder
+        freeze_segments_(encoder.backbone)
+        self.bias = nn.Parameter(torch.zeros(encoder.config.backbone.vocab_size))
+
+    def forward(
+        self, input_ids: Tensor, places: Tensor, targets: Tensor, weights: Tensor, ranks: Tensor
+    ) -> Guesses:
+        """Return the scores of the words at the places; `ranks` (B, T) say which token reads which."""
+        states_BKD = guess_states(self.encoder.backbone, input_ids, ranks, places, weights)
+        words = cast(nn.Embedding, self.encoder.get_input_embeddings()).weight
+        return Guesses(nn.functional.linear(states_BKD, words, self.bias))
+
+
+Pretraining = MaskedPretraining | ReplacedPretraining | NeighbourPretraining | PermutedPretraining
 
 
 def _sample(scores_BKV: Tensor) -> Tensor:
@@ -187,6 +198,22 @@ class Shape:
             config.inner_mix = self.inner_mix
         return config
 
+    def xlnet_config(self) -> XLNetConfig:
+        """Write the shape as a config of XLNet, without a memory of the row before."""
+        return XLNetConfig(
+            vocab_size=self.vocabulary,
+            d_model=self.width,
+            n_layer=self.layers,
+            n_head=self.heads,
+            d_inner=self.intermediate,
+            dropout=self.dropout,
+            pad_token_id=self.pad,
+            bos_token_id=None,
+            eos_token_id=None,
+            mem_len=None,
+            use_mems_eval=False,
+        )
+
 
 def build_masked(shape: Shape, pair_kinds: int) -> MaskedPretraining:
     """Build an encoder with random weights for masked LM, drawn from torch's generator."""
@@ -217,42 +244,6 @@ def build_neighbours(
     return NeighbourPretraining(encoder)
 
 
-def save_encoder(
-    model: Pretraining, folder: Path, later_dropouts: Mapping[str, float], is_half: bool
-) -> None:
-    """Save the encoder as Hugging Face's own model, with its masked-LM head where the family's is like ours.
-
-    One with an inner mix is saved as a BermoModel: the family's own class would leave the mix out.
-    """
-    ordinary = _ordinary(model)
-    config = ordinary.config.backbone if isinstance(ordinary, BermoModel) else ordinary.config
-    before = dropouts_of(config)
-    made: dict[int, Tensor] = {}  # by address, so that tied weights stay tied and are written once
-    for weight in ordinary.state_dict().values():
-        if weight.data_ptr() not in made:
-            kept = weight.detach().cpu().contiguous()
-            made[weight.data_ptr()] = kept.half() if is_half and kept.is_floating_point() else kept
-    state = {name: made[weight.data_ptr()] for name, weight in ordinary.state_dict().items()}
-    set_dropouts_(config, later_dropouts)
-    try:
-        ordinary.save_pretrained(folder, state_dict=state)
-    finally:
-        set_dropouts_(config, before)
-
-
-def _ordinary(model: Pretraining) -> PreTrainedModel:
-    encoder = model.encoder
-    backbone = encoder.backbone
-    parts = family_of(backbone.config).masked_head
-    if getattr(backbone.config, "inner_mix", "none") != "none":
-        return encoder
-    if not isinstance(model, MaskedPretraining) or parts is None:
-        return backbone
-    whole = AutoModelForMaskedLM.from_config(copy.deepcopy(backbone.config), dtype=torch.float32)
-    head = model.words.head
-    with torch.no_grad():
-        whole.base_model.load_state_dict(backbone.state_dict())
-        for theirs, own in head_modules(whole, head):
-            theirs.load_state_dict({name: own.get_parameter(name) for name in theirs.state_dict()})
-        whole.get_parameter(parts.bias).copy_(head.decoder.bias)
-    return whole
+def build_permuted(shape: Shape) -> PermutedPretraining:
+    """Build an XLNet with random weights."""
+    return PermutedPretraining(BermoModel(BermoConfig(shape.xlnet_config(), mix=None)))

@@ -77,6 +77,8 @@ def test_layers_and_embeddings_are_where_the_entry_says(name: str) -> None:
     words = encoder.get_input_embeddings()
     modules = [encoder.get_submodule(path) for path in layers.embeddings]
     assert any(words is inner for module in modules for inner in module.modules())
+    taken = inspect.signature(first_layer(encoder, FAMILIES[name]).forward).parameters
+    assert layers.num_streams == 1 + ("output_g" in taken)
     if layers.collector is not None:
         parameters = inspect.signature(encoder.get_submodule(layers.collector).forward).parameters
         assert "output_hidden_states" in parameters

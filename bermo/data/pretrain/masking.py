@@ -38,6 +38,8 @@ class Masked:
     positions_BK: Ids
     targets_BK: Ids
     weights_BK: npt.NDArray[np.float32]
+    ranks_BT: Ids | None = None
+    """Where tokens are guessed in an order: its place in it, 0 for one that all others read."""
 
 
 @dataclass(frozen=True)

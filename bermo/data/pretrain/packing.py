@@ -24,6 +24,7 @@ from bermo.data.pretrain.corpus import Pieces, Tokens
 from bermo.data.pretrain.masking import Ids, Masker
 from bermo.data.pretrain.neighbours import Neighbours
 from bermo.data.pretrain.order import Shuffled
+from bermo.data.pretrain.permuted import Permuted, Unordered
 from bermo.errors import BermoError
 
 # What random numbers are drawn for.
@@ -32,6 +33,8 @@ MIN_DOCUMENT = 16
 """Tokens of a document; a shorter one makes no pair."""
 
 Arrays = dict[str, npt.NDArray[Any]]
+Chooser = Masker | Neighbours | Shuffled | Permuted | Unordered
+"""What says which tokens of a row are guessed."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,7 @@ class PackedBatches:
     """The batches of every epoch: each row once, in an order drawn from seed and epoch; no short batch."""
 
     source: Stream | Pairs
-    masker: Masker | Neighbours | Shuffled
+    masker: Chooser
     batch_size: int
     seed: int
 
@@ -225,4 +228,6 @@ class PackedBatches:
             "targets": masked.targets_BK,
             "weights": masked.weights_BK,
         }
+        if masked.ranks_BT is not None:
+            arrays["ranks"] = masked.ranks_BT
         return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -14,7 +14,8 @@ from bermo.data.pretrain.corpus import Corpus, load_corpus
 from bermo.data.pretrain.masking import Masker
 from bermo.data.pretrain.neighbours import Neighbours
 from bermo.data.pretrain.order import Shuffled
-from bermo.data.pretrain.packing import PackedBatches, Pairs, Stream
+from bermo.data.pretrain.packing import Chooser, PackedBatches, Pairs, Stream
+from bermo.data.pretrain.permuted import Permuted, Unordered
 from bermo.data.pretrain.phrases import Phrases, find_phrases
 from bermo.data.pretrain.short_first import ShortFirst
 from bermo.data.pretrain.spelled import spell
@@ -32,6 +33,7 @@ from bermo.models.pretraining import (
     Shape,
     build_masked,
     build_neighbours,
+    build_permuted,
     build_replaced,
 )
 from bermo.models.start import Start, check_layers, dropouts_of, start_masked
@@ -113,13 +115,15 @@ def _pack(spec: PretrainSpec, corpus: Corpus, length: int, is_held: bool) -> Pac
             source = Pairs(tokens, corpus.pieces, length, seed, kind)
         case _:
             source = Stream(tokens, corpus.pieces, length, seed)
-    return PackedBatches(source, _masker(spec, corpus, seed), spec.pace.batch_size, seed)
+    return PackedBatches(source, _chooser(spec, corpus, seed, is_held), spec.pace.batch_size, seed)
 
 
-def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbours | Shuffled:
+def _chooser(spec: PretrainSpec, corpus: Corpus, seed: int, is_held: bool) -> Chooser:
     objective = spec.objective
     if objective.kind == "elmo":
         return Neighbours(corpus.pieces)
+    if objective.kind == "xlnet" and not is_held:
+        return Permuted(corpus.pieces, seed)
     masker = Masker(
         corpus.pieces,
         objective.masking,
@@ -128,7 +132,13 @@ def _masker(spec: PretrainSpec, corpus: Corpus, seed: int) -> Masker | Neighbour
         is_plain=objective.kind == "electra",
         phrases=_phrases(corpus) if objective.masking == "phrase" else None,
     )
-    return Shuffled(masker) if objective.kind == "structbert" else masker
+    match objective.kind:
+        case "structbert":
+            return Shuffled(masker)
+        case "xlnet":
+            return Unordered(masker)
+        case _:
+            return masker
 
 
 @lru_cache(1)
@@ -150,6 +160,8 @@ def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = No
     elif spec.objective.kind == "elmo":
         spelled = spell(corpus.tokenizer)
         model = build_neighbours(elmo_config(spec, corpus), spelled.pieces, spelled.kinds)
+    elif spec.objective.kind == "xlnet":
+        model = build_permuted(_shape(spec, corpus))
     else:
         model = build_masked(_shape(spec, corpus), PAIR_KINDS.get(spec.objective.kind, 0))
     if spec.pace.recompute:
@@ -175,7 +187,7 @@ def later_dropouts(spec: PretrainSpec) -> Mapping[str, float]:
     """Return the dropout that the saved encoder is fine-tuned with: that of the one it went on from."""
     if spec.shape.model is not None:
         return dropouts_of(load_config(spec.shape.model))
-    if spec.objective.kind == "elmo":
+    if spec.objective.kind in ("elmo", "xlnet"):
         return {"dropout": spec.shape.later_dropout}
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     return dict.fromkeys(names, spec.shape.later_dropout)

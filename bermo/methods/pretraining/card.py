@@ -50,7 +50,7 @@ def model_card(spec: PretrainSpec, result: Mapping[str, Any], config: Pretrained
         "\n".join(lines) + "\n",
         title=title,
         base=_name(start) if start else None,
-        pipeline=None if spec.objective.kind == "elmo" else "fill-mask",
+        pipeline=None if spec.objective.kind in ("elmo", "xlnet") else "fill-mask",
         evaluated=[
             Evaluated(task="held-out", metric=name, value=value) for name, value in result["values"].items()
         ],
@@ -68,10 +68,8 @@ def _shape(spec: PretrainSpec) -> str:
         )
     sizes, inner = spec.shape.sizes, spec.shape.inner_mix
     mixed = "" if inner == "none" else f", inner mix {inner}"
-    return (
-        f"{sizes.heads} heads, {sizes.intermediate} units inside a layer,"
-        f" {spec.shape.positions} positions{mixed}"
-    )
+    positions = "relative" if spec.objective.kind == "xlnet" else f"{spec.shape.positions}"
+    return f"{sizes.heads} heads, {sizes.intermediate} units inside a layer, {positions} positions{mixed}"
 
 
 def _habits(spec: PretrainSpec) -> str:
@@ -90,12 +88,19 @@ def _habits(spec: PretrainSpec) -> str:
 def _untrained(spec: PretrainSpec) -> str:
     if spec.objective.kind == "elmo":
         return ""
+    if spec.objective.kind == "xlnet":
+        return ": tokens further apart were never seen"
     return f": positions after that were never trained{' further' if spec.shape.model else ''}"
 
 
 def _objective(objective: ObjectiveSpec) -> str:
     if objective.kind == "elmo":
         return "elmo, every word from those before it and from those behind it"
+    if objective.kind == "xlnet":
+        return (
+            "xlnet, a sixth of the tokens in runs of words, each from the rest and from those before it in a"
+            " random order; on held-out text the tokens that a masked LM masks, each from the unmasked ones"
+        )
     return (
         f"{objective.kind}, masking {objective.masking}, {objective.share:.0%} of the tokens"
         f"{_taught(objective)}"

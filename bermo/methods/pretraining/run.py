@@ -36,7 +36,8 @@ from bermo.methods.pretraining.card import findings, model_card
 from bermo.methods.pretraining.guess import score_guesses
 from bermo.methods.pretraining.pace import plan_steps, step_settings, train_spec
 from bermo.methods.pretraining.teach import TaughtLoss, held_objective, make_loss, score_taught
-from bermo.models.pretraining import Pretraining, save_encoder
+from bermo.models.pretraining import Pretraining
+from bermo.models.saving import save_encoder
 from bermo.pretrain_spec import PretrainSpec
 from bermo.progress import Display, Quiet
 from bermo.runs.folder import check_free, claim, identity, locked

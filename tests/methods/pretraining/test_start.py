@@ -16,7 +16,8 @@ from bermo.encoders.families import FAMILIES
 from bermo.encoders.layers import layer_modules
 from bermo.errors import BermoError
 from bermo.methods.pretraining.run import pretrain
-from bermo.models.pretraining import MaskedPretraining, save_encoder
+from bermo.models.pretraining import MaskedPretraining
+from bermo.models.saving import save_encoder
 from bermo.models.start import Start, dropouts_of, start_masked
 from bermo.pretrain_spec import PretrainSpec, ShapeSpec
 from tests.methods.pretraining.world import make_spec, write_documents, write_teacher
