@@ -32,7 +32,7 @@ def slow_spans(corpus: Corpus, ids: list[int], luck: list[float], before: list[f
         return bool(special or not pieces.is_inside[ids[place]])
 
     shares = [1 / n / sum(1 / m for m in range(1, 6)) for n in range(1, 6)]
-    here, found = 0, set()
+    here, found = 0, set[int]()
     for chance, offset in zip(luck, before, strict=True):
         num_words = next((n for n in range(1, 5) if chance < sum(shares[:n])), 5)
         left = int(np.float32(offset) * 6 * num_words)
