@@ -1,6 +1,20 @@
-"""bermo: mix, fine-tune, prune, probe and ship Transformer encoders.
+"""bermo: mix, fine-tune, prune, probe and ship Transformer encoders. `bermo --help` is the same in a shell.
 
-The public names stand below. Importing this package registers the models with Hugging Face's Auto classes.
+Fit and predict    Classifier, Regressor, predict
+Models             BermoModel, BermoForSequenceClassification, BermoForTokenClassification,
+                   BermoForQuestionAnswering, BermoForMultipleChoice, BermoForMaskedLM,
+                   BermoForSentenceEmbedding, BermoConfig; box (the encoder of the package), import_elmo
+Mixes of layers    LayerMix, OneLayer, ConcatLayers, GateMix, InnerMix
+Pruning            prune_, prune_units_, fold_, count, shrink, parameter_groups, PruningCallback,
+                   CubicSchedule; Magnitude, Movement, SoftMovement, L0
+Whole runs         finetune, pretrain; RunSpec of ModelSpec, MixSpec, DataSpec, TrainSpec, PruneSpec,
+                   DistillSpec, MethodSpec; PretrainSpec
+Vectors            load_encoder, stream_vectors, text_vectors
+Files              load_sparse
+Errors             BermoError
+
+help(bermo.Classifier), or that of any other name, has an example. Importing this package registers the
+models with Hugging Face's Auto classes.
 """
 
 import importlib

@@ -5,7 +5,13 @@ from difflib import get_close_matches
 
 
 class BermoError(Exception):
-    """A mistake in the user's input, as one sentence; the command prints it without a traceback."""
+    """A mistake in the user's input, as one sentence; the command prints it without a traceback.
+
+    >>> bermo.Movement(density=7)
+    Traceback (most recent call last):
+        …
+    bermo.errors.BermoError: density is the share kept, over 0 and at most 1, but got 7.
+    """
 
 
 class FolderHeld(BermoError):

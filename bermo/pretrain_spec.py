@@ -211,7 +211,11 @@ class PaceSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainSpec:
-    """One encoder made from text."""
+    """One encoder made from text.
+
+    >>> bermo.PretrainSpec(seed=2).shape.preset
+    'small'
+    """
 
     text: TextSpec = group(TextSpec(), "the text")
     shape: ShapeSpec = group(ShapeSpec(), "the encoder")

@@ -291,7 +291,16 @@ class DistillSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One trained model per seed."""
+    """One trained model per seed.
+
+    >>> spec = bermo.RunSpec(
+    ...     model=bermo.ModelSpec(backbone="box", mix=bermo.MixSpec(kind="none")),
+    ...     data=bermo.DataSpec(train="my.csv"), train=bermo.TrainSpec(epochs=3),
+    ...     prune=bermo.PruneSpec(method="movement", density=0.1),
+    ...     distill=bermo.DistillSpec(teacher="runs/dense"),
+    ...     method=bermo.MethodSpec(quantize="int8"),
+    ... )
+    """
 
     model: ModelSpec = group(ModelSpec(), "the model")
     data: DataSpec = group(DataSpec(), "the data")

@@ -196,11 +196,11 @@ def _signature(name: str, thing: Any) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a docstring as Markdown: indented lines (formulas) are kept, other lines are wrapped again."""
+    """Return a docstring as Markdown: examples and indented lines are kept, others wrapped again."""
     parts = []
     for part in re.split(r"\n\s*\n", text.strip()):
         lines = part.splitlines()
-        if any(line.startswith((" ", "\t")) for line in lines):
+        if any(line.startswith((" ", "\t", ">>> ")) for line in lines):
             parts.append("```text\n" + textwrap.dedent(part) + "\n```")
         else:
             parts.append(_wrapped(_escaped(" ".join(lines))))

@@ -33,6 +33,11 @@ class Classifier:
 
     Fitted, it has `classes_`, `mix_weights_` (the share of each layer), `result_` (scores and costs, by seed)
     and `folder_` (that of the run: for `bermo shrink`, `bermo export`, or as the `teacher` of another).
+
+        >>> texts = [f"a {word} film, number {i}" for i in range(30) for word in ("good", "bad")]
+        >>> classifier = bermo.Classifier("box", epochs=1).fit(texts, ["yes", "no"] * 30)
+        >>> classifier.predict(["a good film"]).tolist()
+        ['yes']
     """
 
     def __init__(

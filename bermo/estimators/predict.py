@@ -117,6 +117,9 @@ def predict(
     that reads several texts a row takes tuples: a pair, or a question and its context. An empty text has an
     empty answer. `precision` is that of a torch model's arithmetic: bf16 and fp16 are for GPUs.
     `bermo.Classifier.load(folder)` keeps the model open for many calls.
+
+        >>> [answer.label for answer in bermo.predict(classifier.folder_, ["a good film"])]  # as fitted there
+        ['yes']
     """
     given = {"batch_size": str(batch_size), "device": device}
     given |= {} if precision is None else {"precision": precision}

@@ -17,6 +17,11 @@ class Regressor:
     """Predicts a number for each text: as `Classifier`, but labels are numbers on a scale.
 
     regressor = bermo.Regressor("box", epochs=3).fit(texts, stars)
+
+        >>> texts = [f"a {word} film, number {i}" for i in range(30) for word in ("good", "bad")]
+        >>> regressor = bermo.Regressor("box", epochs=1).fit(texts, [5, 1] * 30)
+        >>> regressor.predict(["a good film", "a bad film"]).shape
+        (2,)
     """
 
     def __init__(

@@ -60,6 +60,11 @@ def finetune(
     """Train one model a seed in `out`, going on where an earlier call stopped; return all results.
 
     `data` are rows in memory (`bermo.data.load.task_of_tables`) in place of the files that the spec names.
+
+        >>> data = bermo.DataSpec(task="box/tense", limit=64)
+        >>> result = bermo.finetune(bermo.RunSpec(data=data, train=bermo.TrainSpec(epochs=1)), "runs/tense")
+        >>> [seed.steps for seed in result.seeds]
+        [4]
     """
     if not isinstance(spec, RunSpec):
         raise BermoError(f"The spec is {spec!r}, but a bermo.RunSpec was expected.")

@@ -22,7 +22,12 @@ def mix_options(mix: MixChoice) -> dict[str, Any]:
 
 
 class BermoConfig(PretrainedConfig):
-    """The backbone's own config, how its layers mix, and how a text becomes one vector."""
+    """The backbone's own config, how its layers mix, and how a text becomes one vector.
+
+    >>> config = bermo.BermoConfig(bermo.box().config, mix="across")
+    >>> config.mix["kind"], config.pooling
+    ('across', 'first')
+    """
 
     model_type = "bermo"
     sub_configs: ClassVar[dict[str, Any]] = {"backbone": AutoConfig}

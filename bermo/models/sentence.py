@@ -40,10 +40,17 @@ PREFIX = "bermo.backbone."
 
 
 class BermoForSentenceEmbedding(BermoPreTrainedModel):
-    """One vector for a text; `config.sentence` holds the fields of SentenceSettings but the pooling."""
+    """One vector for a text; `config.sentence` holds the fields of SentenceSettings but the pooling.
+
+    >>> model = bermo.BermoForSentenceEmbedding.from_backbone("box", mix="none", pooling="mean")
+    >>> model(input_ids=torch.tensor([[2, 300, 3]])).logits.shape
+    torch.Size([1, 224])
+    """
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
+        if getattr(config, "sentence", None) is None:
+            config.sentence = options_of(SentenceSettings())
         self.bermo = BermoModel(config, backbone)
         self.post_init()
 

@@ -56,6 +56,10 @@ class BermoForSequenceClassification(BermoPreTrainedModel):
     """One label, one value, or several labels for a text or a pair of texts.
 
     With `pairs="apart"` in its config the encoder reads the two texts of a pair each by itself.
+
+        >>> model = bermo.BermoForSequenceClassification.from_backbone("box", num_labels=3)
+        >>> model(input_ids=torch.tensor([[2, 300, 3]])).logits.shape
+        torch.Size([1, 3])
     """
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
@@ -97,7 +101,13 @@ class BermoForSequenceClassification(BermoPreTrainedModel):
 
 
 class BermoForMultipleChoice(BermoPreTrainedModel):
-    """Which of several endings: each is read with the question, and their scores compete."""
+    """Which of several endings: each is read with the question, and their scores compete.
+
+    >>> model = bermo.BermoForMultipleChoice.from_backbone("box")
+    >>> four_endings = torch.tensor([[[2, 300, 3]] * 4])
+    >>> model(input_ids=four_endings).logits.shape
+    torch.Size([1, 4])
+    """
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -135,7 +145,12 @@ class BermoForMultipleChoice(BermoPreTrainedModel):
 
 
 class BermoForTokenClassification(BermoPreTrainedModel):
-    """One label for each token; labels of −100 are not learned."""
+    """One label for each token; labels of −100 are not learned.
+
+    >>> model = bermo.BermoForTokenClassification.from_backbone("box", num_labels=5)
+    >>> model(input_ids=torch.tensor([[2, 300, 3]])).logits.shape
+    torch.Size([1, 3, 5])
+    """
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -168,7 +183,13 @@ class BermoForTokenClassification(BermoPreTrainedModel):
 
 
 class BermoForQuestionAnswering(BermoPreTrainedModel):
-    """Where an answer starts and ends in the passage."""
+    """Where an answer starts and ends in the passage.
+
+    >>> model = bermo.BermoForQuestionAnswering.from_backbone("box")
+    >>> answer = model(input_ids=torch.tensor([[2, 300, 3]]))
+    >>> answer.start_logits.shape, answer.end_logits.shape
+    (torch.Size([1, 3]), torch.Size([1, 3]))
+    """
 
     def __init__(self, config: BermoConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -210,7 +231,12 @@ class BermoForQuestionAnswering(BermoPreTrainedModel):
 
 
 class BermoForMaskedLM(BermoPreTrainedModel):
-    """Which word stood under the mask; the decoder is tied to the input embeddings."""
+    """Which word stood under the mask; the decoder is tied to the input embeddings.
+
+    >>> model = bermo.BermoForMaskedLM.from_backbone("box")
+    >>> model(input_ids=torch.tensor([[2, 300, 3]])).logits.shape
+    torch.Size([1, 3, 8192])
+    """
 
     reads_masked_head = True
 

@@ -22,7 +22,12 @@ START = 4.0
 
 
 class InnerMix(nn.Module):
-    """γ_k Σ_{j<k} softmax(α_k)_j norm(h_j); `read` takes h_0, h_1, … one at a time."""
+    """γ_k Σ_{j<k} softmax(α_k)_j norm(h_j); `read` takes h_0, h_1, … one at a time.
+
+    >>> mix = bermo.InnerMix(num_layers=3)
+    >>> [mix.read(index, torch.randn(2, 5, 8)).shape for index in range(3)][-1]
+    torch.Size([2, 5, 8])
+    """
 
     def __init__(self, num_layers: int, norm: InnerNorm = "within", eps: float = 1e-5) -> None:
         super().__init__()

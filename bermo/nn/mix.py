@@ -36,6 +36,11 @@ class LayerMix(nn.Module):
     norm="tensor" standardises each layer over all its unmasked elements, so a text's output depends on
     which other texts share its batch; norm=None takes the layers as they are.
     In training `layer_dropout` is the chance that a layer is left out; the other shares grow to sum to 1.
+
+        >>> layers = list(torch.randn(7, 2, 5, 8))
+        >>> mixes = bermo.LayerMix(7), bermo.OneLayer(7), bermo.ConcatLayers(7), bermo.GateMix(7)
+        >>> [tuple(mix(layers).shape) for mix in mixes]
+        [(2, 5, 8), (2, 5, 8), (2, 5, 32), (2, 5, 8)]
     """
 
     openness: Tensor | None

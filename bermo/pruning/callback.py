@@ -20,6 +20,11 @@ class PruningCallback(TrainerCallback):
     `optimizers=(torch.optim.AdamW(bermo.parameter_groups(model, lr=3e-5)), None)`. An optimiser that trains
     them at the rate of the weights, or not at all, is refused. The penalty's gradient comes after Trainer has
     clipped.
+
+        >>> model = bermo.BermoForSequenceClassification.from_backbone("box")
+        >>> schedule = bermo.CubicSchedule(total_steps=10, warmup_steps=1)
+        >>> pruner = bermo.prune_(model, bermo.Movement(density=0.1), schedule)
+        >>> callback = bermo.PruningCallback(pruner)  # transformers.Trainer(…, callbacks=[callback])
     """
 
     def __init__(self, pruner: Pruner) -> None:

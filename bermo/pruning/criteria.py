@@ -18,7 +18,11 @@ UnitKind = Literal["heads-and-neurons", "layers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Magnitude:
-    """Keep the largest weights."""
+    """Keep the largest weights.
+
+    >>> bermo.Magnitude(density=0.1, scope="global")
+    Magnitude(density=0.1, scope='global', block=(1, 1))
+    """
 
     density: float
     scope: Scope = "matrix"
@@ -38,6 +42,9 @@ class Movement:
     mean square of G ⊙ W is the second moment that AdamW keeps of the score, so it costs nothing (`watch` of
     the pruner reads it). rank="size" keeps the largest |W| · σ(S), and rank="score" the highest S, as Sanh et
     al. and the paper do. Weights are compared over all matrices by sensitivity, else in each matrix.
+
+        >>> bermo.Movement(density=0.1).rank
+        'sensitivity'
     """
 
     density: float
@@ -56,7 +63,11 @@ class Movement:
 
 @dataclass(frozen=True, kw_only=True)
 class SoftMovement:
-    """Keep σ(S) > τ, with a penalty λ·mean σ(S); or, without λ, the penalty that leads to a density."""
+    """Keep σ(S) > τ, with a penalty λ·mean σ(S); or, without λ, the penalty that leads to a density.
+
+    >>> bermo.SoftMovement(density=0.1)
+    SoftMovement(penalty=None, density=0.1, threshold=0.1, block=(1, 1))
+    """
 
     penalty: float | None = None
     density: float | None = None
@@ -72,7 +83,11 @@ class SoftMovement:
 
 @dataclass(frozen=True, kw_only=True)
 class L0:
-    """Hard-concrete masks with a penalty λ·mean P(open); or, without λ, the one that leads to a density."""
+    """Hard-concrete masks with a penalty λ·mean P(open); or, without λ, the one that leads to a density.
+
+    >>> bermo.L0(penalty=400.0)
+    L0(penalty=400.0, density=None, block=(1, 1))
+    """
 
     penalty: float | None = None
     density: float | None = None

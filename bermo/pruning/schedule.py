@@ -12,6 +12,10 @@ class CubicSchedule:
     v(step) = initial                            until a·w, w = warmup_steps
               final + (initial − final)·m³       m = 1 − (step − a·w)/(T − (a + c)·w), T = total_steps
               final                              after T − c·w
+
+        >>> schedule = bermo.CubicSchedule(total_steps=100, warmup_steps=10)
+        >>> [round(schedule.value(step, 1.0, 0.1), 2) for step in (0, 30, 50, 100)]
+        [1.0, 0.48, 0.21, 0.1]
     """
 
     total_steps: int

@@ -176,5 +176,15 @@ def prune_units_(
     seed: int = 0,
     unit: UnitKind = "heads-and-neurons",
 ) -> UnitPruner:
-    """Put masks on all heads and neurons (or layers) of a model, in place, and return what moves them."""
+    """Put masks on all heads and neurons (or layers) of a model, in place, and return what moves them.
+
+    >>> model = bermo.BermoForSequenceClassification.from_backbone("box")
+    >>> schedule = bermo.CubicSchedule(total_steps=10, warmup_steps=1)
+    >>> pruner = bermo.prune_units_(model, bermo.Movement(density=0.5, rank="size"), schedule)
+    >>> pruner.at(10)
+    >>> bermo.fold_(model)
+    >>> small = bermo.shrink(model)
+    >>> bermo.count(small).encoder_total < bermo.count(model).encoder_total
+    True
+    """
     return UnitPruner(model, method, schedule, seed, unit)

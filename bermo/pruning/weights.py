@@ -223,7 +223,16 @@ def select_on_device_(pruners: Sequence[WeightPruner], selector: MaskSelector) -
 
 
 def prune_(model: PreTrainedModel, method: Method, schedule: Schedule, seed: int = 0) -> WeightPruner:
-    """Put masks on all prunable matrices of a model, in place, and return what moves them."""
+    """Put masks on all prunable matrices of a model, in place, and return what moves them.
+
+    >>> model = bermo.BermoForSequenceClassification.from_backbone("box")
+    >>> schedule = bermo.CubicSchedule(total_steps=10, warmup_steps=1)
+    >>> pruner = bermo.prune_(model, bermo.Magnitude(density=0.1), schedule)
+    >>> for _ in range(10):  # in training after each step of the optimiser
+    ...     pruner.step()
+    >>> round(pruner.density, 3)
+    0.1
+    """
     if not isinstance(model, PreTrainedModel):
         raise BermoError(f"prune_ takes a model of transformers, but got {type(model).__name__}.")
     return WeightPruner(model, method, schedule, seed)

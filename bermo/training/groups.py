@@ -24,6 +24,10 @@ def parameter_groups(
     have biases and norms. Call it after `prune_`:
 
         torch.optim.AdamW(bermo.parameter_groups(model, lr=3e-5))
+
+        >>> model = bermo.BermoForSequenceClassification.from_backbone("box")
+        >>> sorted({group["lr"] for group in bermo.parameter_groups(model, lr=3e-5)})
+        [3e-05, 0.01]
     """
     mix = model.mix.parameters() if isinstance(model, BermoPreTrainedModel) else ()
     settings = TrainSpec(lr=lr, mix_lr=mix_lr, weight_decay=weight_decay)

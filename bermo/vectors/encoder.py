@@ -78,6 +78,9 @@ def load_encoder(
     """Load a backbone by name or folder, the box, a saved model of bermo's, or the model of a run.
 
     With `untrained_seed`, the same shape with random weights.
+
+        >>> bermo.load_encoder("box").num_layers  # with the embeddings
+        7
     """
     folder = resolve_model(name)
     check_has_layers(folder)

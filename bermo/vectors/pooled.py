@@ -83,7 +83,13 @@ def text_vectors(
     cache: str | None = None,
     display: Display | None = None,
 ) -> TextVectors:
-    """Return one vector a text for each layer and the mix, computing the shards that the cache has not."""
+    """Return one vector a text for each layer and the mix, computing the shards that the cache has not.
+
+    >>> encoder = bermo.load_encoder("box")
+    >>> vectors = bermo.text_vectors(encoder, ["a fine film", "a dull one"], cache="vectors")
+    >>> vectors.read(vectors.names[-1]).shape
+    (2, 224)
+    """
     check_several(texts)
     if not len(texts):
         raise BermoError("There are no texts to read vectors from.")

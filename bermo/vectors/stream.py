@@ -74,7 +74,13 @@ def stream_vectors(
     batch_size: int = 32,
     precision: Precision = "fp32",
 ) -> Iterator[TokenVectors]:
-    """Yield the vectors of every token of the texts, a batch at a time, on the encoder's device."""
+    """Yield the vectors of every token of the texts, a batch at a time, on the encoder's device.
+
+    >>> encoder = bermo.load_encoder("box")
+    >>> batch = next(bermo.stream_vectors(encoder, ["a fine film"]))
+    >>> len(batch.vectors), batch.vectors[0].shape
+    (7, torch.Size([1, 5, 224]))
+    """
     check_several(texts)
     wanted = _wanted(encoder, layers, with_mix)
     for batch in batches(encoder, texts, max_length, batch_size):

@@ -87,7 +87,12 @@ def is_shrinkable(model: BermoPreTrainedModel, read_share: float = READ_SHARE) -
 
 
 def shrink(model: Model, read_share: float = READ_SHARE) -> Model:
-    """Return a smaller copy of a model: dead heads and neurons and unread top layers are gone."""
+    """Return a smaller copy of a model: dead heads and neurons and unread top layers are gone.
+
+    >>> model = bermo.BermoForSequenceClassification.from_backbone("box", mix="none")
+    >>> bermo.shrink(model).num_parameters() == model.num_parameters()  # nothing is dead in it
+    True
+    """
     if has_masks(model):
         raise BermoError("This model still has masks. Call bermo.fold_(model) first.")
     small = copy.deepcopy(model)
