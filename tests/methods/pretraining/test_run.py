@@ -113,6 +113,29 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
     assert set(expected) | {"likelihood", "accuracy", "perplexity"} == set(whole.values)
 
 
+def test_a_stopped_training_of_an_inner_mix_goes_on_to_the_same_bits(
+    text: str, cache: Path, tmp_path: Path
+) -> None:
+    spec = make_spec(text, cache)
+    spec = replace(spec, shape=replace(spec.shape, inner_mix="within", layers=3))
+
+    class StopAtThree(Quiet):
+        def step(self, done: int, loss: float | None) -> None:
+            if done == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    whole = pretrain(spec, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        pretrain(spec, tmp_path / "parts", StopAtThree())
+    parts = pretrain(spec, tmp_path / "parts")
+    assert parts.values == whole.values
+    assert parts.inner_weights == whole.inner_weights
+    files = [tmp_path / name / "model" / "model.safetensors" for name in ("whole", "parts")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    others = [pretrain(replace(spec, seed=seed), tmp_path / f"seed-{seed}") for seed in (2, 3)]
+    assert len({tuple(map(tuple, one.inner_weights or ())) for one in (whole, *others)}) == 3
+
+
 def test_a_kill_before_the_card_leaves_no_result_and_the_same_command_writes_both(
     text: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

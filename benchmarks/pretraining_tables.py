@@ -1,0 +1,147 @@
+"""A page of what pretrainings.py measured: numbers with intervals over seeds, and a verdict for each arm.
+
+    python benchmarks/pretraining_tables.py OUT/objectives.json results/objectives.md
+
+The name of the JSON file says what it holds. Intervals are of Student's t (95 %); a verdict is of differences
+to the first arm, seed by seed.
+"""
+
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bermo.runs.statistics import spread
+
+Row = Mapping[str, Any]
+Measure = Callable[[Row], float | None]
+OF_WHAT = {
+    "electra": "its own likelihood is the generator's, which is not kept",
+    "elmo": "its own likelihood is of every word, from either side",
+}
+
+
+def measures(rows: Sequence[Row]) -> dict[str, Measure]:
+    """Return what the rows were measured by, by name."""
+    known: dict[str, Measure] = {"single tokens": lambda row: row["masked"]}
+    for task in _names(rows, "tasks"):
+        known[task] = lambda row, task=task: row["tasks"].get(task)  # type: ignore[misc]
+    for task in _names(rows, "probes"):
+        known[f"probe {task}"] = lambda row, task=task: row["probes"].get(task, {}).get("best")  # type: ignore[misc]
+    return known
+
+
+def page(name: str, rows: Sequence[Row]) -> str:
+    """Write the page of a set."""
+    match name:
+        case "habits":
+            known: dict[str, Measure] = {"likelihood": lambda row: row["likelihood"]}
+            return _page("Habits of pretraining", HABITS_TEXT, rows, "plain", known)
+        case "elmo":
+            return _layers_page(rows)
+        case _:
+            return _page("Objectives of pretraining", OBJECTIVES_TEXT, rows, "mlm", measures(rows))
+
+
+HABITS_TEXT = """One text, one shape, as many steps as fit into the same time on one GPU alone. The likelihood
+is the mean log p of a masked token of held-out documents."""
+OBJECTIVES_TEXT = """One text, one shape (ELMo: vectors of the same width), as many steps as fit into the same
+time on one GPU alone. Single tokens: the mean log p of 15 % of the tokens of held-out documents, each masked
+by itself, whatever was masked in training. Tasks: the validation score after fine-tuning. Probes: the test
+accuracy of the frozen layer that is best on dev."""
+
+
+def _page(title: str, text: str, rows: Sequence[Row], first: str, known: Mapping[str, Measure]) -> str:
+    arms = sorted({row["arm"] for row in rows}, key=lambda arm: (arm != first, arm))
+    seeds = sorted({row["seed"] for row in rows})
+    head = ["arm", "steps", *known]
+    said = f"{' '.join(text.split())} Seeds: {', '.join(map(str, seeds))}; mean and 95 % interval."
+    lines = [f"# {title}", "", *_wrapped(said), ""]
+    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for arm in arms:
+        own = [row for row in rows if row["arm"] == arm]
+        cells = [_cell([measure(row) for row in own]) for measure in known.values()]
+        steps = sorted({row["steps"] for row in own})
+        lines.append(f"| {arm} | {steps[0]:,} | " + " | ".join(cells) + " |")
+    count = len(known) * (len(arms) - 1)
+    lines += ["", "## Verdicts", ""]
+    lines += _wrapped(f"Of {count} differences about {count / 20:.0f} would leave 0 out by chance alone.")
+    lines.append("")
+    for arm in arms[1:]:
+        lines += _wrapped(f"- {verdict(arm, rows, first, known)}", "  ")
+    return "\n".join(lines) + "\n"
+
+
+def verdict(arm: str, rows: Sequence[Row], first: str, known: Mapping[str, Measure]) -> str:
+    """Say in one sentence where an arm is better or worse than the first one beyond chance."""
+    found: dict[str, list[str]] = {"better": [], "worse": [], "no difference shown": [], "not measured": []}
+    for name, measure in known.items():
+        gaps = _gaps(arm, rows, first, measure)
+        if len(gaps) < 2:
+            found["not measured"].append(name + (" (one seed)" if gaps else ""))
+            continue
+        over = spread(gaps)
+        low, high = over.interval or (over.mean, over.mean)
+        text = f"{name} ({over.mean:+.2f}, {low:.2f} to {high:.2f})"
+        found["better" if low > 0 else "worse" if high < 0 else "no difference shown"].append(text)
+    parts = [f"{kind} in {', '.join(names)}" for kind, names in found.items() if names]
+    note = f"; {OF_WHAT[arm]}" if arm in OF_WHAT else ""
+    return f"{arm} against {first}: {'; '.join(parts)}{note}."
+
+
+def _gaps(arm: str, rows: Sequence[Row], first: str, measure: Measure) -> list[float]:
+    """Return the difference to the first arm for each seed that both have."""
+    values = {(row["arm"], row["seed"]): measure(row) for row in rows}
+    seeds = sorted({row["seed"] for row in rows})
+    pairs = [(values.get((arm, seed)), values.get((first, seed))) for seed in seeds]
+    return [own - other for own, other in pairs if own is not None and other is not None]
+
+
+def _layers_page(rows: Sequence[Row]) -> str:
+    """Write what each layer of each encoder knows: probes and word senses."""
+    lines = ["# What the layers of a biLM and of a Transformer know", ""]
+    lines += ["Accuracy of a probe on each frozen layer and on their learned mix; senses: F1.", ""]
+    names = sorted({layer for row in rows for found in row["probes"].values() for layer in found["layers"]})
+    head = ["encoder", "task", *(f"layer {name}" for name in names), "mix"]
+    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        title = f"{row['arm']}, seed {row['seed']}"
+        for task, found in row["probes"].items():
+            cells = [_cell([found["layers"].get(name)]) for name in [*names]]
+            lines.append(f"| {title} | {task} | " + " | ".join([*cells, _cell([found["mix"]])]) + " |")
+        if row["senses"]:
+            cells = [_cell([row["senses"].get(name)]) for name in [*names, "mix"]]
+            lines.append(f"| {title} | senses | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    over = spread(known)
+    if over.interval is None:
+        return f"{over.mean:.2f}"
+    return f"{over.mean:.2f} ({over.interval[0]:.2f} to {over.interval[1]:.2f})"
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, 118, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _names(rows: Sequence[Row], group: str) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row[group]))
+
+
+def main() -> None:
+    source, target = map(Path, sys.argv[1:])
+    rows = json.loads(source.read_text(encoding="utf-8"))
+    target.write_text(page(source.stem, rows), encoding="utf-8")
+    print(target.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Pretrainings of one text at equal compute on one GPU: habits, ELMo against a Transformer, every objective.
+
+    python benchmarks/pretrainings.py habits | elmo | objectives --text FILE… --minutes M --out OUT
+        objectives: --data DATA (sst2, cola, mrpc and stsb, unpacked)      elmo: --senses FOLDER, if there is
+
+1. pace    each arm trains a few steps alone, so that its seconds a step are known
+2. arms    each gets as many steps as fit into M minutes at its pace, in several processes side by side
+3. judges  what each encoder is good for: fine-tuned, probed, analysed
+
+The same command goes on where it stopped. OUT/SET.json has a row for each encoder; pretraining_tables.py
+makes a page of it. `--tiny` makes all of it small enough for seconds on a CPU.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import pretraining_rows
+from benchmarks.stages import Stage, run
+from bermo.data.sentences.tasks import TASKS
+
+HABITS = {
+    "plain": "",
+    "lamb": "--optimizer lamb --batch-size 1024 --lr 2e-3 --lr-batch 256",
+    "large-adamw": "--batch-size 1024 --lr-batch 256",
+    "layer-drop": "--layer-drop 0.1",
+    "average": "--average 0.999",
+    "recompute": "--recompute",
+}
+OBJECTIVES = {
+    "mlm": "",
+    "word": "--masking word",
+    "phrase": "--masking phrase",
+    "span": "--masking span",
+    "structbert": "--objective structbert",
+    "electra": "--objective electra",
+    "elmo": "--objective elmo",
+    "xlnet": "--objective xlnet",
+    "inner-mix": "--inner-mix within",
+}
+OTHER_MASKS = ("word", "phrase", "span", "structbert")
+"""Arms whose held-out text is masked in another way, and whose saved head can guess single tokens too."""
+EPOCHS = {"sst2": 3, "cola": 10, "mrpc": 10, "stsb": 10}
+PROBES = ("tree-depth", "tense")
+TINY = ("--device", "cpu", "--precision", "fp32")
+SHORT = 1 / 3
+"""Share of the time that short rows get; three layers get half of it before they are stacked to six."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked for, and how large it is."""
+
+    texts: tuple[str, ...]
+    minutes: float
+    out: Path
+    seeds: tuple[int, ...]
+    data: Path | None
+    senses: str | None
+    arms: tuple[str, ...]
+    tasks: tuple[str, ...]
+    is_tiny: bool
+
+    def chosen(self, known: Mapping[str, str]) -> dict[str, str]:
+        """Return the arms that were asked for, or all."""
+        return {name: options for name, options in known.items() if not self.arms or name in self.arms}
+
+    def pretrain(self, options: str, model: str | None = None, length: int = 128) -> tuple[str, ...]:
+        """Return the words of a pretraining but for its steps and seed: from the box's shape, or a model."""
+        words = ["pretrain", "--text", *self.texts, "--looks", "5"]
+        is_elmo = "--objective elmo" in options
+        if self.is_tiny:
+            size = "--cells 8 --projection 4 --filters 1:4,2:4" if is_elmo else "--config tiny --width 16"
+            words += [] if model else ["--vocabulary", "400", *size.split()]
+            words += ["--held-out", "0.2", "--length", "40", *TINY]
+        else:
+            words += [] if model else ["--tokenizer", "box", *([] if is_elmo else ["--config", "box"])]
+            words += ["--precision", "bf16", "--checkpoint-minutes", "2", "--length", str(length)]
+        words += ["--model", model] if model else []
+        return (*words, *options.split(), *(["--batch-size", "8"] if self.is_tiny else []))
+
+
+def pace(settings: Settings, arms: Mapping[str, str], length: int = 128) -> list[Stage]:
+    """Return a trial of each arm, to be run alone."""
+    trial = ("--minutes", "0.0001" if settings.is_tiny else "0.02")
+    return [
+        Stage(f"pace/{name}", (*settings.pretrain(options, length=length), *trial), "plan.json")
+        for name, options in arms.items()
+    ]
+
+
+def steps(settings: Settings, name: str, share: float = 1.0) -> int:
+    """Return how many steps of an arm fit into a share of the minutes."""
+    plan = json.loads((settings.out / "pace" / name / "plan.json").read_text(encoding="utf-8"))
+    return max(2, int(60 * settings.minutes * share / plan["seconds_a_step"]))
+
+
+def arm(settings: Settings, name: str, options: str, seed: int, length: int = 128) -> Stage:
+    """Return an arm's pretraining of one seed."""
+    words = settings.pretrain(options, length=length)
+    return Stage(f"{name}-{seed}", (*words, "--steps", str(steps(settings, name)), "--seed", str(seed)))
+
+
+def habits(settings: Settings) -> list[Callable[[], list[Stage]]]:
+    """Return the waves of the habits: each arm, short rows first, half the layers first."""
+    known, own = settings.chosen(HABITS), "--layers 1" if settings.is_tiny else "--layers 3"
+    alone = known | {"short-first": "--length 32", "stacked": own}
+    alone = {name: options for name, options in alone.items() if not settings.arms or name in settings.arms}
+    extra = {"plain": ""} if {"short-first", "stacked"} & set(alone) else {}
+
+    def first() -> list[Stage]:
+        stages = [arm(settings, name, known[name], seed) for name in known for seed in settings.seeds]
+        for seed in settings.seeds:
+            of_seed = ("--seed", str(seed))
+            if "short-first" in alone:
+                short = steps(settings, "short-first", SHORT)
+                more = f"--short-length 32 --short-steps {short}"
+                whole = ("--steps", str(short + steps(settings, "plain", 1 - SHORT)))
+                stages.append(Stage(f"short-first-{seed}", (*settings.pretrain(more), *whole, *of_seed)))
+            if "stacked" in alone:
+                below = ("--steps", str(steps(settings, "stacked", 0.5)))
+                stages.append(Stage(f"below/stacked-{seed}", (*settings.pretrain(own), *below, *of_seed)))
+        return stages
+
+    def second() -> list[Stage]:
+        layers = "--layers 2" if settings.is_tiny else "--layers 6"
+        half = ("--steps", str(steps(settings, "plain", 0.5))) if "stacked" in alone else ()
+        return [
+            Stage(
+                f"stacked-{seed}",
+                (
+                    *settings.pretrain(layers, model=f"{settings.out}/below/stacked-{seed}/model"),
+                    *half,
+                    "--seed",
+                    str(seed),
+                ),
+            )
+            for seed in settings.seeds
+            if "stacked" in alone
+        ]
+
+    return [lambda: pace(settings, extra | alone), first, second]
+
+
+def elmo(settings: Settings) -> list[Callable[[], list[Stage]]]:
+    """Return the waves of a biLM beside a Transformer of as many layers: probes, senses, geometry."""
+    arms = settings.chosen({"elmo": "--objective elmo", "transformer": "--layers 3"})
+    names = [f"{name}-{seed}" for name in arms for seed in settings.seeds]
+
+    def train() -> list[Stage]:
+        return [arm(settings, name, arms[name], seed, 64) for name in arms for seed in settings.seeds]
+
+    def look() -> list[Stage]:
+        pretraining_rows.write_lines(settings.texts, settings.out / "texts.txt", 2000)
+        models = [f"{settings.out}/{name}/model" for name in names]
+        senses = ["--senses", settings.senses] if settings.senses else []
+        measures = "geometry,layers" + (",senses" if senses else "")
+        words = ["analyse", *models, "--measures", measures, *senses]
+        words += ["--text", f"{settings.out}/texts.txt"]
+        words += ["--device", "cpu", "--max-texts", "40"] if settings.is_tiny else []
+        tasks = ("tense",) if settings.is_tiny else tuple(TASKS)
+        return [
+            *(probe(settings, name, tasks) for name in names),
+            Stage("look", tuple(words), "figures.json"),
+        ]
+
+    return [lambda: pace(settings, arms, 64), train, look]
+
+
+def objectives(settings: Settings) -> list[Callable[[], list[Stage]]]:
+    """Return the waves of every objective: four tasks, two probes, and single masked tokens where need be."""
+    arms = settings.chosen(OBJECTIVES)
+
+    def train() -> list[Stage]:
+        return [arm(settings, name, arms[name], seed) for name in arms for seed in settings.seeds]
+
+    def judge() -> list[Stage]:
+        stages = []
+        for name in arms:
+            for seed in settings.seeds:
+                stages += [tune(settings, f"{name}-{seed}", task, seed) for task in settings.tasks]
+                stages.append(probe(settings, f"{name}-{seed}", PROBES))
+                if name in OTHER_MASKS:
+                    # A step at a rate of 0 changes nothing; then single tokens of held-out text are masked.
+                    words = settings.pretrain("--lr 0 --steps 1", f"{settings.out}/{name}-{seed}/model")
+                    stages.append(Stage(f"masked/{name}-{seed}", words))
+        return stages
+
+    return [lambda: pace(settings, arms), train, judge]
+
+
+def tune(settings: Settings, name: str, task: str, seed: int) -> Stage:
+    """Return the fine-tuning of an encoder for a task."""
+    words = f"train --task {task} --seeds {seed} --keep none --checkpoint-minutes 100".split()
+    words += ["--model", f"{settings.out}/{name}/model", "--data", f"{settings.data}/{task}"]
+    if settings.is_tiny:
+        words += ["--epochs", "1", "--batch-size", "8", "--max-length", "16", *TINY]
+    else:
+        words += ["--epochs", str(EPOCHS[task]), "--precision", "bf16"]
+    return Stage(f"tuned/{name}-{task}", tuple(words))
+
+
+def probe(settings: Settings, name: str, tasks: tuple[str, ...]) -> Stage:
+    """Return the probes of an encoder's frozen layers, read by the mean of a text."""
+    words = ["probe", "--model", f"{settings.out}/{name}/model", "--tasks", ",".join(tasks)]
+    words += ["--pooling", "mean", "--no-controls", *(["--limit", "60"] if settings.is_tiny else [])]
+    return Stage(f"probe/{name}", tuple(words), f"{tasks[-1]}.json")
+
+
+SETS = {"habits": habits, "elmo": elmo, "objectives": objectives}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("set", choices=SETS)
+    parser.add_argument("--text", nargs="+", required=True)
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--senses")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--arms", default="", help="names with commas between; default: all")
+    parser.add_argument("--tasks", default=",".join(EPOCHS))
+    parser.add_argument("--tiny", action="store_true")
+    given = parser.parse_args()
+    if given.set == "objectives" and given.data is None:
+        parser.error("objectives need --data: a folder with sst2, cola, mrpc and stsb.")
+    settings = Settings(
+        texts=tuple(given.text),
+        minutes=given.minutes,
+        out=given.out,
+        seeds=tuple(map(int, given.seeds.split(","))),
+        data=given.data,
+        senses=given.senses,
+        arms=tuple(filter(None, given.arms.split(","))),
+        tasks=tuple(given.tasks.split(",")),
+        is_tiny=given.tiny,
+    )
+    failed = []
+    for number, wave in enumerate(SETS[given.set](settings)):
+        # The first wave measures time, and must have the machine for itself.
+        failed += run(wave(), settings.out, given.workers if number else 1)
+    pretraining_rows.write(given.set, settings.out)
+    if failed:
+        print(f"Failed: {', '.join(failed)}. The same command tries these again.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
