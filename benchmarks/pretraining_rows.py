@@ -68,11 +68,11 @@ def _probes(out: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _senses(out: Path, name: str) -> dict[str, float] | None:
     """Return the F1 of word senses by layer, where they were measured."""
-    for path in out.glob("look/parts/*.senses.json"):
-        if name in path.name:
-            found = _read(path)
-            found = found.get("value", found)
-            return dict(zip(found["names"], found["f1"], strict=True))
+    # An analysis names its models by the ends of their paths that tell them apart.
+    for file in (f"{name}-model.senses.json", "model.senses.json"):
+        if (path := out / "look" / "parts" / file).exists():
+            facts = _read(path)["facts"]
+            return dict(zip(facts["names"], facts["f1"], strict=True))
     return None
 
 

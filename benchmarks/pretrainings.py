@@ -69,6 +69,11 @@ class Settings:
         """Return the arms that were asked for, or all."""
         return {name: options for name, options in known.items() if not self.arms or name in self.arms}
 
+    def paced(self, arms: Mapping[str, str]) -> dict[str, str]:
+        """Return the arms whose pace is known: one whose trial failed does not stop the others."""
+        places = {name: self.out / "pace" / name / "plan.json" for name in arms}
+        return {name: options for name, options in arms.items() if places[name].exists()}
+
     def pretrain(self, options: str, model: str | None = None, length: int = 128) -> tuple[str, ...]:
         """Return the words of a pretraining but for its steps and seed: from the box's shape, or a model."""
         words = ["pretrain", "--text", *self.texts, "--looks", "5"]
@@ -113,22 +118,25 @@ def habits(settings: Settings) -> list[Callable[[], list[Stage]]]:
     extra = {"plain": ""} if {"short-first", "stacked"} & set(alone) else {}
 
     def first() -> list[Stage]:
-        stages = [arm(settings, name, known[name], seed) for name in known for seed in settings.seeds]
-        for seed in settings.seeds:
+        paced = settings.paced(extra | alone)
+        arms = [name for name in known if name in paced]
+        stages = [arm(settings, name, known[name], seed) for name in arms for seed in settings.seeds]
+        for seed in settings.seeds if "plain" in paced else ():
             of_seed = ("--seed", str(seed))
-            if "short-first" in alone:
+            if "short-first" in paced:
                 short = steps(settings, "short-first", SHORT)
                 more = f"--short-length 32 --short-steps {short}"
                 whole = ("--steps", str(short + steps(settings, "plain", 1 - SHORT)))
                 stages.append(Stage(f"short-first-{seed}", (*settings.pretrain(more), *whole, *of_seed)))
-            if "stacked" in alone:
+            if "stacked" in paced:
                 below = ("--steps", str(steps(settings, "stacked", 0.5)))
                 stages.append(Stage(f"below/stacked-{seed}", (*settings.pretrain(own), *below, *of_seed)))
         return stages
 
     def second() -> list[Stage]:
         layers = "--layers 2" if settings.is_tiny else "--layers 6"
-        half = ("--steps", str(steps(settings, "plain", 0.5))) if "stacked" in alone else ()
+        is_wanted = {"stacked", "plain"} <= set(settings.paced(extra | alone))
+        half = ("--steps", str(steps(settings, "plain", 0.5))) if is_wanted else ()
         return [
             Stage(
                 f"stacked-{seed}",
@@ -140,7 +148,7 @@ def habits(settings: Settings) -> list[Callable[[], list[Stage]]]:
                 ),
             )
             for seed in settings.seeds
-            if "stacked" in alone
+            if is_wanted
         ]
 
     return [lambda: pace(settings, extra | alone), first, second]
@@ -149,12 +157,13 @@ def habits(settings: Settings) -> list[Callable[[], list[Stage]]]:
 def elmo(settings: Settings) -> list[Callable[[], list[Stage]]]:
     """Return the waves of a biLM beside a Transformer of as many layers: probes, senses, geometry."""
     arms = settings.chosen({"elmo": "--objective elmo", "transformer": "--layers 3"})
-    names = [f"{name}-{seed}" for name in arms for seed in settings.seeds]
 
     def train() -> list[Stage]:
-        return [arm(settings, name, arms[name], seed, 64) for name in arms for seed in settings.seeds]
+        paced = settings.paced(arms)
+        return [arm(settings, name, paced[name], seed, 64) for name in paced for seed in settings.seeds]
 
     def look() -> list[Stage]:
+        names = [f"{name}-{seed}" for name in settings.paced(arms) for seed in settings.seeds]
         pretraining_rows.write_lines(settings.texts, settings.out / "texts.txt", 2000)
         models = [f"{settings.out}/{name}/model" for name in names]
         senses = ["--senses", settings.senses] if settings.senses else []
@@ -176,11 +185,12 @@ def objectives(settings: Settings) -> list[Callable[[], list[Stage]]]:
     arms = settings.chosen(OBJECTIVES)
 
     def train() -> list[Stage]:
-        return [arm(settings, name, arms[name], seed) for name in arms for seed in settings.seeds]
+        paced = settings.paced(arms)
+        return [arm(settings, name, paced[name], seed) for name in paced for seed in settings.seeds]
 
     def judge() -> list[Stage]:
         stages = []
-        for name in arms:
+        for name in settings.paced(arms):
             for seed in settings.seeds:
                 stages += [tune(settings, f"{name}-{seed}", task, seed) for task in settings.tasks]
                 stages.append(probe(settings, f"{name}-{seed}", PROBES))

@@ -120,6 +120,19 @@ def test_every_objective_gets_the_steps_that_fit_at_its_own_pace(world: Path, tm
     assert steps == [int(60 / (0.01 * number)) for number in range(1, 10)]
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_an_arm_whose_trial_failed_does_not_stop_the_others(name: str, world: Path, tmp_path: Path) -> None:
+    first, *later = SETS[name](settings_of(world, tmp_path))
+    trials = first()
+    for stage in trials[:-1]:
+        (tmp_path / stage.name).mkdir(parents=True)
+        (tmp_path / stage.name / "plan.json").write_text('{"seconds_a_step": 0.01}')
+    lost = trials[-1].name.removeprefix("pace/")
+    names = {stage.name for wave in later for stage in wave()}
+    assert f"{lost}-1" not in names
+    assert f"{trials[0].name.removeprefix('pace/')}-1" in names
+
+
 def test_objectives_run_to_their_page(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_python: Path
 ) -> None:
@@ -177,6 +190,15 @@ def test_elmo_and_a_transformer_run_to_their_page(
     ]
     assert "| elmo, seed 1 | tense |" in (tmp_path / "elmo.md").read_text()
     assert (tmp_path / "look" / "figures.json").exists()
+    # Senses stand where an analysis puts its parts.
+    assert (tmp_path / "look" / "parts" / "elmo-1-model.geometry.json").exists()
+    senses = {"names": ["0", "1", "2", "mix"], "f1": [50.0, 60.0, 61.5, 62.0]}
+    (tmp_path / "look" / "parts" / "elmo-1-model.senses.json").write_text(json.dumps({"facts": senses}))
+    measured, without = pretraining_rows.rows(tmp_path)
+    assert without["senses"] is None
+    assert "| elmo, seed 1 | senses | 50.00 | 60.00 | 61.50 | – | 62.00 |" in page(
+        "elmo", [measured, without]
+    )
 
 
 def test_a_stage_that_fails_is_named_and_begun_again(
