@@ -21,6 +21,7 @@ from bermo.choices import (
     separator_rule,
     tracker_rule,
 )
+from bermo.distill_spec import DistillSpec
 from bermo.fields import Rules, group, option
 from bermo.method_spec import MethodSpec
 
@@ -263,30 +264,6 @@ class PruneSpec:
     final_warmup: int = option(1, "pruning ends so many times prune-warmup before the end", least=0)
     rewind: int | None = option(None, "magnitude: so many rounds, weights set back after each (IMP)", least=1)
     lr: float = option(1e-2, "learning rate of the scores", "score-lr", least=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistillSpec:
-    """What a student learns from a teacher beside the labels."""
-
-    teacher: str | None = option(None, "a run or model folder that teaches")
-    answers: str | None = option(None, "a file of probabilities, a column a class", "teacher-answers")
-    unlabelled: str | None = option(
-        None,
-        "texts without labels that are trained on too, by the teacher's answers alone: one a line, or"
-        " a table",
-    )
-    hard: float = option(0.1, "weight of the labels", "distill-hard")
-    soft: float = option(0.9, "weight of the teacher's answers", "distill-soft")
-    temperature: float = option(2.0, "softens both sides' answers")
-    hidden: float = option(0.0, "weight of the teacher's hidden states", "distill-hidden")
-    relations: float = option(0.0, "weight of its attention relations (MiniLM)", "distill-relations")
-    embeddings: float = option(0.0, "weight of its embedding output", "distill-embeddings")
-    layer_map: tuple[int, ...] | None = option(None, "teacher layer for each student layer; default: even")
-    student_layers: tuple[int, ...] | None = option(None, "build the student from these teacher layers")
-    student_neurons: float = option(
-        1.0, "share of each of their layers' neurons that the student keeps", over=0, most=1
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,7 @@ ROOMS: list[dict[str, str]] = [
         "fields.py": "the fields of a spec: help, flag, bounds, rules",
         "values.py": "values of fields read from texts and JSON",
         "typed.py": "values read from a file compared with the types of a dataclass",
+        "distill_spec.py": "what a student learns from a teacher; the losses of papers",
         "method_spec.py": "methods of the field beside pruning and a teacher",
         "pretrain_spec.py": "what a pretraining is",
         "elmo_spec.py": "the shapes of ELMo",

@@ -5,6 +5,7 @@ A pruning that can work is a method's own class (`pruning/criteria.py`), made he
 
 from dataclasses import replace
 
+from bermo.distill_spec import INNER
 from bermo.errors import BermoError
 from bermo.fields import leaves
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement, usual_scope
@@ -99,8 +100,13 @@ def check_kept_tokens(spec: RunSpec) -> None:
     if spec.method.keep_tokens is None:
         return
     others = {
+        f"--distill-as {spec.distill.named}": spec.distill.named is not None and spec.distill.has_inner,
         "--distill-hidden": spec.distill.hidden > 0,
         "--distill-relations": spec.distill.relations > 0,
+        "--distill-cosine": spec.distill.cosine > 0,
+        "--distill-patient": spec.distill.patient > 0,
+        "--distill-attention": spec.distill.attention > 0,
+        "--distill-last-attention": spec.distill.last_attention > 0,
         "--theseus": spec.method.theseus is not None,
         "--adversarial": spec.method.adversarial is not None,
         "--contrast": bool(spec.train.contrast),
@@ -155,18 +161,19 @@ def check_mix_path(spec: RunSpec) -> None:
 
 def check_distill(spec: DistillSpec) -> None:
     """Refuse weights of terms that make no sense, before anything is loaded."""
-    weights = (spec.hard, spec.soft, spec.hidden, spec.relations, spec.embeddings)
+    spec = spec.parts
+    weights = {name: getattr(spec, name) for name in ("hard", "soft", *INNER)}
     if spec.teacher is None:
         if spec.student_layers is not None:
             raise BermoError("student-layers are layers of a teacher. Name one with --teacher.")
         return
     if spec.student_neurons < 1 and spec.student_layers is None:
         raise BermoError("student-neurons are of a teacher's layers. Name these with --student-layers.")
-    if min(weights) < 0 or not any(weights[1:]):
+    if min(weights.values()) < 0 or not (spec.soft or spec.has_inner):
+        shown = ", ".join(f"{name.replace('_', '-')} {weight}" for name, weight in weights.items())
         raise BermoError(
-            "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got hard"
-            f" {spec.hard}, soft {spec.soft}, hidden {spec.hidden}, relations {spec.relations},"
-            f" embeddings {spec.embeddings}."
+            "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got"
+            f" {shown}."
         )
     if spec.temperature <= 0:
         raise BermoError(f"temperature must be over 0, but got {spec.temperature}.")
@@ -183,6 +190,7 @@ def check_together(spec: RunSpec) -> None:
         "blocks of weights": spec.prune.block != (1, 1),
         "weights that are set back (rewind)": spec.prune.rewind is not None,
         "a teacher of attention relations": distill.relations > 0,
+        "a teacher of attention": distill.parts.attention > 0 or distill.parts.last_attention > 0,
         "answers from a file": distill.answers is not None,
         "a sentence encoder": spec.data.task == "own/embedding",
         "contrast, whose pairs would be of several models": bool(train.contrast),

@@ -1,8 +1,9 @@
 """Distillation: a student learns from the labels and from a teacher's logits and hidden states.
 
-    loss = hard · labels + soft · logits + hidden · layers + relations · attention + embeddings · h_0
+    loss = hard · labels + soft · logits + hidden · layers + relations · attention + embeddings · h_0 + …
 
-The weights default to the paper's 0.1 · CE + 0.9 · KL(teacher ‖ student) · T², T = 2. The terms are those of
+The weights default to the paper's 0.1 · CE + 0.9 · KL(teacher ‖ student) · T², T = 2; those of other papers
+are named in distill_spec.py. The terms are those of
 nn/losses.py, each a mean over the same rows or tokens as the labels' loss. Where only the teacher's logits
 are needed, the batch brings them from a cache; else the teacher runs in each step.
 """
@@ -22,11 +23,15 @@ from bermo.methods.checks import check_distill
 from bermo.methods.teacher import LOGITS, Teacher
 from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoPreTrainedModel
-from bermo.nn.heads import IGNORED
+from bermo.nn.heads import IGNORED, pooled_rows, take_rows
 from bermo.nn.losses import (
+    attention_distance,
+    cosine_distance,
     even_map,
     hidden_distance,
+    last_attention_distance,
     mean_over,
+    patient_distance,
     relation_distance,
     soft_labels,
     soft_spans,
@@ -44,7 +49,7 @@ NAME = "distillation"
 
 def needs_only_logits(spec: DistillSpec) -> bool:
     """Tell whether the teacher's cached logits are enough, so that it need not run in training."""
-    return not (spec.hidden or spec.relations or spec.embeddings)
+    return not spec.has_inner
 
 
 class DistilledLoss:
@@ -53,7 +58,7 @@ class DistilledLoss:
     Between `attach_` and `detach_` the learned projections (only where widths differ) are a submodule of the
     student, so that optimiser, clipping, checkpoints and several processes treat them as any other weight. A
     student is saved inside `set_aside(student)`. The queries, keys and values of both models are read by
-    hooks on their last layers.
+    hooks on their layers.
     """
 
     def __init__(
@@ -64,13 +69,16 @@ class DistilledLoss:
         spec: DistillSpec,
     ) -> None:
         check_distill(spec)
+        spec = spec.parts
         self.hard, self.teacher, self.spec = hard, teacher, spec
+        if spec.attention or spec.last_attention:
+            self.num_heads = _heads(_config(student), _config(teacher.model))
         self.layer_map = _layer_map(spec, _config(student), _config(teacher.model))
         self.projections = _projections(spec, _config(student), _config(teacher.model))
         self.call = replace(
             hard.call,
             only_for_loss=hard.call.only_for_loss | {LOGITS},
-            hidden_states=bool(spec.hidden or spec.embeddings),
+            hidden_states=any((spec.hidden, spec.embeddings, spec.cosine, spec.patient)),
         )
         self._relations: tuple[Projections, Projections] | None = None
 
@@ -82,8 +90,9 @@ class DistilledLoss:
         """Make the projections a part of the student; put hooks on both models if relations are learned."""
         if len(self.projections):
             student.add_module(NAME, self.projections.to(student.device))
-        if self.spec.relations:
-            self._relations = Projections(student), Projections(self.teacher.model)
+        if self.spec.relations or self.spec.attention or self.spec.last_attention:
+            is_every = self.spec.attention > 0
+            self._relations = Projections(student, is_every), Projections(self.teacher.model, is_every)
 
     def detach_(self, student: BermoPreTrainedModel) -> None:
         """Take projections and hooks off student and teacher again."""
@@ -135,14 +144,49 @@ class DistilledLoss:
             total_B = total_B + spec.embeddings * distance_B
         if spec.hidden:
             project = self._projection("hidden")
-            # The mean over layers, so that the weight means the same at any depth.
             for own_layer, layer in enumerate(self.layer_map, start=1):
                 distance_B = hidden_distance(project(student[own_layer]), teacher[layer], mask_BT)
-                total_B = total_B + spec.hidden / len(self.layer_map) * distance_B
+                total_B = total_B + self._of_layer(spec.hidden) * distance_B
+        if spec.cosine:
+            project = self._projection("cosine")
+            total_B = total_B + spec.cosine * cosine_distance(project(student[-1]), teacher[-1], mask_BT)
+        if spec.patient:
+            total_B = total_B + spec.patient * self._patience(student, teacher, mask_BT)
+        if self._relations is not None:
+            own, theirs = (projections.take_all() for projections in self._relations)
+            total_B = total_B + self._attention(own, theirs, mask_BT)
+        return total_B
+
+    def _of_layer(self, weight: float) -> float:
+        """One layer's part of a weight: the mean over layers, so that it means the same at any depth, unless
+        a paper sums.
+        """
+        return weight if self.spec.sums_layers else weight / len(self.layer_map)
+
+    def _patience(self, student: Any, teacher: Any, mask_BT: Tensor) -> Tensor:
+        """Return how far the first tokens of all layers but the last point from the teacher's."""
+        project, first_B1 = self._projection("patient"), pooled_rows("first", mask_BT)
+        layers = self.layer_map[:-1] or self.layer_map
+        gaps = [
+            patient_distance(
+                take_rows(project(student[own]), first_B1)[:, 0], take_rows(teacher[layer], first_B1)[:, 0]
+            )
+            for own, layer in enumerate(layers, start=1)
+        ]
+        return torch.stack(gaps).mean(0)
+
+    def _attention(self, own: list[list[Tensor]], theirs: list[list[Tensor]], mask_BT: Tensor) -> Tensor:
+        """Return the weighted distances of queries, keys and values, one a sequence."""
+        spec, total_B = self.spec, torch.zeros(len(mask_BT), device=mask_BT.device)
         if spec.relations:
-            assert self._relations is not None, "attach_ comes before training"
-            own, theirs = (projections.take() for projections in self._relations)
-            total_B = total_B + spec.relations * relation_distance(own, theirs, mask_BT)
+            total_B = total_B + spec.relations * relation_distance(own[-1], theirs[-1], mask_BT)
+        if spec.last_attention:
+            distance_B = last_attention_distance(own[-1], theirs[-1], mask_BT, self.num_heads)
+            total_B = total_B + spec.last_attention * distance_B
+        if spec.attention:
+            for layer, its in zip(own, self.layer_map, strict=True):
+                distance_B = attention_distance(layer, theirs[its - 1], mask_BT, self.num_heads)
+                total_B = total_B + self._of_layer(spec.attention) * distance_B
         return total_B
 
     def _projection(self, name: str) -> nn.Module:
@@ -208,10 +252,26 @@ def _layer_map(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) ->
     return spec.layer_map
 
 
+def _heads(student: BermoConfig, teacher: BermoConfig) -> int:
+    """Return how many heads each layer of both has; attention is compared head by head."""
+    counts = [config.backbone.num_attention_heads for config in (student, teacher)]
+    if counts[0] != counts[1]:
+        raise BermoError(
+            f"The student has {counts[0]} attention heads a layer and its teacher {counts[1]}, so that their"
+            " attention cannot be compared head by head. Use --distill-relations, which needs no equal heads."
+        )
+    if student.structure is not None or teacher.structure is not None:
+        raise BermoError(
+            "The student or its teacher was shrunk, so that heads are missing whose attention would be"
+            " compared. Use --distill-hidden or --distill-cosine."
+        )
+    return int(counts[0])
+
+
 def _projections(spec: DistillSpec, student: BermoConfig, teacher: BermoConfig) -> nn.ModuleDict:
     """Build the maps of hidden states and embeddings to the teacher's width, where widths differ."""
     sizes = student.hidden_size, teacher.hidden_size
-    wanted = {"hidden": spec.hidden, "embeddings": spec.embeddings}
+    wanted = {name: getattr(spec, name) for name in ("hidden", "embeddings", "cosine", "patient")}
     return nn.ModuleDict(
         {name: nn.Linear(*sizes, bias=False) for name, weight in wanted.items() if weight}
         if sizes[0] != sizes[1]

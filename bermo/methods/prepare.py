@@ -161,7 +161,7 @@ def check_apart(spec: RunSpec, rows: ApartRows) -> None:
             f"{spec.data.train} has texts alone, and nothing says what their vectors should be. Give pairs,"
             " or a teacher (bermo compress --texts does all of it)."
         )
-    if size == 1 and spec.distill.hard:
+    if size == 1 and spec.distill.parts.hard:
         raise BermoError(
             f"{spec.data.train} has texts alone, without labels. Pass --distill-hard 0 --distill-soft 1."
         )

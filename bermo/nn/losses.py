@@ -5,13 +5,18 @@
     vectors        ‖s − t‖² / 2‖t‖² of a text's vector, 1 − cos    Reimers & Gurevych 2020
     hidden states  ‖h_S W − h_T‖² / D over unmasked tokens         TinyBERT (Jiao et al. 2020)
     embeddings     the same of h_0, with a W of its own            TinyBERT
-    relations      KL of softmax(A Aᵀ/√d), A = queries, keys,      MiniLM (Wang et al. 2020) and
-                   values in R relation heads of width d           MiniLMv2 (Wang et al. 2021)
+    relations      KL of softmax(A Aᵀ/√d), A = queries, keys,      MiniLMv2 (Wang et al. 2021)
+                   values in R relation heads of width d
+    last attention KL of softmax(Q Kᵀ/√d) and softmax(V Vᵀ/√d)     MiniLM (Wang et al. 2020)
+    attention      (Q Kᵀ/√d of student − of teacher)², the mean    TinyBERT
+                   over heads and pairs of tokens
+    cosine         1 − cos(h_S, h_T) over unmasked tokens          DistilBERT (Sanh et al. 2019)
+    patient        ‖s/‖s‖ − t/‖t‖‖² / D of one token's vectors     PKD (Sun et al. 2019)
 
 `mean_over` makes a batch's loss of them. Each text has the weight of its number of labels, so that a batch
 split in parts keeps its mean. Padding never counts: not as a token, a key, or the start or end of a span.
 
-Axes: B texts, T tokens, C labels, D hidden units, R relation heads, K their width.
+Axes: B texts, T tokens, C labels, D hidden units, H heads, R relation heads, K their width.
 """
 
 import math
@@ -113,11 +118,62 @@ def relation_distance(students: Sequence[Tensor], teachers: Sequence[Tensor], ma
     return total_B
 
 
+def last_attention_distance(
+    students: Sequence[Tensor], teachers: Sequence[Tensor], mask_BT: Tensor, num_heads: int
+) -> Tensor:
+    """Return each text's divergence of attention plus that of the values' relations, (B,).
+
+    Both sides are queries, keys and values of as many heads; a divergence is the mean over heads and tokens.
+    """
+    total_B = torch.zeros(len(mask_BT), device=mask_BT.device)
+    for first, second in ((0, 1), (2, 2)):
+        student_BHTT = attention_scores(students[first], students[second], mask_BT, num_heads)
+        teacher_BHTT = attention_scores(teachers[first], teachers[second], mask_BT, num_heads)
+        divergence_BT = divergence(student_BHTT, teacher_BHTT).mean(1)
+        total_B = total_B + token_mean(divergence_BT, mask_BT.bool())
+    return total_B
+
+
+def attention_distance(
+    students: Sequence[Tensor], teachers: Sequence[Tensor], mask_BT: Tensor, num_heads: int
+) -> Tensor:
+    """Return each text's squared gap of attention scores before the softmax, the mean over heads and pairs of
+    real tokens, (B,). Both sides are queries and keys of as many heads.
+    """
+    student_BHTT, teacher_BHTT = (
+        attention_scores(queries, keys, mask_BT, num_heads) for queries, keys, *_ in (students, teachers)
+    )
+    is_pair_BTT = mask_BT.bool()[:, :, None] & mask_BT.bool()[:, None]
+    # Filled before the difference: −∞ − (−∞) is no number, and neither is its gradient.
+    filled = (scores.masked_fill(~is_pair_BTT[:, None], 0) for scores in (student_BHTT, teacher_BHTT))
+    squares_BHTT = torch.sub(*filled).square()
+    return squares_BHTT.sum((1, 2, 3)) / (num_heads * is_pair_BTT.sum((1, 2))).clamp(min=1)
+
+
+def cosine_distance(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return each text's 1 − cos(h_S, h_T), the mean over its real tokens, (B,)."""
+    gaps_BT = 1 - functional.cosine_similarity(student_BTD.float(), teacher_BTD.float(), dim=-1)
+    return token_mean(gaps_BT, mask_BT.bool())
+
+
+def patient_distance(student_BD: Tensor, teacher_BD: Tensor) -> Tensor:
+    """Return ‖s/‖s‖ − t/‖t‖‖² / D of each text's vectors, (B,)."""
+    unit_S, unit_T = (functional.normalize(vectors.float(), dim=-1) for vectors in (student_BD, teacher_BD))
+    return (unit_S - unit_T).square().mean(-1)
+
+
 def relations(vectors_BTD: Tensor, mask_BT: Tensor, num_heads: int) -> Tensor:
     """Return the logits A Aᵀ/√K of each relation head, (B, R, T, T), −∞ where a key is padding."""
-    heads_BRTK = vectors_BTD.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-    logits_BRTT = heads_BRTK @ heads_BRTK.transpose(-1, -2) / math.sqrt(heads_BRTK.shape[-1])
-    return logits_BRTT.float().masked_fill(~mask_BT.bool()[:, None, None], -math.inf)
+    return attention_scores(vectors_BTD, vectors_BTD, mask_BT, num_heads)
+
+
+def attention_scores(first_BTD: Tensor, second_BTD: Tensor, mask_BT: Tensor, num_heads: int) -> Tensor:
+    """Return the logits A Bᵀ/√K of each head, (B, H, T, T), −∞ where a key is padding."""
+    first_BHTK, second_BHTK = (
+        vectors_BTD.unflatten(-1, (num_heads, -1)).transpose(1, 2) for vectors_BTD in (first_BTD, second_BTD)
+    )
+    logits_BHTT = first_BHTK @ second_BHTK.transpose(-1, -2) / math.sqrt(first_BHTK.shape[-1])
+    return logits_BHTT.float().masked_fill(~mask_BT.bool()[:, None, None], -math.inf)
 
 
 def relation_heads(student_width: int, teacher_width: int) -> int:
