@@ -3,16 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bermo.atlas.baselines import Answers, Baseline, fit_baseline, num_bytes, num_parameters
 from bermo.atlas.chain import Base, Chain, make_chain
 from bermo.atlas.checks import Rows
-from bermo.atlas.loyalty import loyalty
-from bermo.atlas.measure import Measured, measure, teacher_answers
+from bermo.atlas.loyalty import Probabilities, loyalty
+from bermo.atlas.measure import Measured, measure, teacher_answers, teacher_logits
 from bermo.atlas.methods import DENSE, METHODS
 from bermo.atlas.rows import BASELINE_GROUP, Row
 from bermo.atlas.speed import Speed
+from bermo.atlas.students import Student, fit_student, read_student, training_seconds
 from bermo.data.scoring import score
 from bermo.runs.command import shown
 from bermo.runs.trained import open_trained
@@ -40,35 +42,66 @@ def method_row(chains: Sequence[Chain], base: Base) -> Row:
 
 def baseline_row(kind: Baseline, rows: Rows, seeds: Sequence[int], base: Base) -> Row:
     """Fit a baseline, unless that is done, and compare its answers with each dense model's."""
-    answers = open_baseline(kind, rows, base)
+    probabilities = open_baseline(kind, rows, base)(rows.valid)
     folder = base.out / kind.name / "model"
-    probabilities = answers(rows.valid)
-    dense = open_trained(base.out / DENSE / f"seed-{seeds[0]}" / "1-train")
-    scores = score(labelled(dense, base.valid), list(probabilities))
-    known = []
-    for seed in seeds:
-        found = loyalty(probabilities, teacher_answers(seed, base))
-        known.append(
-            Measured(
-                metric=scores.main,
-                score=scores.score,
-                same_labels=found.labels,
-                same_probabilities=found.probabilities,
-                megabytes=num_bytes(folder) / 1e6,
-                parameters=num_parameters(folder),
-                nonzero=num_parameters(folder),
-                seconds=0.0,
-            )
-        )
+    known = [_measured(probabilities, folder, seed, base) for seed in seeds]
     return Row(
         name=kind.name,
         group=BASELINE_GROUP,
         summary=kind.summary,
         folder=str(folder),
         published=kind.published,
-        scores=(scores.score,),
+        scores=(known[0].score,),
         **_joined(seeds, known, base),
     )
+
+
+def student_row(kind: Student, rows: Rows, seeds: Sequence[int], base: Base) -> Row:
+    """Train the student of each dense model, unless that is done, and compare their answers."""
+    known, folders = [], [_student_folder(kind, seed, base) for seed in seeds]
+    for seed, folder in zip(seeds, folders, strict=True):
+        probabilities = open_student(kind, rows, seed, base)(rows.valid)
+        measured = _measured(probabilities, folder, seed, base)
+        known.append(replace(measured, seconds=training_seconds(folder)))
+    best = max(range(len(seeds)), key=lambda index: known[index].score)
+    return Row(
+        name=kind.name,
+        group=BASELINE_GROUP,
+        summary=kind.summary,
+        folder=str(folders[best]),
+        published=kind.published,
+        scores=tuple(item.score for item in known),
+        **_joined(seeds, known, base),
+    )
+
+
+def _measured(probabilities: Probabilities, folder: Path, seed: int, base: Base) -> Measured:
+    """Score answers that no encoder gave, and compare them with those of the dense model of a seed."""
+    dense = open_trained(base.out / DENSE / f"seed-{seed}" / "1-train")
+    scores = score(labelled(dense, base.valid), list(probabilities))
+    found = loyalty(probabilities, teacher_answers(seed, base))
+    return Measured(
+        metric=scores.main,
+        score=scores.score,
+        same_labels=found.labels,
+        same_probabilities=found.probabilities,
+        megabytes=num_bytes(folder) / 1e6,
+        parameters=num_parameters(folder),
+        nonzero=num_parameters(folder),
+        seconds=0.0,
+    )
+
+
+def open_student(kind: Student, rows: Rows, seed: int, base: Base) -> Answers:
+    """Return a student that answers, trained by the dense model of its seed first where it is not."""
+    folder, encoder = _student_folder(kind, seed, base), base.spec.model.backbone
+    if not folder.exists():
+        fit_student(kind, rows.train, teacher_logits(seed, rows.train, base), encoder, seed, folder)
+    return read_student(folder, encoder)
+
+
+def _student_folder(kind: Student, seed: int, base: Base) -> Path:
+    return base.out / kind.name / f"seed-{seed}" / "model"
 
 
 def open_baseline(kind: Baseline, rows: Rows, base: Base) -> Answers:

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from bermo.atlas.chain import Base, Chain, torch_model
 from bermo.atlas.loyalty import Probabilities, loyalty
 from bermo.atlas.methods import DENSE
 from bermo.data.features import Features
+from bermo.data.rows import TextRows
 from bermo.data.scoring import score, softmax
 from bermo.files import read_sealed, reading, whole_bytes, write_sealed
 from bermo.pruning.fold import count
@@ -19,6 +21,7 @@ from bermo.runs.model_files import divergence
 from bermo.runs.statistics import read_run
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
+from bermo.ship.runtimes.predict import Predictor
 from bermo.ship.runtimes.texts import labelled
 from bermo.typed import check_fields
 
@@ -88,6 +91,12 @@ def teacher_answers(seed: int, base: Base) -> Probabilities:
     with reading(path, REMEDY):
         known: Probabilities = np.load(path, allow_pickle=False)
         return known
+
+
+def teacher_logits(seed: int, rows: TextRows, base: Base) -> npt.NDArray[np.float32]:
+    """Return the logits that the dense model of a seed gives to rows, (N, C)."""
+    dense = Predictor(open_trained(base.out / DENSE / f"seed-{seed}" / "1-train"), batch_size=ROWS_A_CALL)
+    return np.stack(dense.logits(rows)).astype(np.float32)
 
 
 def _answers(folder: Path, valid: Path) -> tuple[Features, Probabilities]:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Literal
 
 from bermo.atlas import published
-from bermo.atlas.steps import Compress, Export, Method, Shrink, Train
+from bermo.atlas.steps import Compress, Export, Method, Published, Shrink, Train
+from bermo.distill_spec import Paper
 from bermo.errors import BermoError, nearest
 from bermo.spec import KeepBy, MixSpec
 
@@ -46,6 +47,13 @@ def _taught(layers: float, which: Literal["first", "even"] = "first", neurons: f
     return Train(changes=changes, is_taught=True, layers=layers, which=which, cost=0.4 + layers)
 
 
+def _named(paper: Paper, layers: float = 0.5, neurons: float = 1.0) -> Train:
+    """Every k-th layer of the dense model, taught by the loss of a paper."""
+    step = _taught(layers, "even", neurons)
+    distill = {**step.changes.get("distill", {}), "named": paper}
+    return replace(step, changes={**step.changes, "distill": distill}, cost=1.0 + layers)
+
+
 def _kept(which: KeepBy) -> Train:
     """Half of the encoder's layers, fine-tuned by labels alone."""
     return Train(layers=0.5, which=which, cost=0.5)
@@ -54,6 +62,20 @@ def _kept(which: KeepBy) -> Train:
 def _for_int8(step: Train) -> Train:
     return replace(step, changes={**step.changes, "method": {"quantize": "int8"}})
 
+
+PAPERS: Sequence[tuple[Paper, str, str, Train, Published]] = (
+    ("distilbert", "DistilBERT", "every second layer", _named("distilbert"), published.DISTILBERT),
+    ("pkd", "PKD", "every second layer", _named("pkd"), published.PKD_6),
+    (
+        "tinybert",
+        "TinyBERT",
+        "a third of the layers, half the neurons",
+        _named("tinybert", 1 / 3, 0.5),
+        published.TINYBERT,
+    ),
+    ("minilm", "MiniLM", "every second layer", _named("minilm"), published.MINILM),
+)
+"""Losses that `bermo train --distill-as` knows: paper, its name, the student, its training, its row."""
 
 _LISTED = (
     Method(name=DENSE, group="as it is", summary="the encoder, fine-tuned; torch in fp32", steps=(Train(),)),
@@ -239,6 +261,17 @@ _LISTED = (
         steps=(_taught(0.5, neurons=0.5), Export()),
         published=(published.TINYBERT,),
     ),
+    *(
+        Method(
+            name=f"{paper}-loss",
+            group="students",
+            summary=f"{what}, taught by the loss of {title}; int8",
+            steps=(step, Export()),
+            published=(row,),
+            is_usual=False,
+        )
+        for paper, title, what, step, row in PAPERS
+    ),
     Method(
         name="words",
         group="chains",
@@ -287,7 +320,9 @@ METHODS: Mapping[str, Method] = {method.name: method for method in _LISTED}
 
 BASELINES = ("tf-idf", "static")
 """What is fitted without an encoder (baselines.py)."""
-NAMES = (*METHODS, *BASELINES)
+STUDENTS = ("bilstm", "static-mlp")
+"""What a dense model teaches that is no Transformer (students.py); they take part by their names."""
+NAMES = (*METHODS, *STUDENTS, *BASELINES)
 
 
 def choose(names: Sequence[str], is_tiny: bool = False) -> list[str]:

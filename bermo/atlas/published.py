@@ -41,5 +41,7 @@ LOW_RANK = _row("Noach and Goldberg", "MNLI, QQP, SST-2", "0.1 points lost", "1.
 ROSITA = _row("ROSITA", "five of GLUE", "98.5 %", "–", "7.5×", "authors' abstract")
 LIN_6 = _row("Six layers (Lin et al.)", "QQP, SST-2", "1.0 point lost", "–", "1.6×", SURVEY)
 DYNABERT = _row("DynaBERT", "MNLI, QQP, SST-2", "1.0 point lost", "8.7× (CPU)", "3.2×", SURVEY)
+BILSTM = _row("BiLSTM-soft (Tang et al.)", "MNLI, QQP, SST-2", "91 %", "434× (of BERT-large)", "110×")
+MINILM = _row("MiniLM, 6 layers", "GLUE, SQuAD", "99 %", "2×", "1.65×")
 TF_IDF = _row("TF-IDF + LR", "14 tasks, 1,000 rows each", "70.8 (encoder 82.8)", "919×", "–", "model2vec")
 STATIC = _row("Static vectors", "14 tasks, 1,000 rows each", "79.2 (encoder 82.8)", "210×", "–", "model2vec")

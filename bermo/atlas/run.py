@@ -15,7 +15,16 @@ import torch
 from bermo.atlas.baselines import BASELINES
 from bermo.atlas.chain import Chain, make_chain
 from bermo.atlas.checks import Rows
-from bermo.atlas.joining import baseline_row, dense_of, method_row, open_baseline, with_gpu, with_speed
+from bermo.atlas.joining import (
+    baseline_row,
+    dense_of,
+    method_row,
+    open_baseline,
+    open_student,
+    student_row,
+    with_gpu,
+    with_speed,
+)
 from bermo.atlas.making import Made, Making, Plan
 from bermo.atlas.measure import measure
 from bermo.atlas.methods import DENSE, METHODS
@@ -23,6 +32,7 @@ from bermo.atlas.prepare import make_base
 from bermo.atlas.rows import Atlas, Row
 from bermo.atlas.spec import AtlasSpec
 from bermo.atlas.speed import Speed, Timer, baseline_speed
+from bermo.atlas.students import STUDENTS
 from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError
 from bermo.files import copy_folder, whole_folder
@@ -118,10 +128,10 @@ class AtlasRun:
         return [make_chain(METHODS[name], seed, self.base) for seed in self.asked.run.seeds]
 
     def _made(self, names: Sequence[str]) -> dict[str, list[Chain]]:
-        """Return the chains of each method that have ended; a baseline has none."""
-        found = {name: [] if name in BASELINES else self._chains(name) for name in names}
+        """Return the chains of each method that have ended; what is no encoder has none."""
+        found = {name: self._chains(name) if name in METHODS else [] for name in names}
         ended = {name: [c for c in chains if _is_there(c.shipped)] for name, chains in found.items()}
-        return {name: chains for name, chains in ended.items() if chains or name in BASELINES}
+        return {name: chains for name, chains in ended.items() if chains or name not in METHODS}
 
     def _with_gpu(self, rows: Sequence[Row], chains: Sequence[Chain]) -> list[Row]:
         """Time the torch models on the GPU too."""
@@ -145,9 +155,13 @@ class AtlasRun:
                 self._guarded(chain.method.name, timer.time, list(dict.fromkeys([first[0], chain])))
 
     def _row(self, name: str, chains: Sequence[Chain], dense: Sequence[Chain], timer: Timer) -> Row:
-        if name in BASELINES:
-            row = baseline_row(BASELINES[name], self.rows, [chain.seed for chain in dense], self.base)
-            speed = self._guarded(name, self._baseline_speed, name, timer)
+        seeds = [chain.seed for chain in dense]
+        if name in STUDENTS:
+            row = student_row(STUDENTS[name], self.rows, seeds, self.base)
+            speed = self._guarded(name, self._speed_on_texts, name, seeds[0], timer)
+        elif name in BASELINES:
+            row = baseline_row(BASELINES[name], self.rows, seeds, self.base)
+            speed = self._guarded(name, self._speed_on_texts, name, seeds[0], timer)
         else:
             row = method_row(chains, self.base)
             speed = self._guarded(name, timer.speed, chains[0])
@@ -155,8 +169,12 @@ class AtlasRun:
             self.noisy.append(name)
         return row if speed is None else with_speed(row, speed)
 
-    def _baseline_speed(self, name: str, timer: Timer) -> Speed:
-        answers = open_baseline(BASELINES[name], self.rows, self.base)
+    def _speed_on_texts(self, name: str, seed: int, timer: Timer) -> Speed:
+        """Time a baseline, or the student of a seed."""
+        if name in STUDENTS:
+            answers = open_student(STUDENTS[name], self.rows, seed, self.base)
+        else:
+            answers = open_baseline(BASELINES[name], self.rows, self.base)
         return baseline_speed(name, answers, self.rows.valid, timer)
 
     def _guarded(self, name: str, work: Callable[..., T], *arguments: object) -> T | None:

@@ -7,7 +7,8 @@ import pytest
 
 from bermo.atlas.baselines import BASELINES as FITTED
 from bermo.atlas.chain import Base, make_chain, torch_model
-from bermo.atlas.methods import BASELINES, DENSE, METHODS, NAMES, choose
+from bermo.atlas.methods import BASELINES, DENSE, METHODS, NAMES, STUDENTS, choose
+from bermo.atlas.students import STUDENTS as TAUGHT
 from bermo.cli import build_parser
 from bermo.errors import BermoError
 from bermo.methods.checks import check_methods
@@ -75,5 +76,8 @@ def test_methods_are_chosen_by_name_with_the_dense_one_first() -> None:
     assert "compress" not in choose([])
     assert set(choose([])) - set(choose([], is_tiny=True)) == {"soft-movement", "l0"}
     assert tuple(FITTED) == BASELINES
+    assert tuple(TAUGHT) == STUDENTS
+    assert choose(["tf-idf", "bilstm"]) == [DENSE, "bilstm", "tf-idf"]
+    assert not set(STUDENTS) & set(choose([]))
     with pytest.raises(BermoError, match=r'no method "structred". Did you mean "structured"\?'):
         choose(["structred"])

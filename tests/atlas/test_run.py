@@ -22,7 +22,7 @@ from bermo.verbs import atlas as verb
 
 COMMAND = (
     "atlas --tiny --limit 32 --epochs 1 --max-length 16 --device cpu --mix none --batch 1,2 --lengths 8"
-    " --rounds 1 --methods student,bf16,tf-idf,static"
+    " --rounds 1 --methods student,bf16,static-mlp,tf-idf,static"
 )
 
 
@@ -41,7 +41,7 @@ def own_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     methods = {"dense": table.METHODS["dense"]} | {method.name: method for method in OWN}
     for place in ("methods", "run", "joining"):
         monkeypatch.setattr(f"bermo.atlas.{place}.METHODS", methods)
-    monkeypatch.setattr(table, "NAMES", (*methods, *table.BASELINES))
+    monkeypatch.setattr(table, "NAMES", (*methods, *table.STUDENTS, *table.BASELINES))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     assert all(len(line) <= 80 for line in printed.splitlines() if "×" in line)
     known = json.loads((out / "atlas.json").read_text())
     rows = {row["name"]: row for row in known["rows"]}
-    assert list(rows) == ["dense", "student", "bf16", "tf-idf", "static"]
+    assert list(rows) == ["dense", "student", "bf16", "static-mlp", "tf-idf", "static"]
     assert (rows["dense"]["kept"], rows["dense"]["same_labels"]) == (100, 100)
     assert rows["bf16"]["size_gain"] == pytest.approx(2, abs=0.1)
     assert rows["student"]["parameters"] < rows["bf16"]["parameters"] == rows["dense"]["parameters"]
@@ -87,6 +87,8 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     smallest = min(("student", "bf16"), key=lambda name: rows[name]["megabytes"])
     assert f"Picked for the smallest size: {smallest} " in known["picked"]
     assert open_trained(out / "picked").trained.task.kind == "classification"
+    assert rows["static-mlp"]["seconds"] > 0
+    assert (out / "static-mlp" / "seed-1" / "model" / "arrays.npz").exists()
     page = (out / "page.html").read_text()
     for text in ("Score kept against size", "BERT3-PKD", "bermo train --mix none --task box/object-number"):
         assert text in page
