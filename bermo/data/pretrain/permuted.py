@@ -13,6 +13,7 @@ Axes: B rows, T tokens, K guesses.
 """
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -62,24 +63,25 @@ class Permuted:
 
     def _in_spans(self, ids_BT: Ids, goal_B: Ids, rows: Rows) -> Flags:
         """Tell which tokens lie in runs of words: no more than the goal."""
-        length = ids_BT.shape[1]
-        place_T, first_BT = np.arange(length), word_starts(self.pieces, ids_BT)
-        start_BT = _next(first_BT == place_T)
-        bound_BT = _next((first_BT == place_T) | (first_BT < 0))
-        chosen_BT = np.zeros(ids_BT.shape, dtype=bool)
+        length, row_B = ids_BT.shape[1], np.arange(len(rows))
+        first_BT = word_starts(self.pieces, ids_BT)
+        is_start_BT = first_BT == np.arange(length)
+        starts, bounds = _Places.of(is_start_BT), _Places.of(is_start_BT | (first_BT < 0))
+        words_before = np.pad(np.cumsum(first_BT >= 0, axis=1), ((0, 0), (1, 0)))
         turns = length // (CONTEXT + 1) + 1
         words_BN = 1 + np.searchsorted(_SHARES[:-1], draw(self.seed, WORDS, rows, turns), side="right")
         before_BN = (draw(self.seed, BEFORE, rows, turns) * CONTEXT * words_BN).astype(np.int64)
-        here_B = np.zeros(len(rows), dtype=np.int64)
+        here_B, left_B = np.zeros_like(goal_B), goal_B
+        edges = np.zeros((len(rows), length + 1), dtype=np.int64)
         for words_B, before_B in zip(words_BN.T, before_BN.T, strict=True):
-            begin_B = _at(start_BT, here_B + before_B)
-            end_B = begin_B
-            for word in range(LONGEST):
-                end_B = np.where(word < words_B, _at(bound_BT, end_B + 1), end_B)
+            begin_B = starts.at(starts.number(here_B + before_B))
+            end_B = bounds.at(bounds.number(begin_B) + words_B)
             here_B = end_B + CONTEXT * words_B - before_B
-            last_B = np.minimum(end_B, begin_B + goal_B - chosen_BT.sum(1))
-            chosen_BT |= (place_T >= begin_B[:, None]) & (place_T < last_B[:, None]) & (first_BT >= 0)
-        return chosen_BT
+            last_B = np.minimum(end_B, begin_B + left_B)
+            left_B = left_B - (words_before[row_B, last_B] - words_before[row_B, begin_B])
+            edges[row_B, begin_B] += 1
+            edges[row_B, last_B] -= 1
+        return (np.cumsum(edges[:, :-1], axis=1) > 0) & (first_BT >= 0)
 
 
 @dataclass(frozen=True)
@@ -111,15 +113,27 @@ def _ranks(ids_BT: Ids, places_BK: Ids, ranks_BK: Ids) -> Ids:
     return ranks_BT
 
 
-def _next(is_one_BT: Flags) -> Ids:
-    """Return for each place the first one from there on that is one, or T."""
-    length = is_one_BT.shape[1]
-    place_BT = np.where(is_one_BT, np.arange(length), length)
-    return np.minimum.accumulate(place_BT[:, ::-1], axis=1)[:, ::-1]
+@dataclass(frozen=True)
+class _Places:
+    """Some places of each row in their order, then T: each by its number, and the number of the next one."""
 
+    places_BT: Ids
+    numbers_BT: Ids
 
-def _at(place_BT: Ids, index_B: Ids) -> Ids:
-    """Return each row's value at a place, T where the row has ended."""
-    length = place_BT.shape[1]
-    inside_B = np.minimum(index_B, length - 1)
-    return np.where(index_B < length, np.take_along_axis(place_BT, inside_B[:, None], axis=1)[:, 0], length)
+    @classmethod
+    def of(cls, is_one_BT: Flags) -> Self:
+        length = is_one_BT.shape[1]
+        places_BT = np.sort(np.where(is_one_BT, np.arange(length), length), axis=1)
+        return cls(places_BT, np.cumsum(is_one_BT, axis=1) - is_one_BT)
+
+    def number(self, place_B: Ids) -> Ids:
+        """Return the number of the first of the places from here on; T behind the row."""
+        length = self.places_BT.shape[1]
+        found_B = self.numbers_BT[np.arange(len(place_B)), np.minimum(place_B, length - 1)]
+        return np.where(place_B < length, found_B, length)
+
+    def at(self, number_B: Ids) -> Ids:
+        """Return the place of a number; T where there are fewer."""
+        length = self.places_BT.shape[1]
+        found_B = self.places_BT[np.arange(len(number_B)), np.minimum(number_B, length - 1)]
+        return np.where(number_B < length, found_B, length)
