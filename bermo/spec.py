@@ -54,6 +54,7 @@ PruneMethod = Literal[
     "movement",
     "soft-movement",
     "l0",
+    "proximal",
     "heads-and-neurons",
     "layers",
 ]
@@ -243,7 +244,9 @@ class PruneSpec:
     method: PruneMethod = option("none", "how weights are chosen for pruning", "prune")
     by: UnitScores = option("movement", "how whole heads, neurons and layers are chosen", "prune-by")
     density: float | None = option(None, "share of the weights that is kept in the end")
-    penalty: float | None = option(None, "λ of soft-movement and l0; without it, density is aimed at")
+    penalty: float | None = option(
+        None, "λ of soft-movement and l0, γ of proximal; without it, density is aimed at"
+    )
     threshold: float = option(0.1, "soft-movement: σ(score) over which a weight is kept in the end")
     scope: Literal["matrix", "global"] | None = option(
         None, "choose in each matrix, or over all", "scope", shown="global by sensitivity, else matrix"

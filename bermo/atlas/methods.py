@@ -156,6 +156,14 @@ _LISTED = (
         needs_steps=True,
     ),
     Method(
+        name="proximal",
+        group="pruning",
+        summary="10 % of the weights stay after steps that pull small ones to zero, beside those of the loss",
+        steps=(_pruned("proximal"), SPARSE),
+        published=(published.RPP,),
+        is_usual=False,
+    ),
+    Method(
         name="fisher",
         group="pruning",
         summary="half of heads and neurons chosen by Fisher information and refitted, no training; int8",

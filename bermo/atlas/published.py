@@ -32,6 +32,7 @@ OPENVINO_INT8 = _row(
 )
 SOFT_MOVEMENT = _row("Soft movement, 3 % kept", "MNLI, QQP, SQuAD", "94 %", "–", "33×")
 IMP = _row("IMP, rewinding", "GLUE, SQuAD", "94 to 100 %", "–", "1.4× to 2.5×")
+RPP = _row("RPP", "seven of GLUE, SQuAD (BERT-large)", "99 %", "–", "1.7×")
 MCCARLEY = _row("McCarley, ff2", "SQuAD, NQ (BERT-large)", "98 %", "1.9×", "2.2×")
 ZIPLM = _row("ZipLM", "GLUE", "≥ 95 %", "15×", "–", "ICML 2023 workshop, abstract")
 KCM = _row("KCM, no retraining", "GLUE, SQuAD", "≥ 96 %", "40 % fewer FLOPs", "–", "Nova 2023, abstract")

@@ -177,7 +177,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         objective, hooks = PrunedLoss(objective, pruner.penalty), (*hooks, PruneHook(pruner, rewind))
         fast.append((pruner.score_parameters(), spec.prune.lr))
         masked = pruner.simple_masks()
-        best_from = pruner.schedule.last_step
+        # The last proximal step comes after that step's evaluation.
+        best_from = pruner.schedule.last_step + (spec.prune.method == "proximal")
     if spec.method.keep_tokens is not None:
         kind = prepared.data.task.kind
         tokens = start_filtering_(model, spec.method.keep_tokens, prepared.num_steps, kind)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bermo.distill_spec import INNER
 from bermo.errors import BermoError
 from bermo.fields import leaves
-from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement, usual_scope
+from bermo.pruning.criteria import L0, AnyMethod, Magnitude, Movement, Proximal, SoftMovement, usual_scope
 from bermo.spec import DistillSpec, PruneSpec, RunSpec, chosen
 
 UNITS = ("heads-and-neurons", "layers")
@@ -187,6 +187,7 @@ def check_together(spec: RunSpec) -> None:
         "patience, since they all end together": train.patience is not None,
         "fp16": train.precision == "fp16",
         "pruning of whole units": spec.prune.method in UNITS,
+        "proximal pruning": spec.prune.method == "proximal",
         "blocks of weights": spec.prune.block != (1, 1),
         "weights that are set back (rewind)": spec.prune.rewind is not None,
         "a teacher of attention relations": distill.relations > 0,
@@ -228,7 +229,7 @@ def resolve_prune(spec: PruneSpec) -> PruneSpec:
     return replace(spec, rank=rank, scope=spec.scope or usual_scope(rank))
 
 
-def make_method(spec: PruneSpec) -> Method:
+def make_method(spec: PruneSpec) -> AnyMethod:
     """Unpack the spec into the method's own class; an option that the method cannot use is an error."""
     spec = resolve_prune(spec)
     if spec.method in UNITS:
@@ -266,6 +267,9 @@ def make_method(spec: PruneSpec) -> Method:
         case "l0":
             _refuse(spec, "scope", "start", "rank", "threshold")
             return L0(penalty=spec.penalty, density=spec.density, block=spec.block)
+        case "proximal":
+            _refuse(spec, "scope", "start", "rank", "threshold", "block")
+            return Proximal(penalty=spec.penalty, density=spec.density)
         case _:
             raise BermoError("There is no pruning method to make.")
 

@@ -165,8 +165,9 @@ def _train(
         job = join_jobs([one.job for one in made], prepared.learned.lengths, folder)
         job = replace(job, before_evaluation=lambda: _ask_all(job.model, made))
     train = prepared.spec.train
-    if prepared.spec.method.keep_tokens is not None or prepared.spec.prune.rewind is not None:
-        # What a step computes changes with its number, which a captured step cannot follow.
+    if option := _plain_steps(prepared.spec):
+        if accelerator.device.type == "cuda" and train.fast != "off":
+            display.tell(f"A captured step cannot follow {option}: going on with plain steps.")
         train = replace(train, fast="off")
     fits = fit_members(job, train, accelerator)
     results = [one.result(ended, len(made)) for one, ended in zip(made, fits, strict=True)]
@@ -177,6 +178,16 @@ def _train(
         shutil.rmtree(done, ignore_errors=True)
     accelerator.free_memory()
     return results
+
+
+def _plain_steps(spec: RunSpec) -> str | None:
+    """Name the option by which a step computes something else than the step before it, if there is one."""
+    given = {
+        "--keep-tokens": spec.method.keep_tokens is not None,
+        "--rewind": spec.prune.rewind is not None,
+        "--prune proximal": spec.prune.method == "proximal",
+    }
+    return next((option for option, is_given in given.items() if is_given), None)
 
 
 class _Seed:

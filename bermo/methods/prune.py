@@ -11,6 +11,8 @@ from transformers import PreTrainedModel
 
 from bermo.methods.checks import make_method
 from bermo.methods.rewind import Rewind
+from bermo.pruning.criteria import Proximal
+from bermo.pruning.proximal import ProximalPruner
 from bermo.pruning.pruner import Pruner
 from bermo.pruning.schedule import CubicSchedule, RoundSchedule, Schedule
 from bermo.pruning.units import prune_units_
@@ -43,6 +45,9 @@ def make_schedule(spec: PruneSpec, num_steps: int) -> Schedule:
 def start_pruning_(model: PreTrainedModel, spec: PruneSpec, num_steps: int, seed: int) -> Pruner:
     """Put the masks of a spec on a model."""
     method, schedule = make_method(spec), make_schedule(spec, num_steps)
+    if isinstance(method, Proximal):
+        assert isinstance(schedule, CubicSchedule), "rounds belong to magnitude"
+        return ProximalPruner(model, method, schedule)
     if spec.method == "heads-and-neurons" or spec.method == "layers":
         return prune_units_(model, method, schedule, seed, spec.method)
     return prune_(model, method, schedule, seed)

@@ -4,6 +4,7 @@ Magnitude      the largest |W|                                    (Han et al. 20
 Movement       the highest learned scores S                       (Sanh et al. 2020)
 SoftMovement   σ(S) > τ, with a penalty on mean σ(S)              (Sanh et al. 2020)
 L0             hard-concrete masks, with a penalty on P(open)     (Louizos et al. 2018)
+Proximal       what proximal steps of γ Σ|W|/(|W₀| + ε) leave     (Guo et al. 2019)
 """
 
 from dataclasses import dataclass
@@ -98,11 +99,26 @@ class L0:
         _check_block(self.block)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Proximal:
+    """Keep what the proximal steps of a reweighted L1 norm leave, γ as given; or, without γ, the one that
+    leads to a density.
+    """
+
+    penalty: float | None = None
+    density: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_aim("Proximal pruning", self.penalty, self.density)
+
+
 Ranked = Magnitude | Movement
 """Criteria that keep a given number of the highest."""
 Penalised = SoftMovement | L0
 """Criteria whose penalty makes the masks close."""
 Method = Magnitude | Movement | SoftMovement | L0
+"""Criteria whose masks a step sets anew."""
+AnyMethod = Method | Proximal
 
 
 def check_units(method: Method, unit: UnitKind) -> None:

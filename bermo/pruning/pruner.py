@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bermo.nn.masks import Mask
-from bermo.pruning.criteria import Method
+from bermo.pruning.criteria import AnyMethod
 from bermo.pruning.schedule import Schedule
 
 
@@ -21,7 +21,7 @@ class Pruner(Protocol):
     """
 
     @property
-    def method(self) -> Method:
+    def method(self) -> AnyMethod:
         """The criterion."""
         ...
 

@@ -112,6 +112,7 @@ KINDS: tuple[Kind, ...] = (
     _training("movement", "--prune movement --density 0.3", SPARSE),
     _training("soft-movement", "--prune soft-movement --density 0.3"),
     _training("l0", "--prune l0 --density 0.3"),
+    _training("proximal", "--prune proximal --density 0.3"),
     _training("heads-and-neurons", "--prune heads-and-neurons --density 0.5"),
     _training("layers", "--prune layers --density 0.5"),
     _training("taught", "--teacher {world}/runs/dense"),
