@@ -247,7 +247,7 @@ def test_another_analysis_in_the_same_folder_is_refused(
     command += ["--measures", "layers", "--out", str(tmp_path / "look")]
     assert main(command) == 0
     assert main([*command, "--max-length", "16"]) == 2
-    assert "What differs: max_length" in capsys.readouterr().err
+    assert "What differs: --max-length was 128, now 16." in capsys.readouterr().err
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path, runs: Path) -> None:
