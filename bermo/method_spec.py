@@ -30,6 +30,11 @@ class MethodSpec:
     theseus: int | None = option(
         None, "so many layers learn to replace groups of the teacher's, more and more often", least=1
     )
+    tie_layers: int | None = option(
+        None,
+        "layers share their weights in so many groups of neighbours; a group starts as its mean",
+        least=1,
+    )
     low_rank: float | None = option(
         None,
         "the layers' matrices become two factors of this rank, or of this share of their numbers if under 1",

@@ -97,6 +97,8 @@ def train_spec(step: Train, seed: int, teacher: Path, base: Base, source: Path |
     if step.goes_on:
         spec = replace_in(spec, model={"backbone": str(source)})
         return replace_in(spec, **step.changes)
+    if step.tied is not None:
+        spec = replace_in(spec, method={"tie_layers": _divisor(count, step.tied * count)})
     match step.which:
         case "theseus":
             spec = replace_in(spec, method={"theseus": count})
@@ -106,6 +108,11 @@ def train_spec(step: Train, seed: int, teacher: Path, base: Base, source: Path |
         case which if count < base.num_layers:
             spec = replace_in(spec, model={"keep_layers": count, "keep_by": which})
     return replace_in(spec, **step.changes)
+
+
+def _divisor(count: int, most: float) -> int:
+    """Return the largest number up to `most` that divides `count`."""
+    return max(number for number in range(1, count + 1) if count % number == 0 and number <= max(1, most))
 
 
 def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base) -> Job:

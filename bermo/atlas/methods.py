@@ -263,6 +263,14 @@ _LISTED = (
         is_usual=False,
     ),
     Method(
+        name="tied",
+        group="fewer layers",
+        summary="layers share their weights in groups, a third as many sets, taught by the dense model; int8",
+        steps=(Train(is_taught=True, tied=1 / 3, cost=1.4), Export()),
+        published=(published.ALBERT,),
+        is_usual=False,
+    ),
+    Method(
         name="thin-taught",
         group="students",
         summary="half of the layers with half of their neurons, taught by the dense model; int8",

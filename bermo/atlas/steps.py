@@ -38,6 +38,8 @@ class Train:
     is_taught: bool = False
     layers: float = 1.0
     """The share of the encoder's layers that the model has."""
+    tied: float | None = None
+    """The share of the layers that have weights of their own; the others share them (`--tie-layers`)."""
     goes_on: bool = False
     """Whether it starts from the model that the step before it made, and not from the encoder."""
     which: Which = "first"

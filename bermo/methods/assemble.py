@@ -22,8 +22,10 @@ from bermo.data.batches import BatchPlan, collate
 from bermo.data.features import Features
 from bermo.data.scoring import TaskScores
 from bermo.encoders.card import Evaluated
+from bermo.encoders.tied import num_groups
 from bermo.files import whole_folder, write_text
 from bermo.methods.answers import AnsweredLoss
+from bermo.methods.checks import check_tied
 from bermo.methods.class_weights import class_weights
 from bermo.methods.contrast import ContrastLoss
 from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
@@ -48,6 +50,7 @@ from bermo.models.encoder import model_card
 from bermo.models.low_rank import factorise_
 from bermo.models.quantized import MARK, without_quantizers
 from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
+from bermo.models.tied import tie_layers_
 from bermo.nn.heads import IGNORED, labelled_loss, weighted_loss
 from bermo.nn.masks import Mask
 from bermo.progress import Display
@@ -258,6 +261,10 @@ def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
         neurons = prepared.spec.distill.student_neurons
         model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix, neurons)
         model.requires_grad_(True)
+    if prepared.spec.method.tie_layers is not None:
+        tie_layers_(model, prepared.spec.method.tie_layers)
+    elif num_groups(model.core.backbone) is not None:
+        check_tied(prepared.spec)
     if prepared.spec.method.has_factors:
         factorise_(model, prepared.spec.method.low_rank, prepared.spec.method.embedding_rank)
     # A student of a model that was trained for int8 is not.

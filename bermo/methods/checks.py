@@ -23,6 +23,8 @@ def check_methods(spec: RunSpec) -> None:
     if not has_teacher and spec.distill != type(spec.distill)():
         raise BermoError("Options of distillation need a teacher. Name one with --teacher.")
     check_theseus(spec)
+    if spec.method.tie_layers is not None:
+        check_tied(spec)
     check_kept(spec)
     if spec.has_teachers_layers and spec.model.pooling is not None:
         raise BermoError(
@@ -71,6 +73,28 @@ def check_theseus(spec: RunSpec) -> None:
     for flag, is_set in others.items():
         if is_set:
             raise BermoError(f"--theseus trains its own layers alone. Leave {flag} to a run after it.")
+
+
+def check_tied(spec: RunSpec) -> None:
+    """Refuse what layers that share their weights cannot be combined with."""
+    method = spec.method
+    others = {
+        "--theseus": method.theseus is not None,
+        "--prune": spec.prune.method != "none",
+        "--quantize": method.quantize is not None,
+        "--low-rank": method.low_rank is not None,
+        "--keep-tokens": method.keep_tokens is not None,
+        "--mixout": method.mixout is not None,
+        "--lora": method.lora is not None,
+        "--together": spec.train.together > 1,
+    }
+    for flag, is_set in others.items():
+        if is_set:
+            raise BermoError(f"Layers that share their weights cannot be trained with {flag}. Leave one out.")
+    if spec.data.task == "own/embedding":
+        raise BermoError(
+            "A sentence encoder is saved in a form that has no tied layers. Leave --tie-layers out."
+        )
 
 
 def check_steady(spec: RunSpec) -> None:

@@ -22,6 +22,7 @@ from bermo.data.unlabelled import join_features, read_unlabelled
 from bermo.encoders.backbone import limit_length_, load_config, load_tokenizer
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.pooling import trained_pooling
+from bermo.encoders.tied import check_groups
 from bermo.encoders.trust import config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
@@ -109,6 +110,10 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
     check_ids(largest, int(config.vocab_size), tokenizer)
     known = num_layers(config) - 1
     _check_layers(spec.model, known)
+    if spec.method.tie_layers is not None:
+        own = spec.distill.student_layers
+        kept = spec.model.first_layers or spec.model.keep_layers or known
+        check_groups(kept if own is None else len(own), spec.method.tie_layers)
     teacher = None
     if spec.distill.teacher is not None:
         teacher = load_teacher(spec.distill.teacher)

@@ -16,6 +16,7 @@ from bermo.encoders.families import num_layers
 from bermo.encoders.shape import WIDTHS
 from bermo.encoders.sites import layers_of
 from bermo.encoders.structure import Group, anatomy_of, groups_of, keep_units_
+from bermo.encoders.tied import FIELD
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, MixChoice, mix_options
 from bermo.models.tasks import BermoPreTrainedModel
@@ -116,6 +117,8 @@ def _shorten_(config: PretrainedConfig, chosen: tuple[int, ...]) -> None:
     if kinds is not None:
         config.layer_types = [kinds[layer - 1] for layer in chosen]
     config.num_hidden_layers = len(chosen)
+    # The layers of a student are its own.
+    vars(config).pop(FIELD, None)
 
 
 def _mix_of_student(config: BermoConfig, chosen: tuple[int, ...]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.shape import Structure
 from bermo.encoders.structure import resize_
+from bermo.encoders.tied import tied_names
 from bermo.encoders.tokens import filter_of, filter_tokens_
 from bermo.encoders.trust import COPY_ANEW, ONLY_TENSORS, check_finite, check_loaded, check_weights
 from bermo.errors import BermoError
@@ -207,7 +208,16 @@ class BermoModel(BermoPreTrainedModel):
         config.backbone = self.backbone.config
         self.layer_mix = build_mix(num_layers=num_layers(config.backbone), **config.mix)
         self.output_size = self.layer_mix.output_size(config.hidden_size)
+        self.note_tied_()
         self.post_init()
+
+    def note_tied_(self) -> None:
+        """Tell transformers which layers share their weights, by the encoder's config."""
+        tied = tied_names(self.backbone)
+        if tied:
+            self._tied_weights_keys = {
+                f"backbone.{name}": f"backbone.{first}" for name, first in tied.items()
+            }
 
     def forward(
         self,

@@ -92,6 +92,7 @@ EARLIER_VALUES = {
     "pace.average": 0.0,
     "text.short_length": None,
     "text.short_steps": None,
+    "method.tie_layers": None,
     "method.low_rank": None,
     "method.embedding_rank": None,
     "method.keep_tokens": None,

@@ -36,7 +36,7 @@ OPTIONS = {
         --unlabelled --distill-as --distill-cosine=0.0 --distill-patient=0.0 --distill-attention=0.0
         --distill-last-attention=0.0 --low-rank
         --embedding-rank --keep-tokens --mix-path --rewind --quantize --quantize-from --theseus --mixout
-        --rdrop
+        --rdrop --tie-layers
         --adversarial --lora --lora-lr --seeds=1 --kind
     """,
     "evaluate": """run file --text --label --unknown=error --separator --batch-size=64 --device=auto

@@ -21,6 +21,7 @@ from bermo.data.text import read_text
 from bermo.encoders.card import Evaluated
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.structure import groups_of
+from bermo.encoders.tied import num_groups
 from bermo.errors import BermoError
 from bermo.files import whole_folder, write_json, write_text
 from bermo.methods.evaluate import predict
@@ -89,6 +90,11 @@ def make_small(
     opened = open_trained(source)
     warn_diverged(source, display.tell)
     model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
+    if num_groups(encoder_of(model)) is not None:
+        raise BermoError(
+            f"The layers of {source} share their weights (--tie-layers), so that none can be shrunk"
+            " by itself. Export it as it is, or train it with fewer groups."
+        )
     is_asked = fisher is not None or texts or wants_stock or ranks is not None
     if not is_asked and not is_shrinkable(model, read_share):
         raise BermoError(
