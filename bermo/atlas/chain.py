@@ -5,6 +5,7 @@
 A folder says whether its command is done, so whatever stopped an atlas, the same command goes on.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
@@ -13,6 +14,7 @@ from bermo.atlas.methods import DENSE
 from bermo.atlas.steps import Compress, Export, Method, Shrink, Step, Train
 from bermo.jobs.job import Job, make_job
 from bermo.nn.losses import even_map
+from bermo.runs.folder import MODEL
 from bermo.spec import RunSpec, replace_in
 
 
@@ -74,6 +76,8 @@ def make_chain(method: Method, seed: int, base: Base) -> Chain:
         name = f"{method.name}/seed-{seed}/{number}-{type(step).__name__.lower()}"
         jobs.append(replace(_job(step, name, seed, source, dense, base), needs=before))
         source, before = _model_of(step, base.out / name), (name,)
+        if isinstance(step, Train) and _goes_on(method.steps[number:]):
+            source /= MODEL
     return Chain(method=method, seed=seed, jobs=tuple(jobs))
 
 
@@ -108,6 +112,11 @@ def train_spec(step: Train, seed: int, teacher: Path, base: Base, source: Path |
         case which if count < base.num_layers:
             spec = replace_in(spec, model={"keep_layers": count, "keep_by": which})
     return replace_in(spec, **step.changes)
+
+
+def _goes_on(steps: Sequence[Step]) -> bool:
+    """Tell whether the next step trains the model that was made so far."""
+    return bool(steps) and isinstance(steps[0], Train) and steps[0].goes_on
 
 
 def _divisor(count: int, most: float) -> int:

@@ -122,6 +122,18 @@ _LISTED = (
         published=(published.Q8BERT,),
     ),
     Method(
+        name="binary",
+        group="quantisation",
+        summary="weights of three values, then each the sum of two with two values, taught; computed in fp32",
+        steps=(
+            Train(changes={"method": {"quantize": "ternary"}}, is_taught=True, cost=1.6),
+            Train(changes={"method": {"quantize": "binary"}}, is_taught=True, goes_on=True, cost=1.6),
+            Export(to="sparse", values="gobo"),
+        ),
+        published=(published.BINARYBERT,),
+        is_usual=False,
+    ),
+    Method(
         name="magnitude",
         group="pruning",
         summary="the largest 10 % of the weights stay",
@@ -265,8 +277,8 @@ _LISTED = (
     Method(
         name="tied",
         group="fewer layers",
-        summary="layers share their weights in groups, a third as many sets, taught by the dense model; int8",
-        steps=(Train(is_taught=True, tied=1 / 3, cost=1.4), Export()),
+        summary="layers share their weights in groups, a third as many sets, taught by the dense model; onnx",
+        steps=(Train(is_taught=True, tied=1 / 3, cost=1.4), Export(to="onnx")),
         published=(published.ALBERT,),
         is_usual=False,
     ),

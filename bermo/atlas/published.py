@@ -24,6 +24,7 @@ ALBERT = _row("ALBERT-base, one layer's weights for all", "MNLI, SST-2", "97 %",
 THESEUS = _row("BERT-of-Theseus", "GLUE", "98 %", "1.9×", "1.6×")
 Q8BERT = _row("Q8BERT", "GLUE, SQuAD", "99 %", "–", "4×")
 Q_BERT = _row("Q-BERT, mixed precision", "MNLI, SST-2, CoNLL-03, SQuAD", "98 %", "–", "13×")
+BINARYBERT = _row("BinaryBERT, 4-bit inputs", "GLUE", "79.9 (BERT 83.9)", "–", "25×", "BiT, README")
 GOBO = _row("GOBO", "MNLI", "99 %", "–", "9.8×")
 ONNX_INT8 = _row(
     "onnxruntime int8", "four sentence encoders", "99.7 %", "3.2×", "–", "sentence-transformers, efficiency"

@@ -38,7 +38,7 @@ from bermo.methods.mix_schedule import MixHook, shipped_form
 from bermo.methods.mixout import MixoutHook
 from bermo.methods.prepare import Prepared, build_model
 from bermo.methods.prune import PrunedLoss, PruneHook, start_pruning_
-from bermo.methods.quantize import start_quantizing_
+from bermo.methods.quantize import SPLIT_NOTE, is_split, start_quantizing_
 from bermo.methods.rewind import Rewind
 from bermo.methods.smooth import make_loss_of
 from bermo.methods.student import student_from_teacher
@@ -196,7 +196,9 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     if moving is not None:
         hooks, best_from = (*hooks, moving), max(best_from, moving.last_step)
     if spec.method.quantize is not None:
-        quantizing = start_quantizing_(model, spec.method, prepared.num_steps)
+        if splits := is_split(spec):
+            display.tell(SPLIT_NOTE)
+        quantizing = start_quantizing_(model, spec.method, prepared.num_steps, splits)
         hooks, best_from = (*hooks, quantizing), max(best_from, quantizing.first_step + 1)
     groups = rate_groups(model, spec.train, fast)
     return Assembled(

@@ -16,7 +16,6 @@ from torch import nn
 
 from bermo.data.scoring import TaskScores, score
 from bermo.data.tasks import TaskData
-from bermo.encoders.tied import num_groups
 from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
@@ -33,6 +32,7 @@ from bermo.methods.measure import (
     versions,
 )
 from bermo.methods.mix_schedule import end_mix_
+from bermo.methods.plain_steps import needs_plain_steps
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import kept_density, make_schedule, missed_density
 from bermo.methods.thresholds import best_shift, say_thresholds
@@ -166,7 +166,7 @@ def _train(
         job = join_jobs([one.job for one in made], prepared.learned.lengths, folder)
         job = replace(job, before_evaluation=lambda: _ask_all(job.model, made))
     train = prepared.spec.train
-    if option := _plain_steps(prepared.spec, made[0].model):
+    if option := needs_plain_steps(prepared.spec, made[0].model):
         if accelerator.device.type == "cuda" and train.fast != "off":
             display.tell(f"A captured step cannot follow {option}: going on with plain steps.")
         train = replace(train, fast="off")
@@ -179,19 +179,6 @@ def _train(
         shutil.rmtree(done, ignore_errors=True)
     accelerator.free_memory()
     return results
-
-
-def _plain_steps(spec: RunSpec, model: BermoPreTrainedModel) -> str | None:
-    """Name the option that the steps of CUDA graphs and fused kernels cannot follow, if there is one: a step
-    computes something else than the step before it, or layers share their weights.
-    """
-    given = {
-        "--keep-tokens": spec.method.keep_tokens is not None,
-        "--rewind": spec.prune.rewind is not None,
-        "--prune proximal": spec.prune.method == "proximal",
-        "--tie-layers": num_groups(model.core.backbone) is not None,
-    }
-    return next((option for option, is_given in given.items() if is_given), None)
 
 
 class _Seed:

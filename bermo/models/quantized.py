@@ -11,7 +11,9 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -20,7 +22,15 @@ from bermo.encoders.structure import anatomy_of
 from bermo.models.top import can_cut_top
 from bermo.nn.heads import PairHead, PooledHead
 from bermo.nn.masked import attach_mask_
-from bermo.nn.quantizers import Codes, InputQuantizer, Kind, Switch, WeightQuantizer
+from bermo.nn.quantizers import (
+    Codes,
+    InputQuantizer,
+    Kind,
+    SplitQuantizer,
+    Switch,
+    WeightQuantizer,
+    split_ternary,
+)
 
 NAME = "quantization"
 """The submodule of a model that holds the switch of its quantisers."""
@@ -40,11 +50,12 @@ class Matrix:
     reads_first: bool
     """Whether the graph multiplies it with the first token of each text alone."""
 
-    def quantize_(self, switch: Switch, codes: Codes = "int8") -> None:
+    def quantize_(self, switch: Switch, codes: Codes = "int8", is_split: bool = False) -> None:
         """Put fake quantisers on the matrix and, always in int8, on its input."""
         self.module.register_forward_pre_hook(InputQuantizer(switch, self.reads_first))
-        kind: Kind = "transposed matrix" if self.is_transposed else "matrix"
-        attach_mask_(self.module, WeightQuantizer(switch, kind, codes))
+        _attach_(
+            self.module, switch, "transposed matrix" if self.is_transposed else "matrix", codes, is_split
+        )
 
 
 def int8_matrices(model: PreTrainedModel) -> list[Matrix]:
@@ -60,19 +71,34 @@ def int8_matrices(model: PreTrainedModel) -> list[Matrix]:
     ]
 
 
-def attach_quantizers_(model: PreTrainedModel, codes: Codes = "int8") -> Switch:
+def attach_quantizers_(model: PreTrainedModel, codes: Codes = "int8", is_split: bool = False) -> Switch:
     """Put fake quantisers on a model, switched off, and return their switch.
 
-    Int8's weights are saved as they are, since the export rounds them; others as their codes say them.
+    Int8's weights are saved as they are, since the export rounds them; others as their codes say them. Split
+    weights of three values become sums of two with two values.
     """
     switch = Switch(is_saved=codes != "int8").to(model.device)
     for matrix in int8_matrices(model):
-        matrix.quantize_(switch, codes)
+        matrix.quantize_(switch, codes, is_split)
     for module in model.modules():
         if isinstance(module, nn.Embedding) and module.num_embeddings >= SMALLEST_TABLE:
-            attach_mask_(module, WeightQuantizer(switch, "table", codes))
+            _attach_(module, switch, "table", codes, is_split)
     model.add_module(NAME, switch)
     return switch
+
+
+def _attach_(module: nn.Module, switch: Switch, kind: Kind, codes: Codes, is_split: bool) -> None:
+    """Put a quantiser on a module's weight; a split one takes the weight's second half for its own."""
+    if not is_split:
+        attach_mask_(module, WeightQuantizer(switch, kind, codes))
+        return
+    weight = cast(nn.Parameter, module.weight)
+    first, second = split_ternary(weight, kind == "table")
+    quantizer = SplitQuantizer(switch, kind, second)
+    quantizer.second.requires_grad_(weight.requires_grad)
+    with torch.no_grad():
+        weight.copy_(first)
+    attach_mask_(module, quantizer)
 
 
 def switch_of(model: nn.Module) -> Switch | None:

@@ -7,6 +7,8 @@
     gradients    dL/dw = dL/dx = G, as if nothing had been rounded (straight through)
     ternary      w → α · sign(w) where |w| > Δ = 0.7 · mean|w|, else 0; α = mean|w| over those (TernaryBERT)
     binary       w → mean|w| · sign(w) (BinaryBERT); both with one α for a matrix, or for a row of a table
+    split        w = w₁ + w₂ with binary(w₁) + binary(w₂) = ternary(w): one of three values as two of two
+                 each (BinaryBERT's ternary weight splitting)
 
 The sum of two neighbours keeps every product inside 16 bits on x86 without VNNI (bermo.ship.runtimes.overflow
 has the same scales in numpy). Biases, norms, softmax and GELU stay as they are, as in Q8BERT (Zafrir et al.
@@ -77,6 +79,20 @@ class WeightQuantizer(nn.Module):
                 return quantize_table(weight)
 
 
+class SplitQuantizer(WeightQuantizer):
+    """A weight parametrization: the sum of two matrices of two values each, both trained.
+
+    It stands on the first of them; the second is its own, and is part of the weight that is saved.
+    """
+
+    def __init__(self, switch: Switch, kind: Kind, second: Tensor) -> None:
+        super().__init__(switch, kind, "binary")
+        self.second = nn.Parameter(second)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return super().forward(weight) + super().forward(self.second)
+
+
 class InputQuantizer:
     """A forward pre-hook: the module reads its input as the codes of an int8 graph say it.
 
@@ -117,6 +133,31 @@ def quantize_ternary(weight: Tensor) -> Tensor:
 def quantize_binary(weight: Tensor) -> Tensor:
     """Turn each row into −α and α; a zero stays one."""
     return (weight.sign() * weight.float().abs().mean(1, keepdim=True)).to(weight.dtype)
+
+
+def split_ternary(weight: Tensor, is_table: bool = False) -> tuple[Tensor, Tensor]:
+    """Split a matrix into two whose binary codes add up to its ternary ones, and they to it.
+
+    where ternary(w) ≠ 0    (m·w, (1 − m)·w)                 J
+    elsewhere, w > 0        (w + b, −b)                      P
+               w ≤ 0        (b, w − b)                       N
+    m = (Σ_J|w| + Σ_N|w| − Σ_P|w|) / 2Σ_J|w|                 both halves have the same mean size …
+    b = (α·n − Σ|w|) / 2·#(P ∪ N)                            … which is α/2
+    """
+    rows = (weight if is_table else weight.reshape(1, -1)).detach().float()
+    codes, sizes = quantize_ternary(rows), rows.abs()
+    is_kept, is_over = codes != 0, rows > 0
+
+    def total(chosen: Tensor) -> Tensor:
+        return torch.where(chosen, sizes, 0).sum(1, keepdim=True)
+
+    kept, over, under = total(is_kept), total(~is_kept & is_over), total(~is_kept & ~is_over)
+    share = torch.where(kept > 0, (kept + under - over) / (2 * kept).clamp(min=SMALLEST_SCALE), 0.5)
+    num_zeros = (~is_kept).sum(1, keepdim=True)
+    largest = codes.abs().amax(1, keepdim=True)
+    shift = (largest * rows.shape[1] - sizes.sum(1, keepdim=True)) / (2 * num_zeros.clamp(min=1))
+    first = torch.where(is_kept, share * rows, torch.where(is_over, rows + shift, shift))
+    return first.to(weight.dtype).view_as(weight), (rows - first).to(weight.dtype).view_as(weight)
 
 
 def quantize_firsts(x_BTI: Tensor) -> Tensor:
