@@ -10,6 +10,7 @@ density is exact.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +42,7 @@ class ProximalPruner:
         self.masks = [_attach_(site) for site in self.sites]
         # The rates at which the optimiser takes its next step; saved with the model.
         self.masks[0].register_buffer("rates", torch.zeros(len(self.sites), device=model.device))
-        self.groups: list[dict[str, object]] = []
+        self.groups: list[dict[str, Any]] = []
         self.num_steps = 0
         first, last = schedule.first_step, schedule.last_step
         self.renewals = range(first, last, max(1, (last - first) // RENEWALS))

@@ -57,7 +57,7 @@ def test_a_matrix_without_zeros_and_one_of_zeros_are_split_too() -> None:
 
 def answer(model: torch.nn.Module) -> Tensor:
     with torch.no_grad():
-        return model.eval()(**batch_of(model)).logits  # type: ignore[arg-type]
+        return model.eval()(**batch_of(model)).logits
 
 
 def test_a_split_model_computes_as_the_ternary_one_and_both_halves_are_trained() -> None:
