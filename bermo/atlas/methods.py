@@ -277,8 +277,8 @@ _LISTED = (
     Method(
         name="tied",
         group="fewer layers",
-        summary="layers share their weights in groups, a third as many sets, taught by the dense model; onnx",
-        steps=(Train(is_taught=True, tied=1 / 3, cost=1.4), Export(to="onnx")),
+        summary="layers share their weights in groups, a third as many sets, taught by the dense model; int8",
+        steps=(Train(is_taught=True, tied=1 / 3, cost=1.4), Export()),
         published=(published.ALBERT,),
         is_usual=False,
     ),

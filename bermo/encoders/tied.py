@@ -25,6 +25,11 @@ def num_groups(encoder: PreTrainedModel) -> int | None:
     return cast(int | None, getattr(encoder.config, FIELD, None))
 
 
+def shares_layers(encoder: PreTrainedModel) -> bool:
+    """Tell whether layers of an encoder share their weights: tied ones, or ALBERT's."""
+    return num_groups(encoder) is not None or "*" in family_of(encoder.config).layers.path
+
+
 def tied_names(encoder: PreTrainedModel) -> dict[str, str]:
     """Name each parameter of a layer that is another layer's, with the one that it is."""
     groups = num_groups(encoder)
@@ -75,7 +80,7 @@ def share_layers_(encoder: PreTrainedModel, groups: int) -> None:
 def _check_alike(encoder: PreTrainedModel, layers: list[nn.Module]) -> None:
     """Refuse layers that share their weights already, differ in shape, or store matrices the other way."""
     name = encoder.config.model_type
-    if num_groups(encoder) is not None or "*" in family_of(encoder.config).layers.path:
+    if shares_layers(encoder):
         raise BermoError(f"The layers of this {name} share their weights already. Leave --tie-layers out.")
     shapes = [{key: tuple(cast(Tensor, p).shape) for key, p in parameters_in(one).items()} for one in layers]
     is_odd = any(isinstance(module, Conv1D) for layer in layers for module in layer.modules())

@@ -18,6 +18,40 @@ OPSET_OF_RMS = 23
 AXIS = "bermo.last_axis"
 
 
+def store_transposed(graph: Path) -> None:
+    """Store matrices that several layers share as their products read them, in a graph's file, in place: as
+    the input of Transpose nodes, a quantiser does not find them.
+    """
+    import onnx
+
+    model = onnx.load(str(graph))
+    store_transposed_(model)
+    onnx.save(model, str(graph))
+
+
+def store_transposed_(model: Any) -> None:
+    """Turn every matrix that only Transpose nodes read, and take these nodes out, in a loaded graph."""
+    from onnx import numpy_helper
+
+    stored = {item.name: item for item in model.graph.initializer if len(item.dims) == 2}
+    readers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in stored.keys() & set(node.input):
+            readers.setdefault(name, []).append(node)
+    read_as: dict[str, str] = {}
+    for name, nodes in readers.items():
+        if all(node.op_type == "Transpose" for node in nodes):
+            turned = np.ascontiguousarray(numpy_helper.to_array(stored[name]).T)
+            stored[name].CopyFrom(numpy_helper.from_array(turned, name))
+            read_as |= {node.output[0]: name for node in nodes}
+    kept = [node for node in model.graph.node if node.output[0] not in read_as]
+    for node in kept:
+        for index, name in enumerate(node.input):
+            node.input[index] = read_as.get(name, name)
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+
+
 def quicken(graph: Path) -> None:
     """Rewrite a graph's file in place."""
     import onnx

@@ -13,13 +13,15 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from bermo.encoders.sites import encoder_of
+from bermo.encoders.tied import shares_layers
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import BATCH, TOLERANCES, Reference
 from bermo.ship.export.onnx import quiet, write_onnx
 from bermo.ship.export.openvino_graph import avoid_wrong_kernels
 from bermo.ship.export.openvino_int8 import write_openvino_int8
 from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
-from bermo.ship.export.rewrite import quicken
+from bermo.ship.export.rewrite import quicken, store_transposed
 from bermo.ship.export.sensitivity import Sensitive
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
 from bermo.ship.runtimes.candidate import OnnxCandidate, inputs_of
@@ -74,6 +76,8 @@ def _trace(
         example = inputs_of(built_in(opened), np.arange(3))
         more = {"gives_tokens": True} if gives_tokens else {}
         write_onnx(model, {name: torch.from_numpy(value) for name, value in example.items()}, graph, **more)
+        if shares_layers(encoder_of(model)):
+            store_transposed(graph)
         if traced is not None:
             shutil.copyfile(graph, traced)
     else:

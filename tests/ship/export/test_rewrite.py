@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bermo.ship.export.rewrite import quicken_
+from bermo.ship.export.rewrite import quicken_, store_transposed_
 
 WIDTH = 6
 
@@ -79,3 +79,36 @@ def test_gelu_by_tanh_is_within_its_bound() -> None:
     quicken_(model)
     distance = np.abs(answer_of(model, hidden) - exact).max()
     assert 0 < distance < 5e-4
+
+
+def test_a_matrix_that_two_products_share_is_stored_as_they_read_it() -> None:
+    import onnxruntime
+
+    weight = np.arange(6, dtype=np.float32).reshape(2, 3)
+    table = np.ones((2, 3), dtype=np.float32)
+    nodes = [
+        helper.make_node("Transpose", ["weight"], ["first"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "first"], ["y"]),
+        helper.make_node("Transpose", ["weight"], ["second"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "second"], ["z"]),
+        helper.make_node("Transpose", ["table"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["u"]),
+        helper.make_node("Add", ["x", "table"], ["v"]),
+    ]
+    values = {name: helper.make_tensor_value_info(name, 1, None) for name in "xyzuv"}
+    graph = helper.make_graph(
+        nodes,
+        "shared",
+        [helper.make_tensor_value_info("x", 1, [2, 3])],
+        [values[name] for name in "yzuv"],
+        [numpy_helper.from_array(weight, "weight"), numpy_helper.from_array(table, "table")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    x = np.array([[1, 2, 3], [4, 5, 6]], dtype=np.float32)
+    before = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    store_transposed_(model)
+    after = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    kinds = [node.op_type for node in model.graph.node]
+    assert kinds == ["MatMul", "MatMul", "Transpose", "MatMul", "Add"], "another node reads the table too"
+    assert model.graph.node[0].input[1] == model.graph.node[1].input[1] == "weight"
