@@ -61,6 +61,20 @@ def test_students_have_the_layers_that_their_share_says(base: Base) -> None:
     assert "--teacher" not in words
 
 
+def test_layers_are_tied_in_groups_of_equal_size(base: Base) -> None:
+    for num_layers, groups in ((3, "1"), (6, "2"), (10, "2"), (12, "4")):
+        words = make_chain(METHODS["tied"], 1, replace(base, num_layers=num_layers)).jobs[0].words
+        assert words[words.index("--tie-layers") + 1] == groups
+
+
+def test_a_ternary_model_is_what_the_binary_one_goes_on_from(base: Base) -> None:
+    chain = make_chain(METHODS["binary"], 1, base)
+    first, second, last = (job.words for job in chain.jobs)
+    assert first[first.index("--quantize") + 1] == "ternary"
+    assert second[second.index("--model") + 1] == str(chain.jobs[0].folder / "model")
+    assert last[1] == str(chain.jobs[1].folder)
+
+
 def test_only_what_comes_before_the_last_training_belongs_to_the_trainings(base: Base) -> None:
     chain = make_chain(METHODS["structured"], 1, base)
     assert [job.words[0] for job in chain.training] == ["train"]
