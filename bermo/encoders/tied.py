@@ -46,6 +46,12 @@ def tied_names(encoder: PreTrainedModel) -> dict[str, str]:
     }
 
 
+def note_tied_(model: PreTrainedModel, encoder: PreTrainedModel) -> None:
+    """Tell transformers which layers of a model's `backbone` share their weights, if some do."""
+    if tied := tied_names(encoder):
+        model._tied_weights_keys = {f"backbone.{name}": f"backbone.{first}" for name, first in tied.items()}
+
+
 def parameters_in(layer: nn.Module) -> dict[str, nn.Parameter]:
     """Return a layer's parameters by name, those too that another layer has."""
     return dict(layer.named_parameters(remove_duplicate=False))

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from bermo.encoders import where
 from bermo.encoders.backbone import (
     EncoderName,
     Loaded,
@@ -33,12 +32,13 @@ from bermo.encoders.failures import loading
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.shape import Structure
 from bermo.encoders.structure import resize_
-from bermo.encoders.tied import tied_names
+from bermo.encoders.tied import note_tied_
 from bermo.encoders.tokens import filter_of, filter_tokens_
 from bermo.encoders.trust import COPY_ANEW, ONLY_TENSORS, check_finite, check_loaded, check_weights
 from bermo.errors import BermoError
 from bermo.files import reading, share_tensors_, write_text
 from bermo.models.config import BermoConfig, MixChoice, mix_options
+from bermo.models.saved import check_saved
 from bermo.nn.heads import take_rows
 from bermo.nn.inner import InnerMix
 from bermo.nn.masked import INSIDE
@@ -103,7 +103,7 @@ class BermoPreTrainedModel(PreTrainedModel):
         """
         name = pretrained_model_name_or_path
         if name is not None:
-            _check_saved(cls, name, kwargs)
+            check_saved(cls, name, kwargs)
             check_weights(name)
         wants_report = kwargs.pop("output_loading_info", False)
         options = {**kwargs, **ONLY_TENSORS, "output_loading_info": True}
@@ -208,16 +208,8 @@ class BermoModel(BermoPreTrainedModel):
         config.backbone = self.backbone.config
         self.layer_mix = build_mix(num_layers=num_layers(config.backbone), **config.mix)
         self.output_size = self.layer_mix.output_size(config.hidden_size)
-        self.note_tied_()
+        note_tied_(self, self.backbone)
         self.post_init()
-
-    def note_tied_(self) -> None:
-        """Tell transformers which layers share their weights, by the encoder's config."""
-        tied = tied_names(self.backbone)
-        if tied:
-            self._tied_weights_keys = {
-                f"backbone.{name}": f"backbone.{first}" for name, first in tied.items()
-            }
 
     def forward(
         self,
@@ -321,22 +313,6 @@ def model_card(
         dataset=dataset,
         evaluated=evaluated,
     )
-
-
-def _check_saved(kind: type, name: str | Path, options: Mapping[str, Any]) -> None:
-    """Refuse a plain model of transformers, which has neither the mix nor the head."""
-    config = options.get("config")
-    if config is None:
-        places = ("revision", "subfolder", "cache_dir", "token", "local_files_only")
-        known = {place: options[place] for place in places if place in options}
-        with loading("config", name):
-            config = PretrainedConfig.get_config_dict(where.BOX if str(name) == "box" else name, **known)[0]
-    model_type = config.get("model_type") if isinstance(config, dict) else config.model_type
-    if model_type != BermoConfig.model_type:
-        raise BermoError(
-            f'"{name}" is a plain {model_type} model, without the mix and the head of {kind.__name__}. Call'
-            f' {kind.__name__}.from_backbone("{name}") to put them on it.'
-        )
 
 
 def _saved_shape(source: EncoderName) -> tuple[bool, dict[str, Any] | None]:
