@@ -1,11 +1,10 @@
 """The methods of the atlas. One more is an entry of `METHODS`: its name, its chain, what was published."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
 
 from bermo.atlas import published
 from bermo.atlas.steps import Compress, Export, Method, Published, Shrink, Train
+from bermo.atlas.trainings import for_int8, kept, named, pruned, taught, units
 from bermo.distill_spec import Paper
 from bermo.errors import BermoError, nearest
 from bermo.spec import KeepBy, MixSpec
@@ -28,52 +27,18 @@ TUNED: Sequence[tuple[str, Mapping[str, object], str, float]] = (
     ("freelb", {"adversarial": "freelb"}, "trained where words' vectors are moved to hurt most", 3.0),
 )
 """Ways of fine-tuning that keep more of the encoder: name, options, what it is, cost."""
-KEPT = 0.1
-"""The share of the weights that pruning without structure leaves."""
-
-
-def _pruned(method: str, **more: object) -> Train:
-    return Train(changes={"prune": {"method": method, "density": KEPT} | more}, cost=1.4)
-
-
-def _units(density: float, layers: float = 1.0) -> Train:
-    """Prune heads and neurons by size while the dense model teaches; over early, to leave time for repair."""
-    prune = {"method": "heads-and-neurons", "density": density, "rank": "size", "final_warmup": 3}
-    return Train(changes={"prune": prune}, is_taught=True, layers=layers, cost=0.4 + 1.4 * layers)
-
-
-def _taught(layers: float, which: Literal["first", "even"] = "first", neurons: float = 1.0) -> Train:
-    changes = {"distill": {"student_neurons": neurons}} if neurons < 1 else {}
-    return Train(changes=changes, is_taught=True, layers=layers, which=which, cost=0.4 + layers)
-
-
-def _named(paper: Paper, layers: float = 0.5, neurons: float = 1.0) -> Train:
-    """Every k-th layer of the dense model, taught by the loss of a paper."""
-    step = _taught(layers, "even", neurons)
-    distill = {**step.changes.get("distill", {}), "named": paper}
-    return replace(step, changes={**step.changes, "distill": distill}, cost=1.0 + layers)
-
-
-def _kept(which: KeepBy) -> Train:
-    """Half of the encoder's layers, fine-tuned by labels alone."""
-    return Train(layers=0.5, which=which, cost=0.5)
-
-
-def _for_int8(step: Train) -> Train:
-    return replace(step, changes={**step.changes, "method": {"quantize": "int8"}})
-
 
 PAPERS: Sequence[tuple[Paper, str, str, Train, Published]] = (
-    ("distilbert", "DistilBERT", "every second layer", _named("distilbert"), published.DISTILBERT),
-    ("pkd", "PKD", "every second layer", _named("pkd"), published.PKD_6),
+    ("distilbert", "DistilBERT", "every second layer", named("distilbert"), published.DISTILBERT),
+    ("pkd", "PKD", "every second layer", named("pkd"), published.PKD_6),
     (
         "tinybert",
         "TinyBERT",
         "a third of the layers, half the neurons",
-        _named("tinybert", 1 / 3, 0.5),
+        named("tinybert", 1 / 3, 0.5),
         published.TINYBERT,
     ),
-    ("minilm", "MiniLM", "every second layer", _named("minilm"), published.MINILM),
+    ("minilm", "MiniLM", "every second layer", named("minilm"), published.MINILM),
 )
 """Losses that `bermo train --distill-as` knows: paper, its name, the student, its training, its row."""
 
@@ -118,7 +83,7 @@ _LISTED = (
         name="qat",
         group="quantisation",
         summary="trained with int8 numbers in the last third, taught by the dense model",
-        steps=(_for_int8(Train(is_taught=True, cost=1.6)), Export()),
+        steps=(for_int8(Train(is_taught=True, cost=1.6)), Export()),
         published=(published.Q8BERT,),
     ),
     Method(
@@ -137,26 +102,26 @@ _LISTED = (
         name="magnitude",
         group="pruning",
         summary="the largest 10 % of the weights stay",
-        steps=(_pruned("magnitude"), SPARSE),
+        steps=(pruned("magnitude"), SPARSE),
     ),
     Method(
         name="imp",
         group="pruning",
         summary="the smallest weights go in four rounds to 30 %, each begun from the encoder's own weights",
-        steps=(_pruned("magnitude", density=0.3, scope="global", rewind=4), SPARSE),
+        steps=(pruned("magnitude", density=0.3, scope="global", rewind=4), SPARSE),
         published=(published.IMP,),
     ),
     Method(
         name="movement",
         group="pruning",
         summary="the 10 % of the weights stay that the loss feels most",
-        steps=(_pruned("movement"), SPARSE),
+        steps=(pruned("movement"), SPARSE),
     ),
     Method(
         name="soft-movement",
         group="pruning",
         summary="weights stay whose learned score is over a threshold, aimed at 10 %",
-        steps=(_pruned("soft-movement"), SPARSE),
+        steps=(pruned("soft-movement"), SPARSE),
         needs_steps=True,
         published=(published.SOFT_MOVEMENT,),
     ),
@@ -164,14 +129,14 @@ _LISTED = (
         name="l0",
         group="pruning",
         summary="weights stay whose hard concrete gate is open, aimed at 10 %",
-        steps=(_pruned("l0"), SPARSE),
+        steps=(pruned("l0"), SPARSE),
         needs_steps=True,
     ),
     Method(
         name="proximal",
         group="pruning",
         summary="10 % of the weights stay after steps that pull small ones to zero, beside those of the loss",
-        steps=(_pruned("proximal"), SPARSE),
+        steps=(pruned("proximal"), SPARSE),
         published=(published.RPP,),
         is_usual=False,
     ),
@@ -186,35 +151,35 @@ _LISTED = (
         name="structured",
         group="pruning",
         summary="half of heads and neurons pruned with a teacher and deleted; int8",
-        steps=(_units(0.5), Shrink(), Export()),
+        steps=(units(0.5), Shrink(), Export()),
         published=(published.MCCARLEY, published.ZIPLM),
     ),
     Method(
         name="first-layers",
         group="fewer layers",
         summary="the first half of the layers, fine-tuned by labels alone; int8",
-        steps=(_kept("first"), Export()),
+        steps=(kept("first"), Export()),
         published=(published.POOR_MAN, published.LIN_6),
     ),
     Method(
         name="first-layers-taught",
         group="fewer layers",
         summary="the first half of the layers, taught by the dense model; int8",
-        steps=(_taught(0.5), Export()),
+        steps=(taught(0.5), Export()),
         published=(published.PKD_6,),
     ),
     Method(
         name="even-layers-taught",
         group="fewer layers",
         summary="every second layer, taught by the dense model; int8",
-        steps=(_taught(0.5, "even"), Export()),
+        steps=(taught(0.5, "even"), Export()),
         published=(published.DISTILBERT, published.TURC),
     ),
     Method(
         name="quarter-taught",
         group="fewer layers",
         summary="the first quarter of the layers, taught by the dense model; int8",
-        steps=(_taught(0.25), Export()),
+        steps=(taught(0.25), Export()),
         published=(published.PKD_3,),
     ),
     Method(
@@ -229,7 +194,7 @@ _LISTED = (
             name=f"{which}-layers",
             group="fewer layers",
             summary=f"half of the layers, {rule}, fine-tuned by labels alone; int8",
-            steps=(_kept(which), Export()),
+            steps=(kept(which), Export()),
             published=(published.POOR_MAN,),
             is_usual=False,
         )
@@ -266,7 +231,7 @@ _LISTED = (
         group="low rank",
         summary="half of heads and neurons deleted, then two factors of half the numbers, taught again; int8",
         steps=(
-            _units(0.5),
+            units(0.5),
             Shrink(low_rank=0.5, embedding_rank=0.5),
             Train(is_taught=True, goes_on=True, cost=1.2),
             Export(),
@@ -286,7 +251,7 @@ _LISTED = (
         name="thin-taught",
         group="students",
         summary="half of the layers with half of their neurons, taught by the dense model; int8",
-        steps=(_taught(0.5, neurons=0.5), Export()),
+        steps=(taught(0.5, neurons=0.5), Export()),
         published=(published.TINYBERT,),
     ),
     *(
@@ -310,20 +275,20 @@ _LISTED = (
         name="third-60",
         group="chains",
         summary="the first third of the layers, 60 % of their heads and neurons, taught; int8",
-        steps=(_units(0.6, 1 / 3), Shrink(), Export()),
+        steps=(units(0.6, 1 / 3), Shrink(), Export()),
         published=(published.DYNABERT,),
     ),
     Method(
         name="third-60-qat",
         group="chains",
         summary="the same, trained with int8 numbers in the last third",
-        steps=(_for_int8(_units(0.6, 1 / 3)), Shrink(), Export()),
+        steps=(for_int8(units(0.6, 1 / 3)), Shrink(), Export()),
     ),
     Method(
         name="quarter-55-words",
         group="chains",
         summary="the first quarter of the layers, 55 % of their heads and neurons, taught; words cut; int8",
-        steps=(_units(0.55, 0.25), Shrink(cuts_words=True), Export()),
+        steps=(units(0.55, 0.25), Shrink(cuts_words=True), Export()),
     ),
     *(
         Method(
