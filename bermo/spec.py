@@ -143,7 +143,8 @@ class DataSpec:
         None,
         "the score by which the best model is chosen: of classes accuracy, macro-f1, matthews or f1; of"
         " several labels micro-f1, macro-f1 or subset-accuracy; of numbers mean, pearson or spearman; of tags"
-        " f1, precision, recall or accuracy; of answers f1 or exact-match",
+        " f1, precision, recall or accuracy; of answers f1 or exact-match; or a function of your own,"
+        " FILE.py:FUNCTION",
         shown="the task's own",
     )
     max_length: int = option(128, "longest input in tokens; longer ones are cut and counted", least=8)

@@ -6,6 +6,7 @@ from typing import Any
 
 from bermo.atlas.spec import AtlasSpec
 from bermo.data.load import load_task
+from bermo.data.own_metric import is_function
 from bermo.data.rows import TextRows
 from bermo.data.tasks import OWN, TaskData
 from bermo.errors import BermoError
@@ -37,6 +38,11 @@ def check_options(spec: AtlasSpec, run: RunSpec) -> None:
     data = run.data
     if spec.tiny and (data.train or data.valid or data.folder or data.hub):
         raise BermoError("--tiny makes its own rows. Leave it out, or the data.")
+    if is_function(data.metric):
+        raise BermoError(
+            f"An atlas says which share of a score each method keeps, but {data.metric} has a scale of its"
+            " own. Name a metric of bermo's, such as macro-f1."
+        )
     is_own = data.task in OWN and data.hub is None
     if not spec.tiny and is_own and (data.train is None or data.valid is None):
         raise BermoError(

@@ -21,7 +21,7 @@ from bermo.data.intervals import Indices, Interval, bootstrap, wilson
 from bermo.data.mistakes import Calibration, Mistake, answers_of, calibrate, surest_mistakes
 from bermo.data.ranking import rank
 from bermo.data.rows import SpanRows, TaggedRows
-from bermo.data.scoring import Predictions, labels_given, score, tags_of
+from bermo.data.scoring import Predictions, labels_given, own_inputs, score, tags_of
 from bermo.data.tasks import Kind
 
 Counts = npt.NDArray[np.int64]
@@ -89,13 +89,16 @@ def evaluate(features: Features, predictions: Predictions) -> Evaluation:
         case _:
             details = _classes(features, predictions)
     low, high = details.interval
+    interval, interval_by = (100 * low, 100 * high), details.interval_by
+    if features.task.own_metric is not None:
+        interval, interval_by = _own_interval(features, predictions), "bootstrap"
     return Evaluation(
         kind=features.task.kind,
         num_rows=len(features.rows),
         metric=scores.main,
         score=scores.score,
-        interval=(100 * low, 100 * high),
-        interval_by=details.interval_by,
+        interval=interval,
+        interval_by=interval_by,
         values=scores.values | details.values,
         errors=details.errors,
         classes=details.classes,
@@ -103,6 +106,19 @@ def evaluate(features: Features, predictions: Predictions) -> Evaluation:
         calibration=details.calibration,
         mistakes=details.mistakes,
     )
+
+
+def _own_interval(features: Features, predictions: Predictions) -> Interval:
+    """Return the interval of a metric of the user's own, which is asked for each resample of the rows."""
+    own = features.task.own_metric
+    assert own is not None
+    truth, answers = own_inputs(features, predictions)
+
+    def statistic(rows: Indices) -> float:
+        drawn = rows.tolist()
+        return own.value(features.task.kind, [truth[row] for row in drawn], [answers[row] for row in drawn])
+
+    return bootstrap(statistic, len(truth))
 
 
 def class_scores(name: str, right: int, given: int, wanted: int) -> ClassScores:

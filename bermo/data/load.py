@@ -12,11 +12,12 @@ from bermo.data.folders import read_named
 from bermo.data.generated import generate_rows
 from bermo.data.hub import read_hub
 from bermo.data.own import OwnRows, read_own, rows_of_tables
+from bermo.data.own_metric import OwnMetric, is_function, read_metric
 from bermo.data.probing import read_probing_task
 from bermo.data.rows import Rows, TextRows, head, label_names
 from bermo.data.table import Table
 from bermo.data.tags_and_questions import WORD_TASKS, read_tags_or_questions
-from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task, with_metric
+from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task, scored_by, with_metric
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -25,6 +26,7 @@ GENERATED_TRAIN, GENERATED_VALID, GENERATED_VALID_LEAST = 4000, 1000, 48
 
 def load_task(spec: DataSpec) -> TaskData:
     """Read the task that `spec` names; whatever would spoil a training is an error."""
+    own = _function(spec)
     if spec.task.startswith("probe/") and spec.folder is None:
         spec = replace(spec, task=spec.task.replace("probe/", "box/"))
     if spec.task.startswith("box/"):
@@ -41,20 +43,27 @@ def load_task(spec: DataSpec) -> TaskData:
         data = _own_data(read_own(spec))
     else:
         data = read_named(spec)
-    return _checked(data, spec)
+    return _checked(data, spec, own)
 
 
 def task_of_tables(spec: DataSpec, train: Table, valid: Table | None = None) -> TaskData:
     """Return the task of tables that are in memory, as `load_task` would read them from the user's files."""
-    return _checked(_own_data(rows_of_tables(spec, train, valid)), spec)
+    own = _function(spec)
+    return _checked(_own_data(rows_of_tables(spec, train, valid)), spec, own)
 
 
-def _checked(data: TaskData, spec: DataSpec) -> TaskData:
+def _function(spec: DataSpec) -> OwnMetric | None:
+    """Return the function that the user named as the metric, read before anything that takes long."""
+    return read_metric(str(spec.metric)) if is_function(spec.metric) else None
+
+
+def _checked(data: TaskData, spec: DataSpec, own: OwnMetric | None) -> TaskData:
     data = replace(data, train=head(data.train, spec.limit))
     labels = data.task.labels or _labels(data.train)
     _check_labels(data, labels, spec)
-    task = with_metric(data.task, spec.metric, len(labels))
-    return replace(data, task=task, labels=labels)
+    task = data.task if own is not None else with_metric(data.task, spec.metric, len(labels))
+    data = replace(data, task=task, labels=labels)
+    return data if own is None else scored_by(data, own)
 
 
 def own_task(kind: Kind) -> Task:

@@ -7,7 +7,7 @@ texts of a row. All scores are in percent, correlations too.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bermo.data import metrics
 from bermo.data.answers import best_answers
 from bermo.data.features import Features
+from bermo.data.own_metric import truth_of
 from bermo.data.ranking import main_metric, rank
 from bermo.data.rows import SpanRows, TaggedRows
 from bermo.data.tasks import Task
@@ -58,9 +59,24 @@ def score(features: Features, predictions: Predictions) -> TaskScores:
         case _:
             values, predicted = _score_classes(features, predictions)
     percent = {name: 100 * value for name, value in values.items()}
-    kind = features.task.kind
+    kind, own = features.task.kind, features.task.own_metric
+    if own is not None:
+        truth, answers = own_inputs(features, predictions)
+        return TaskScores(own.name, percent | {own.name: own.value(kind, truth, answers)}, predicted)
     main = main_metric(kind, values) if kind in ("embedding", "reranker") else features.task.metric
     return TaskScores(main, percent, predicted)
+
+
+def own_inputs(features: Features, predictions: Predictions) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Return the right answer and the given one of each row, for a metric of the user's own.
+
+    A broken training is judged by its loss: what is no number in its answers counts as 0.
+    """
+    finite = [np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0) for array in predictions]
+    if features.task.kind in ("classification", "multi-label"):
+        # Labels that the model cannot give come last.
+        features = replace(features, labels=features.labels[: finite[0].shape[-1]])
+    return truth_of(features.rows), decode(features, finite, gives_all=True)
 
 
 def _check_count(features: Features, predictions: Predictions) -> None:

@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from bermo.data import sentences
+from bermo.data.own_metric import OwnMetric, check_answers, check_kind
 from bermo.data.rows import Rows, digest
 from bermo.errors import BermoError, nearest
 
@@ -63,6 +64,8 @@ class Task:
     whole: tuple[TaskFile, ...] = ()
     folders: tuple[str, ...] = ()
     has_no_answer: bool = False
+    own_metric: OwnMetric | None = None
+    """A function of the user's own that the best model is chosen by, in place of `metric`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +297,34 @@ def with_metric(task: Task, name: str | None, num_labels: int) -> Task:
     raise BermoError(
         f'The metric "{name}" is none of {task.kind}: {", ".join(known)}{more}.{nearest(plain, known)}'
     )
+
+
+def built_in(name: str | None) -> str | None:
+    """Return the name of a metric of bermo's own, and None for anything else, such as a function's."""
+    plain = None if name is None else name.lower().replace("-", "_")
+    return name if plain in get_args(Metric) else None
+
+
+def with_unit(metric: str) -> str:
+    """Return a metric as an axis names it: those of bermo are in percent, a function's number is as it is."""
+    return f"{metric} (%)" if built_in(metric) else metric
+
+
+def with_function(task: Task, metric: OwnMetric) -> Task:
+    """Return the task with a function of the user's own that scores it."""
+    check_kind(metric, task.kind)
+    if built_in(metric.name) or metric.name == "weighted_f1":
+        raise BermoError(
+            f"The metric {metric.shown} has the name of one of bermo's own. Give the function another name."
+        )
+    return replace(task, own_metric=metric)
+
+
+def scored_by(data: TaskData, metric: OwnMetric) -> TaskData:
+    """Return data whose models a function of the user's own scores; the validation rows try it first."""
+    task = with_function(data.task, metric)
+    check_answers(metric, task.kind, data.valid, data.labels)
+    return replace(data, task=task)
 
 
 def find_task(name: str) -> Task:

@@ -36,7 +36,7 @@ def read_options(task: str, given: Mapping[str, Any]) -> Options:
     known = [name for name in dotted if name not in LEFT_OUT]
     spec = override(RunSpec(), "data.task", task)
     for option, value in given.items():
-        if option in OWN:
+        if option in OWN or (option == "metric" and callable(value)):
             continue
         name, value = ("seeds", (value,)) if option == "seed" else (option, value)
         if name not in known:

@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from bermo.data.corpora import find_empty, label_cells, label_column, numbers
 from bermo.data.inputs import input_names, input_rows, line_names
 from bermo.data.label_lists import read_labels
 from bermo.data.load import task_of_tables
+from bermo.data.own_metric import own_metric
 from bermo.data.rows import TextRows
-from bermo.data.tasks import Kind
+from bermo.data.tasks import Kind, built_in, scored_by
 from bermo.errors import BermoError
 from bermo.estimators.inputs import LABEL, Columns, check_folder, labelled, unlabelled
 from bermo.estimators.options import Options
@@ -65,6 +66,8 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
         spec = _with_kind(options.spec, train)
         data = task_of_tables(spec.data, train.table(), other)
     own = train.labels(str(data.label)) if data.labels else {}
+    if callable(metric := options.given.get("metric")):
+        data = scored_by(data, replace(own_metric(metric), classes=own))
     folder = Path(out or tempfile.mkdtemp(prefix="bermo-"))
     try:
         result = finetune(spec, folder, TerminalDisplay() if options.given["verbose"] else Quiet(), data)
@@ -170,7 +173,7 @@ class AskedModel:
             raise BermoError(f"{folder} exists and is not overwritten. Give another folder.")
         with whole_folder(folder) as temporary:
             copy_folder(self.opened.folder, temporary)
-            known = {name: _plain(value) for name, value in options.items()}
+            known = {name: _plain(value) for name, value in options.items() if not callable(value)}
             saved = {"options": known, "classes": [_plain(value) for value in classes]}
             write_sealed(temporary / FILE, saved)
 
@@ -189,7 +192,11 @@ def read_saved(folder: Path) -> Saved:
         return Saved({}, [])
     try:
         values = read_sealed(path)
-        return Saved(dict(values["options"]), list(values["classes"]))
+        options = dict(values["options"])
+        if "metric" in options and built_in(options["metric"]) is None:
+            # Nothing that a model's folder names is run: a metric of the user's own is given each time.
+            del options["metric"]
+        return Saved(options, list(values["classes"]))
     except (ValueError, KeyError, TypeError) as error:
         raise BermoError(
             f"{path} is damaged ({error}). Copy the folder anew from where it was saved."

@@ -6,6 +6,7 @@ import warnings
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from bermo.data.own_metric import is_function
 from bermo.figures.data import Bars, Figure, Findings, Lines, Points, Section, Table
 from bermo.jobs.search import Search
 from bermo.runs.statistics import read_run
@@ -21,7 +22,7 @@ def search_findings(search: Search) -> Findings:
     counts = {word: sum(trial.state == state for trial in trials) for state, word in NAMES.items()}
     facts = {word: str(count) for word, count in counts.items()}
     sections = (
-        Section(title="History", text=_HISTORY, figures=_history(done)),
+        Section(title="History", text=_HISTORY, figures=_history(search, done)),
         Section(title="Importance", text=_IMPORTANCE, figures=_importance(search, done)),
         Section(title="Score and speed", text=_FRONT, figures=_front(search, done)),
         Section(title="Trials", text="", figures=(_table(search, trials),)),
@@ -38,7 +39,7 @@ _IMPORTANCE = (
 _FRONT = "Rows a second while it was trained. On the line are the trials that none beats in both."
 
 
-def _history(done: list[FrozenTrial]) -> tuple[Figure, ...]:
+def _history(search: Search, done: list[FrozenTrial]) -> tuple[Figure, ...]:
     if len(done) < 2:
         return ()
     values = [trial.value or 0.0 for trial in done]
@@ -47,12 +48,17 @@ def _history(done: list[FrozenTrial]) -> tuple[Figure, ...]:
         Lines(
             title="Score of each trial",
             x_label="trial",
-            y_label="score (%)",
+            y_label=_score_label(search),
             x=tuple(float(trial.number) for trial in done),
             series={"trial": tuple(values), "best so far": tuple(best)},
             is_joined=True,
         ),
     )
+
+
+def _score_label(search: Search) -> str:
+    """Name the axis of scores: percent, but for a function of the user's own."""
+    return "score" if is_function(search.spec.data.metric) else "score (%)"
 
 
 def _importance(search: Search, done: list[FrozenTrial]) -> tuple[Figure, ...]:
@@ -82,7 +88,7 @@ def _front(search: Search, done: list[FrozenTrial]) -> tuple[Figure, ...]:
         Points(
             title="Score against speed",
             x_label="rows a second in training",
-            y_label="score (%)",
+            y_label=_score_label(search),
             x=tuple(speeds),
             y=tuple(scores),
             names=tuple(str(trial.number) for trial in done),

@@ -236,10 +236,12 @@ def _answers(spec: RunSpec, data: TaskData, bare: Rows | None) -> npt.NDArray[np
 
 
 def _digest(spec: RunSpec, data: TaskData, bare: Rows | None) -> str:
-    """Name the content that decides the numbers: the rows, and the teacher's weights."""
+    """Name the content that decides the numbers: the rows, the user's own metric, the teacher's weights."""
     total = hashlib.sha256(data.digest.encode())
     if bare is not None:
         total.update(digest(bare).encode())
+    if data.task.own_metric is not None:
+        total.update(f"{data.task.own_metric.name} {data.task.own_metric.digest}".encode())
     teacher = _teacher_folder(spec)
     files = sorted(Path(teacher).glob("*.safetensors")) if teacher is not None else []
     files += [] if spec.distill.answers is None else [Path(spec.distill.answers)]

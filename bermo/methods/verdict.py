@@ -47,8 +47,10 @@ def judge(prepared: Prepared, scores: TaskScores, ended: Fit) -> Verdict:
     reason = _why_guessing(prepared, scores, ended.last_loss)
     if reason is None:
         return Verdict(kind="fine")
-    if ended.highest is not None and ended.highest > scores.score + _fall(len(prepared.valid)):
-        return Verdict(kind="diverged", reason=f"{reason}; {scores.main} was {ended.highest:.2f} before")
+    # A function of the user's own has a scale of its own, on which no fall is known to be large.
+    highest = ended.highest if prepared.data.task.own_metric is None else None
+    if highest is not None and highest > scores.score + _fall(len(prepared.valid)):
+        return Verdict(kind="diverged", reason=f"{reason}; {scores.main} was {highest:.2f} before")
     if _is_short(prepared, ended.steps):
         return Verdict(kind="undertrained", reason=f"{reason} after {ended.steps} steps")
     return Verdict(kind="diverged", reason=reason)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bermo.data.tasks import with_unit
 from bermo.figures.axes import finite
 from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.report.collect import MANY, RunRecord
@@ -131,7 +132,7 @@ def _scores(runs: Sequence[RunRecord], metric: str) -> Bars:
     return Bars(
         title=f"{metric}: mean over seeds with its 95 % interval",
         x_label="run",
-        y_label=f"{metric} (%)",
+        y_label=with_unit(metric),
         names=tuple(results),
         series={metric: tuple(result.mean for result in results.values())},
         errors={metric: tuple(result.interval or EMPTY for result in results.values())},
@@ -149,7 +150,7 @@ def _curves(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
     figures = [
         over_runs(runs, "loss", "Training loss", "loss"),
         *(
-            over_runs(runs, name, f"{_plain(name)} on the validation set", f"{_plain(name)} (%)")
+            over_runs(runs, name, f"{_plain(name)} on the validation set", with_unit(_plain(name)))
             for name in scores
         ),
         over_runs(runs, "gradient_norm", "Gradient norm before clipping", "norm", is_log=True),
@@ -270,7 +271,7 @@ def _seeds(run: RunRecord) -> tuple[Figure, ...]:
     score = f"valid/{done[0].metric}"
     curves = (
         _by_seed(run, "loss", "Training loss of every seed", "loss"),
-        _by_seed(run, score, f"{done[0].metric} of every seed", f"{done[0].metric} (%)"),
+        _by_seed(run, score, f"{done[0].metric} of every seed", with_unit(done[0].metric)),
     )
     return (table, *(figure for figure in curves if figure is not None))
 

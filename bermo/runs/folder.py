@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bermo.data.tasks import built_in
 from bermo.elmo_spec import ElmoSpec
 from bermo.errors import BermoError
 from bermo.files import check_place, is_temporary, read_sealed, reading, write_sealed
@@ -218,7 +219,7 @@ def claim(out: Path, spec: Spec, digest: str) -> bool:
     if (out / SPEC_FILE).exists():
         if read_spec_file(out).digest != digest:
             raise BermoError(
-                f"The data or the teacher of {out} has changed since it was started."
+                f"The data, the teacher or the metric's function of {out} has changed since it was started."
                 " Give another folder with --out."
             )
         return False
@@ -300,11 +301,13 @@ def _with_earlier(values: dict[str, Any]) -> dict[str, Any]:
 
 def read_run_spec(out: Path) -> RunSpec:
     """Return the spec of a run that trained for a task, its paths as they are found from here; fields that
-    change no number have their defaults.
+    change no number have their defaults, and so has a metric that was a function of the user's own.
     """
     known = read_spec_file(out)
     with reading(out / SPEC_FILE, "Restore this spec of the run, or use another folder."):
-        return from_dict(RunSpec, locate(known.spec, known.places, out))
+        spec = from_dict(RunSpec, locate(known.spec, known.places, out))
+    # Nothing that a run's folder names is run: a metric of the user's own is typed each time.
+    return replace_in(spec, data={"metric": built_in(spec.data.metric)})
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -10,7 +10,14 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-DATA_PLACES = ("data.folder", "data.train", "data.valid", "distill.answers", "distill.unlabelled")
+DATA_PLACES = (
+    "data.folder",
+    "data.train",
+    "data.valid",
+    "data.metric",
+    "distill.answers",
+    "distill.unlabelled",
+)
 MODEL_PLACES = ("model.backbone", "distill.teacher", "shape.model", "objective.teacher")
 Places = Mapping[str, Mapping[str, str]]
 

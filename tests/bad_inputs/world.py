@@ -21,6 +21,13 @@ from tests.trees import treebank
 DEEP = "[" * 100_000
 ROWS = [f"{text},{label}" for label in ("good", "bad") for text in (f"a {label} film", f"the {label} cats")]
 TABLE = "text,label\n" + "\n".join(ROWS * 4) + "\n"
+METRICS = """def cost(truth, answers):
+    return 1 / 0
+def empty(truth, answers): ...
+def three(truth, answers, weights): ...
+def f1(truth, answers): ...
+def sure(truth, answers, probabilities): ...
+"""
 QUESTION = {"id": "1", "question": "who?", "answers": [{"text": 3, "answer_start": 0}]}
 SQUAD = {"version": "1.1", "data": [{"paragraphs": [{"context": "a cat", "qas": [QUESTION]}]}]}
 
@@ -71,6 +78,8 @@ def _tables(root: Path) -> None:
         "words.docx": "a file of another program",
         "torn-pairs.jsonl": "{",
         "short.txt": "one line\n",
+        "mine.py": METRICS,
+        "torn.py": "def cost(:\n",
         **_treebanks(),
     }
     for name, content in files.items():

@@ -38,6 +38,7 @@ def write_user_files(folder: Path) -> None:
     for name in ("corpus.txt", "more.txt"):
         (folder / name).write_text(STORY * 30)
     (folder / "words.txt").write_text("dog\ncat\n")
+    (folder / "mine.py").write_text("def cost(truth, answers):\n    return -float(truth != answers)\n")
     (folder / "my.conllu").write_text(treebank(60))
     (folder / "names.txt").write_text(entities(40))
     sst2 = folder / "path" / "to" / "sst2"

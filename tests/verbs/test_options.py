@@ -40,7 +40,7 @@ OPTIONS = {
         --adversarial --lora --lora-lr --seeds=1 --kind
     """,
     "evaluate": """run file --text --label --unknown=error --separator --batch-size=64 --device=auto
-        --precision --out --against --figures""",
+        --precision --out --against --figures --metric""",
     "predict": """
         run file --text --out --columns --id --with-text=off --truth --probabilities=off --top --format
         --separator --batch-size=64 --device=auto --precision

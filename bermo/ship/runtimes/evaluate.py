@@ -8,7 +8,7 @@ counted.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,9 @@ from bermo.choices import separator_character
 from bermo.data.evaluation import Evaluation, evaluate
 from bermo.data.features import Features
 from bermo.data.mistakes import Change, answers_of, changes
+from bermo.data.own_metric import is_function, read_metric
 from bermo.data.rows import Rows, digest
+from bermo.data.tasks import with_function, with_metric
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.machine import processor
@@ -55,7 +57,7 @@ class Evaluated:
 def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | None = None) -> Evaluated:
     """Let the model of a run, a model's folder or an export answer every row of a file, and score it."""
     display = display or Quiet()
-    opened = open_trained(run)
+    opened = _scored_by(open_trained(run), spec.metric)
     other = None if spec.against is None else _open_other(spec.against, opened)
     warn_diverged(run, display.tell)
     separator = separator_character(spec.separator)
@@ -93,6 +95,16 @@ def _ask(
     candidate = open_candidate(opened, device=choose_device(opened, spec.device), precision=spec.precision)
     with counted(display, "evaluating", len(features)) as advance:
         return features, answer(candidate, features, spec.batch_size, advance)
+
+
+def _scored_by(opened: TrainedFolder, metric: str | None) -> TrainedFolder:
+    """Return a model with the metric that the user typed, a function of their own perhaps."""
+    trained = opened.trained
+    if is_function(metric):
+        task = with_function(trained.task, read_metric(str(metric)))
+    else:
+        task = with_metric(trained.task, metric, len(trained.labels))
+    return replace(opened, trained=replace(trained, task=task))
 
 
 def _open_other(folder: Path, opened: TrainedFolder) -> TrainedFolder:

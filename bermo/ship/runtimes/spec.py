@@ -41,6 +41,12 @@ class EvaluateSpec:
 
     text: tuple[str, ...] | None = option(None, "column(s) of the text, if not those of training")
     label: str | None = option(None, "column of the label, if not that of training")
+    metric: str | None = option(
+        None,
+        "the score that is shown with its interval, one that bermo train could choose by: a name, or a"
+        " function of your own, FILE.py:FUNCTION",
+        shown="that of training, where it is no function",
+    )
     against: Path | None = option(
         None, "another model of the same classes: which answers differ from its, such as the dense one's"
     )
