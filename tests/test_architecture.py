@@ -20,7 +20,10 @@ ROOMS: list[dict[str, str]] = [
     {"jobs/": "many runs: on the cores and GPUs of this machine, on Ray, on Slurm; searches over options"},
     {"estimators/": "what Python imports: fit, predict and score on lists, arrays, frames and datasets"},
     {"report/": "results to terminal tables and one self-contained page"},
-    {"ship/compress/": "the whole way to a wanted speed, latency or size"},
+    {
+        "ship/compress/": "the whole way to a wanted speed, latency or size",
+        "ship/push/": "a shipped model and its card on the model hub",
+    },
     {
         "ship/bench/": "models side by side: size, latency, throughput, memory, score",
         "ship/export/": "ONNX, OpenVINO, int8 and sparse files, compared with the model before they are kept",

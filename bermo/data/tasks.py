@@ -280,6 +280,18 @@ METRICS: Mapping[Kind, tuple[Metric, ...]] = {
 }
 """What the best model of a kind can be chosen by; f1 of classes is that of the second of two."""
 
+PIPELINES: Mapping[Kind, str] = {
+    "classification": "text-classification",
+    "multi-label": "text-classification",
+    "regression": "text-classification",
+    "reranker": "text-ranking",
+    "tagging": "token-classification",
+    "span": "question-answering",
+    "choice": "multiple-choice",
+    "embedding": "sentence-similarity",
+}
+"""What the hub calls each kind of task."""
+
 
 def with_metric(task: Task, name: str | None, num_labels: int) -> Task:
     """Return the task with the metric that the user named; one that the task cannot have is an error."""

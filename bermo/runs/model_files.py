@@ -32,6 +32,7 @@ HUB_GRAPHS = (f"{HUB_FOLDER}/model_quantized.onnx", f"{HUB_FOLDER}/model.onnx")
 """Where the graph of an export with the hub's layout is: the first of these that is there."""
 EXPORT_FILE = "export.json"
 SHRINK_FILE = "shrink.json"
+TASK_FILE = "task.json"
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
 EXPECTED = "Give the folder of a finished run, of a saved model or of an export."
 

@@ -22,17 +22,6 @@ CLASSES: Mapping[Kind, Mapping[str, Any]] = {
     "embedding": auto.MODEL_MAPPING_NAMES,
 }
 """The class of each family by kind, as transformers names it."""
-PIPELINES: Mapping[Kind, str] = {
-    "classification": "text-classification",
-    "multi-label": "text-classification",
-    "regression": "text-classification",
-    "reranker": "text-ranking",
-    "tagging": "token-classification",
-    "span": "question-answering",
-    "choice": "multiple-choice",
-    "embedding": "sentence-similarity",
-}
-"""What the hub calls each kind of task."""
 
 
 def stock_config(config: PretrainedConfig, trained: TrainedTask) -> PretrainedConfig:

@@ -13,9 +13,9 @@ from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_s
 from bermo.errors import BermoError
 from bermo.files import reading, write_json
 from bermo.nn.heads import MULTI_LABEL
+from bermo.runs.model_files import TASK_FILE
 from bermo.spec import DataSpec
 
-TASK_FILE = "task.json"
 LONGEST_TEXT = 512
 """Tokens of a text that a sentence encoder reads where no file says; its positions may be fewer."""
 HEADS: dict[str, Kind] = {

@@ -45,6 +45,7 @@ from bermo.nn.fast.overrides import NoSymbols
 from bermo.runs.folder import read_run_spec
 from bermo.runs.model_files import (
     EXPORT_FILE,
+    TASK_FILE,
     WEIGHT_SUFFIXES,
     Runtime,
     find_model,
@@ -52,7 +53,7 @@ from bermo.runs.model_files import (
     read_export,
     run_of,
 )
-from bermo.runs.task_file import TASK_FILE, TrainedTask, embedding_task, has_head, read_task
+from bermo.runs.task_file import TrainedTask, embedding_task, has_head, read_task
 from bermo.spec import RunSpec
 from bermo.sums import check_sums
 

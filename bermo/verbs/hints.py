@@ -31,6 +31,8 @@ VERB_ALIASES: Mapping[str, str] = {
     "quantise": "export",
     "convert": "export",
     "onnx": "export",
+    "upload": "push",
+    "publish": "push",
     "analyze": "analyse",
     "info": "doctor",
     "check": "doctor",

@@ -66,6 +66,7 @@ OPTIONS = {
         --max-texts=1000 --max-length=128 --rows=128 --max-unknown=0.05 --device=auto --map --base --sentence
         --heads --corpus --words --layer
     """,
+    "push": "folder name --public=off --bench --dry-run=off",
     "shrink": """
         run --out=required --vocabulary --read-share=0.001 --low-rank --embedding-rank
         --stock=off --fisher=off --density --speedup --data

@@ -18,10 +18,10 @@ from bermo.progress import Display
 from bermo.runs.kept_options import locked_for
 from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
+from bermo.ship.bench.card import bench_rows
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.run import bench, write_bench
-from bermo.ship.compress.card import bench_rows
 from bermo.ship.compress.forms import FormsSpec, WrittenForms, write_forms
 from bermo.ship.compress.spec import Aim, BestSpec
 from bermo.ship.export.spec import ExportSpec

@@ -27,11 +27,11 @@ from bermo.runs.folder import read_run_spec
 from bermo.runs.kept_options import locked_for
 from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
+from bermo.ship.bench.card import bench_rows
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.run import bench, read_bench, write_bench
 from bermo.ship.bench.spec import BenchSpec
-from bermo.ship.compress.card import bench_rows
 from bermo.ship.compress.forms import FormsSpec, write_forms
 from bermo.ship.compress.goal import Goal, leading_forms, pick
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from bermo.data.tasks import Kind
+from bermo.data.tasks import PIPELINES, Kind
 from bermo.encoders.card import with_header
 from bermo.encoders.sentence import write_settings
 from bermo.files import write_json, write_text
 from bermo.machine import processor
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.runs.model_files import HUB_GRAPHS
-from bermo.runs.stock import PIPELINES, stock_config
+from bermo.runs.stock import stock_config
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.export.compare import Compared

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from bermo.data.tasks import Kind
+from bermo.data.tasks import PIPELINES, Kind
 from bermo.encoders.card import Evaluated, with_header
 from bermo.encoders.shape import is_stock
 from bermo.encoders.sites import encoder_of
@@ -23,7 +23,7 @@ from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
 from bermo.methods.student import keep_count_
 from bermo.models.encoder import BermoPreTrainedModel
-from bermo.runs.stock import PIPELINES, stock_config
+from bermo.runs.stock import stock_config
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import AUTO_CLASSES
 from bermo.ship.runtimes.torch_candidate import logits_of

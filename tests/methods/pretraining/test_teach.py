@@ -128,7 +128,7 @@ def test_another_teacher_of_the_same_name_is_noticed(place: Path, tmp_path: Path
     model = AutoModel.from_pretrained(tmp_path / "teacher")
     model.embeddings.word_embeddings.weight.data += 1
     model.save_pretrained(tmp_path / "teacher")
-    with pytest.raises(BermoError, match="The data, the teacher or the metric"):
+    with pytest.raises(BermoError, match="The data or the teacher of"):
         pretrain(spec, tmp_path / "run")
 
 
