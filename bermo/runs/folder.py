@@ -219,8 +219,8 @@ def claim(out: Path, spec: Spec, digest: str) -> bool:
     if (out / SPEC_FILE).exists():
         if read_spec_file(out).digest != digest:
             raise BermoError(
-                f"The data or the teacher of {out} has changed since it was started, or the metric's function."
-                " Give another folder with --out."
+                f"The data or the teacher of {out} has changed since it was started, or the metric's"
+                " function. Give another folder with --out."
             )
         return False
     values = fixed_part(spec)
