@@ -52,6 +52,7 @@ _PUBLIC = {
     "prune_units_": "bermo.pruning.units",
     "parameter_groups": "bermo.training.groups",
     "shrink": "bermo.ship.shrink.delete",
+    "cut_vocabulary": "bermo.ship.shrink.plain",
     "RunSpec": "bermo.spec",
     "ModelSpec": "bermo.spec",
     "MixSpec": "bermo.spec",

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from bermo.encoders.families import family_of, num_layers
 from bermo.encoders.sites import encoder_of, layers_of
@@ -49,7 +50,7 @@ class ModelSize:
 
 
 @torch.no_grad()
-def size_of(model: BermoPreTrainedModel) -> ModelSize:
+def size_of(model: PreTrainedModel) -> ModelSize:
     """Count parameters, bytes, layers, heads, neurons and words of a model."""
     parameters = list(model.parameters())
     groups = groups_of(model)

@@ -4,6 +4,7 @@
 tokenizer, task, card, shrink.json
 """
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,7 @@ from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.scoring import score
 from bermo.data.text import read_text
-from bermo.encoders.card import Evaluated
+from bermo.encoders.card import Evaluated, with_header
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.structure import groups_of
 from bermo.encoders.tied import num_groups
@@ -30,13 +31,21 @@ from bermo.models.low_rank import factorise_
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.progress import Display
 from bermo.runs.folder import check_empty
-from bermo.runs.model_files import SHRINK_FILE, divergence, warn_diverged
+from bermo.runs.model_files import (
+    SHRINK_FILE,
+    TASK_FILE,
+    check_not_exported,
+    divergence,
+    model_folder,
+    warn_diverged,
+)
 from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.runtimes.run_data import with_files
 from bermo.ship.shrink.delete import ModelSize, is_shrinkable, shrink, size_of
 from bermo.ship.shrink.fisher import check_families, fisher_shrink
 from bermo.ship.shrink.latency import Workload, latency_table
+from bermo.ship.shrink.plain import cut_vocabulary, is_plain, load_plain
 from bermo.ship.shrink.search import CostTable, weight_table
 from bermo.ship.shrink.spec import READ_SHARE, FisherSpec, Ranks, check_fisher
 from bermo.ship.shrink.stock import even_out, stock_card, stock_model
@@ -87,6 +96,9 @@ def make_small(
     if fisher is not None:
         check_fisher(fisher)
     texts = [line for file in vocabulary for line in _texts(file)]
+    is_only_words = texts and fisher is None and not wants_stock and ranks is None
+    if is_only_words and is_plain(model_folder(source)):
+        return _cut_plain(model_folder(source), out, texts, display)
     opened = open_trained(source)
     warn_diverged(source, display.tell)
     model, tokenizer = opened.load_bermo_model(), opened.load_tokenizer()
@@ -135,6 +147,27 @@ def make_small(
         write_text(folder / "README.md", card + _card(result))
         (stock or small).save_pretrained(folder)
         write_task(folder, opened.trained)
+        write_json(folder / SHRINK_FILE, asdict(result) | {"diverged": divergence(source)})
+        write_sums(folder)
+    return result
+
+
+def _cut_plain(source: Path, out: Path, texts: Sequence[str], display: Display) -> Shrinking:
+    """Write a model of transformers' own class with fewer words, which stock transformers loads."""
+    started = time.monotonic()
+    check_not_exported(source)
+    found = load_plain(source)
+    before = size_of(found.model)
+    small, tokenizer = cut_vocabulary(found.model, found.tokenizer, texts, display)
+    result = Shrinking(before=before, after=size_of(small), seconds=round(time.monotonic() - started, 1))
+    with whole_folder(out) as folder:
+        small.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if (source / TASK_FILE).is_file():
+            shutil.copyfile(source / TASK_FILE, folder / TASK_FILE)
+        name = type(small).__name__
+        body = f"# {name}\n\nMade with fewer words; `transformers.{name}.from_pretrained` loads it.\n"
+        write_text(folder / "README.md", with_header(body + _card(result), title=name))
         write_json(folder / SHRINK_FILE, asdict(result) | {"diverged": divergence(source)})
         write_sums(folder)
     return result

@@ -131,10 +131,16 @@ def cut_embeddings_(model: BermoPreTrainedModel, cut: VocabularyCut) -> None:
         head.decoder = nn.Linear(new.embedding_dim, len(rows))
         head.decoder.weight, head.decoder.bias = new.weight, bias
     for config in (encoder_of(model).config, model.config):
-        for name, value in list(vars(config).items()):
-            if name.endswith("_token_id") and isinstance(value, int):
-                setattr(config, name, new_id.get(value))
+        renumber_tokens_(config, cut)
     encoder_of(model).config.vocab_size = len(rows)
+
+
+def renumber_tokens_(config: PretrainedConfig, cut: VocabularyCut) -> None:
+    """Give the special tokens that a config names their new numbers, in place."""
+    new_id = cut.new_id
+    for name, value in list(vars(config).items()):
+        if name.endswith("_token_id") and isinstance(value, int):
+            setattr(config, name, new_id.get(value))
 
 
 def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
