@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from bermo.encoders.families import num_layers
 from bermo.encoders.shape import WIDTHS
@@ -33,11 +33,11 @@ def student_from_teacher(
     generator: call torch.manual_seed first.
     """
     old = cast(BermoConfig, teacher.config)
-    chosen = _check_layers(layers, old.backbone)
+    chosen = check_layers(layers, old.backbone)
     options = _mix_of_student(old, chosen) if mix is None else mix_options(mix)
     config = copy.deepcopy(old)
     config.mix = options
-    _shorten_(config.backbone, chosen)
+    shorten_(config.backbone, chosen)
     if config.structure is not None and len(layers_of(teacher)) > 1:
         shapes = config.structure["layers"]
         config.structure["layers"] = [shapes[layer - 1] for layer in chosen]
@@ -45,7 +45,7 @@ def student_from_teacher(
     config.kept_tokens = None if parts is None else [parts[layer - 1] for layer in chosen]
     student = type(teacher)(config)
     with torch.no_grad():
-        _copy_layers_(student, teacher, chosen)
+        copy_layers_(student, teacher, chosen)
         _copy_rest_(student, teacher)
         copy_mix_(student.mix, teacher.mix, (0, *chosen))
     if neurons < 1:
@@ -75,12 +75,13 @@ def keep_count_(model: BermoPreTrainedModel, kept: int) -> None:
     layers = layers_of(model)
     for group in groups:
         heads = range(next(g.count for g in groups_of(model) if g.layer == group.layer and g.kind == "heads"))
-        best = _importance(group).topk(kept).indices.sort().values
+        best = importance(group).topk(kept).indices.sort().values
         keep_units_(layers[group.layer - 1], anatomy, group, best.tolist(), heads)
     setattr(config.backbone, name, kept)
 
 
-def _importance(group: Group) -> torch.Tensor:
+def importance(group: Group) -> torch.Tensor:
+    """Return the weight of each unit: ‖what feeds it‖ · ‖what reads it‖."""
     read = group.units_of_output(group.output.original).norm(dim=1)
     feeds = [
         (site.original if not site.is_transposed else site.original.T).reshape(group.parts, group.count, -1)
@@ -89,7 +90,8 @@ def _importance(group: Group) -> torch.Tensor:
     return read * sum(part.norm(dim=2).sum(0) for part in feeds)
 
 
-def _check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int, ...]:
+def check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int, ...]:
+    """Return the layers to keep, or refuse what cannot be chosen from an encoder of this config."""
     last = num_layers(config) - 1
     chosen = tuple(layers)
     if not chosen or list(chosen) != sorted(set(chosen)) or chosen[0] < 1 or chosen[-1] > last:
@@ -112,7 +114,8 @@ def _check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int,
     return chosen
 
 
-def _shorten_(config: PretrainedConfig, chosen: tuple[int, ...]) -> None:
+def shorten_(config: PretrainedConfig, chosen: tuple[int, ...]) -> None:
+    """Say in a config, in place, that only some layers are left."""
     kinds = getattr(config, "layer_types", None)
     if kinds is not None:
         config.layer_types = [kinds[layer - 1] for layer in chosen]
@@ -136,9 +139,8 @@ def _mix_of_student(config: BermoConfig, chosen: tuple[int, ...]) -> dict[str, A
     return options
 
 
-def _copy_layers_(
-    student: BermoPreTrainedModel, teacher: BermoPreTrainedModel, chosen: tuple[int, ...]
-) -> None:
+def copy_layers_(student: PreTrainedModel, teacher: PreTrainedModel, chosen: tuple[int, ...]) -> None:
+    """Write the weights of a teacher's chosen layers into the layers of a student."""
     sources, targets = layers_of(teacher), layers_of(student)
     if len(sources) == 1 < len(chosen):
         # One layer that is used for all (ALBERT).

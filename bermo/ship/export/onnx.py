@@ -91,10 +91,10 @@ def write_onnx(
             raise BermoError(
                 f"torch could not write this {config.model_type} model as ONNX: {reason}"
             ) from error
-    _write_lean(cast(Any, exported), path)
+    write_lean(cast(Any, exported), path)
 
 
-def _write_lean(exported: Any, path: Path) -> None:
+def write_lean(exported: Any, path: Path) -> None:
     """Write a graph without the metadata that names the torch code of each node, half a megabyte of a small
     model.
     """

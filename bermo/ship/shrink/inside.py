@@ -1,0 +1,171 @@
+"""An encoder of transformers that is part of another model, such as GLiNER's: cut, put back and taught by
+the big one, without labels.
+
+    small = copy.deepcopy(model)
+    replace_encoder_(small, "token_rep.encoder", cut_encoder(encoder, layers=(1, 3), heads=0.5, neurons=0.5))
+    teach_(small, model, batches)
+
+Heads and neurons that stay are those with the largest weights: ‖what feeds them‖ · ‖what reads them‖. What a
+config of transformers cannot say of the shape stands in its field `structure`, and `give_shape_` brings it
+back to an encoder that stock code has built from the config.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bermo.encoders.shape import WIDTHS, LayerShape, Structure
+from bermo.encoders.sites import layers_of
+from bermo.encoders.structure import anatomy_of, groups_of, keep_units_, resize_
+from bermo.errors import BermoError
+from bermo.methods.student import check_layers, copy_layers_, importance, shorten_
+
+M = TypeVar("M", bound=PreTrainedModel)
+Batch = Mapping[str, Tensor]
+Answer = Callable[[nn.Module, Batch], Tensor]
+
+
+@torch.no_grad()
+def cut_encoder(
+    encoder: M, *, layers: Sequence[int] | None = None, heads: float = 1.0, neurons: float = 1.0
+) -> M:
+    """Return a copy of an encoder with some of its layers (1 = the first) and a share of each layer's heads
+    and neurons.
+
+        small = bermo.cut_encoder(encoder, layers=(1, 2, 3), heads=0.5, neurons=0.5)
+    """
+    for name, share in (("heads", heads), ("neurons", neurons)):
+        if not 0 < share <= 1:
+            raise BermoError(f"{name} must be a share over 0 and at most 1, but got {share}.")
+    if getattr(encoder.config, "structure", None) is not None:
+        raise BermoError("This encoder was cut already, so its layers differ. Cut the one that it came from.")
+    small = copy.deepcopy(encoder) if layers is None else _with_layers(encoder, layers)
+    if heads < 1 or neurons < 1:
+        _keep_units_(small, {"heads": heads, "neurons": neurons})
+    return small.train(encoder.training)
+
+
+def give_shape_(encoder: PreTrainedModel) -> None:
+    """Give an encoder that was built from the config of a cut one its shape, in place; weights come after.
+
+    encoder = AutoModel.from_config(config)
+    bermo.give_shape_(encoder)
+    encoder.load_state_dict(state)
+    """
+    known = getattr(encoder.config, "structure", None)
+    if known is not None:
+        resize_(encoder, Structure.from_dict(known))
+
+
+def replace_encoder_(model: nn.Module, path: str, encoder: PreTrainedModel) -> None:
+    """Put an encoder at a path of dots inside a model, in place of the one there.
+
+    bermo.replace_encoder_(model, "token_rep.encoder", small)
+    """
+    try:
+        known = model.get_submodule(path)
+    except AttributeError:
+        names = [name for name, part in model.named_modules() if name and isinstance(part, PreTrainedModel)]
+        raise BermoError(
+            f'{type(model).__name__} has no part "{path}". Encoders are at: {", ".join(names) or "no place"}.'
+        ) from None
+    widths = [getattr(getattr(part, "config", None), "hidden_size", None) for part in (known, encoder)]
+    if widths[0] != widths[1]:
+        raise BermoError(
+            f'The part "{path}" has vectors of {widths[0]} units, the new one of {widths[1]}. Cut the encoder'
+            " that is there: its width stays."
+        )
+    model.set_submodule(path, encoder)
+
+
+def teach_(
+    student: nn.Module,
+    teacher: nn.Module,
+    batches: Iterable[Batch | tuple[Batch, Batch]],
+    *,
+    lr: float = 1e-4,
+    answer: Answer | None = None,
+) -> list[float]:
+    """Train a model, in place, to answer as another does, and return the loss of each step.
+
+        losses = bermo.teach_(small, model, batches)
+
+    A batch is a dict of the model's inputs; where the two read other token ids, a pair: the student's and the
+    teacher's. `answer(model, batch)` gives the tensor that is compared, by default the logits or, where there
+    are none, the first output. The loss is the mean squared difference, over the teacher's mean square. The
+    rate falls to zero over the batches. No label is used.
+    """
+    read = answer or first_output
+    listed = list(batches)
+    if not listed:
+        raise BermoError("There are no batches to learn from. Give at least one.")
+    optimiser = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], lr=lr)
+    fall = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=len(listed))
+    losses = []
+    student.train()
+    teacher.eval()
+    for batch in listed:
+        own, theirs = batch if isinstance(batch, tuple) else (batch, batch)
+        with torch.no_grad():
+            wanted = read(teacher, theirs).float()
+        loss = ((read(student, own).float() - wanted) ** 2).mean() / (wanted**2).mean().clamp_min(1e-12)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimiser.step()
+        fall.step()
+        losses.append(float(loss.detach()))
+    student.eval()
+    return losses
+
+
+def first_output(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the logits of a model, or its first output where it has none of that name."""
+    out: Any = model(**batch)
+    if isinstance(out, Tensor):
+        return out
+    logits = getattr(out, "logits", None)
+    return cast(Tensor, out[0] if logits is None else logits)
+
+
+def _with_layers(encoder: M, layers: Sequence[int]) -> M:
+    config: Any = copy.deepcopy(encoder.config)
+    chosen = check_layers(layers, config)
+    shorten_(config, chosen)
+    small = type(encoder)(config).to(device=encoder.device, dtype=encoder.dtype)
+    copy_layers_(small, encoder, chosen)
+    inside = {id(tensor) for part in layers_of(small) for tensor in part.state_dict(keep_vars=True).values()}
+    known = encoder.state_dict()
+    for name, tensor in small.state_dict(keep_vars=True).items():
+        if id(tensor) not in inside:
+            tensor.copy_(known[name])
+    return small
+
+
+def _keep_units_(encoder: PreTrainedModel, shares: Mapping[str, float]) -> None:
+    """Keep a share of the units of every layer, in place, and say so in the config."""
+    anatomy, layers, config = anatomy_of(encoder), layers_of(encoder), cast(Any, encoder.config)
+    count = {group.kind: group.count for group in groups_of(encoder)}
+    width = next((name for name in WIDTHS if getattr(config, name, None) == count.get("neurons")), None)
+    shapes = []
+    for number, layer in enumerate(layers, start=1):
+        groups = [group for group in groups_of(encoder) if group.layer == number]
+        best = [_best(importance(group), shares[group.kind]) for group in groups]
+        heads = next(kept for kept, group in zip(best, groups, strict=True) if group.kind == "heads")
+        for group, kept in zip(groups, best, strict=True):
+            keep_units_(layer, anatomy, group, kept, heads)
+        neurons = tuple(len(kept) for kept, g in zip(best, groups, strict=True) if g.kind == "neurons")
+        shapes.append(LayerShape(heads=tuple(heads), neurons=neurons))
+    if shares["heads"] == 1 and width is not None and len({shape.neurons for shape in shapes}) == 1:
+        setattr(config, width, shapes[0].neurons[0])  # stock code can build it
+    else:
+        config.structure = Structure(layers=tuple(shapes)).to_dict()
+
+
+def _best(values: Tensor, share: float) -> list[int]:
+    kept = max(1, round(share * len(values)))
+    return [int(index) for index in values.topk(kept).indices.sort().values]
