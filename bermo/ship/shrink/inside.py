@@ -23,6 +23,7 @@ from bermo.encoders.sites import layers_of
 from bermo.encoders.structure import anatomy_of, groups_of, keep_units_, resize_
 from bermo.errors import BermoError
 from bermo.methods.student import check_layers, copy_layers_, importance, shorten_
+from bermo.ship.shrink.plain import leave_out_
 
 M = TypeVar("M", bound=PreTrainedModel)
 Batch = Mapping[str, Tensor]
@@ -137,6 +138,7 @@ def _with_layers(encoder: M, layers: Sequence[int]) -> M:
     chosen = check_layers(layers, config)
     shorten_(config, chosen)
     small = type(encoder)(config).to(device=encoder.device, dtype=encoder.dtype)
+    leave_out_(small, encoder)
     copy_layers_(small, encoder, chosen)
     inside = {id(tensor) for part in layers_of(small) for tensor in part.state_dict(keep_vars=True).values()}
     known = encoder.state_dict()

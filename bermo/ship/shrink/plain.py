@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 import transformers
+from torch import nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from bermo.encoders.backbone import load_tokenizer
@@ -89,11 +90,19 @@ def with_words(model: M, cut: VocabularyCut) -> M:
     config.vocab_size = len(cut.ids)
     renumber_tokens_(config, cut)
     small = type(model)(config).to(model.dtype)
+    leave_out_(small, model)
     rows, wanted = torch.tensor(cut.ids), small.state_dict()
     state = {name: _rows(tensor, wanted[name], rows) for name, tensor in model.state_dict().items()}
     small.load_state_dict(state)
     small.train(model.training)
     return small.to(model.device)
+
+
+def leave_out_(model: nn.Module, known: nn.Module) -> None:
+    """Take the parts out of a new model, in place, that the known one lacks, such as a pooler."""
+    for name, _ in list(model.named_children()):
+        if getattr(known, name, None) is None:
+            setattr(model, name, None)
 
 
 def _rows(tensor: torch.Tensor, wanted: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

@@ -83,6 +83,13 @@ def test_layers_that_stay_are_the_same() -> None:
     assert encoder.config.num_hidden_layers == 3
 
 
+def test_a_part_that_the_encoder_lacks_does_not_come_back() -> None:
+    encoder = bermo.box()  # it has no pooler
+    small = bermo.cut_encoder(encoder, layers=(1, 2))
+    names = {name for name, child in encoder.named_children() if child is not None}
+    assert {name for name, child in small.named_children() if child is not None} == names
+
+
 def test_even_neurons_are_stock_and_other_shapes_come_back(tmp_path: Path) -> None:
     encoder, batch = make().token_rep.encoder, batches(1)[0]
     stock = bermo.cut_encoder(encoder, neurons=0.5)
