@@ -55,7 +55,8 @@ def export_module(module: nn.Module, example: Mapping[str, Tensor], path: str | 
 def _answers(module: nn.Module, example: Mapping[str, Tensor]) -> Tensor:
     """Return the module's output, or the first of several."""
     out: Any = module(**example)
-    return out if isinstance(out, Tensor) else out[0]
+    answer: Tensor = out if isinstance(out, Tensor) else out[0]
+    return answer
 
 
 def _difference(path: Path, example: Mapping[str, Tensor], wanted: np.ndarray) -> float:
@@ -64,4 +65,4 @@ def _difference(path: Path, example: Mapping[str, Tensor], wanted: np.ndarray) -
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {item.name: example[item.name].numpy() for item in session.get_inputs()}
     found = session.run(None, inputs)[0]
-    return float(np.linalg.norm(found - wanted) / max(np.linalg.norm(wanted), 1e-12))
+    return float(np.linalg.norm(found - wanted)) / max(float(np.linalg.norm(wanted)), 1e-12)
