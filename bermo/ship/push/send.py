@@ -94,7 +94,7 @@ def _send(api: HfApi, made: Pushed, is_public: bool) -> str:
             f"{made.name} is there already and everybody may see it. Pass --public if that is meant, or give"
             " another name. Nothing was sent."
         )
-    files = {**made.files, CARD: made.card.encode()}
+    files: dict[str, Path | bytes] = {**made.files, CARD: made.card.encode()}
     added = [CommitOperationAdd(name, data) for name, data in files.items()]
     message = f"Model shipped by bermo {version('bermo')}"
     return str(api.create_commit(made.name, added, commit_message=message).repo_url)

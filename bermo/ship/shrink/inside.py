@@ -137,7 +137,7 @@ def _with_layers(encoder: M, layers: Sequence[int]) -> M:
     config: Any = copy.deepcopy(encoder.config)
     chosen = check_layers(layers, config)
     shorten_(config, chosen)
-    small = type(encoder)(config).to(device=encoder.device, dtype=encoder.dtype)
+    small = type(encoder)(config).to(device=encoder.device, dtype=encoder.dtype)  # type: ignore[call-arg]
     leave_out_(small, encoder)
     copy_layers_(small, encoder, chosen)
     inside = {id(tensor) for part in layers_of(small) for tensor in part.state_dict(keep_vars=True).values()}

@@ -89,7 +89,7 @@ def with_words(model: M, cut: VocabularyCut) -> M:
         )
     config.vocab_size = len(cut.ids)
     renumber_tokens_(config, cut)
-    small = type(model)(config).to(model.dtype)
+    small = type(model)(config).to(model.dtype)  # type: ignore[arg-type]
     leave_out_(small, model)
     rows, wanted = torch.tensor(cut.ids), small.state_dict()
     state = {name: _rows(tensor, wanted[name], rows) for name, tensor in model.state_dict().items()}
