@@ -10,7 +10,9 @@ Pruning            prune_, prune_units_, fold_, count, shrink, parameter_groups,
 Whole runs         finetune, pretrain; RunSpec of ModelSpec, MixSpec, DataSpec, TrainSpec, PruneSpec,
                    DistillSpec, MethodSpec; PretrainSpec
 Vectors            load_encoder, stream_vectors, text_vectors
-Files              load_sparse
+Cutting            cut_vocabulary; of an encoder inside another model cut_encoder, give_shape_,
+                   replace_encoder_, teach_
+Files              load_sparse, export_module
 Errors             BermoError
 
 help(bermo.Classifier), or that of any other name, has an example. Importing this package registers the

@@ -33,8 +33,14 @@ from bermo.pruning.fold import fold_ as fold_
 from bermo.pruning.schedule import CubicSchedule as CubicSchedule
 from bermo.pruning.units import prune_units_ as prune_units_
 from bermo.pruning.weights import prune_ as prune_
+from bermo.ship.export.module import export_module as export_module
 from bermo.ship.runtimes.sparse import load_sparse as load_sparse
 from bermo.ship.shrink.delete import shrink as shrink
+from bermo.ship.shrink.inside import cut_encoder as cut_encoder
+from bermo.ship.shrink.inside import give_shape_ as give_shape_
+from bermo.ship.shrink.inside import replace_encoder_ as replace_encoder_
+from bermo.ship.shrink.inside import teach_ as teach_
+from bermo.ship.shrink.plain import cut_vocabulary as cut_vocabulary
 from bermo.spec import DataSpec as DataSpec
 from bermo.spec import DistillSpec as DistillSpec
 from bermo.spec import MixSpec as MixSpec

@@ -11,8 +11,14 @@ import torch
 
 import bermo
 
-NEEDS_FILES = {"import_elmo": "a released ELMo", "load_sparse": "an export", "pretrain": "a text"}
-"""Shown in the how-to of their verbs."""
+NEEDS_FILES = {
+    "import_elmo": "a released ELMo",
+    "load_sparse": "an export",
+    "finetune": "a table",
+    "pretrain": "a text",
+    "export_module": "a model of one's own",
+}
+"""Shown in the how-to of what they do, and run there."""
 
 
 def examples_of(name: str) -> list[doctest.Example]:

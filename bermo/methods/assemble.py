@@ -8,7 +8,7 @@ loss of a batch = one pass, or several (smooth.py)
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -128,90 +128,134 @@ class LabelLoss:
         return self.loss_of(outputs, **{name: batch[name] for name in LABEL_NAMES if name in batch})
 
 
+@dataclass(kw_only=True)
+class _Parts:
+    """A training that grows: each method adds a loss, hooks, weights with a rate of their own."""
+
+    model: BermoPreTrainedModel
+    batches: Batches
+    objective: Objective
+    rates: list[tuple[Iterable[nn.Parameter], float]]
+    hooks: list[Hook] = field(default_factory=list)
+    masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
+    best_from: int = 0
+    """The first step whose model may be kept."""
+
+
 def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accelerator) -> Assembled:
     """Make one seed's training; random weights are drawn from the seed."""
     spec = prepared.spec
-    plan = BatchPlan(
-        prepared.learned.lengths, chosen(spec.train.batch_size), seed, grouped=spec.train.group_lengths
-    )
-    is_graphed = accelerator.device.type == "cuda"
-    longest = int(prepared.learned.lengths.max()) if is_graphed else None
-    own = TaskBatches(prepared.learned, plan, longest)
-    batches: Batches = own
-    if prepared.unlabelled is not None:
-        batches = PartlyLabelled(own, len(prepared.train))
-    teacher = prepared.teacher
+    own = _own_batches(prepared, seed, accelerator)
     torch.manual_seed(seed)
-    model = _model(prepared, teacher)
+    model = _model(prepared, prepared.teacher)
     weights_C = class_weights(spec.train.class_weights, prepared.train)
     # Before the head: it starts from what the mix gives at the first step.
     path = spec.method.mix_path
     moving = None if path is None else MixHook(model, path, prepared.num_steps)
     if spec.model.head == "probe":
         start_head_(model, prepared.train, eval_rows(spec), accelerator, weights_C)
-    if weights_C is not None:
-        weights_C = weights_C.to(accelerator.device)
-    objective: Objective = LabelLoss(model, weights_C)
-    if spec.train.contrast:
-        most_rows = math.ceil(chosen(spec.train.batch_size) / accelerator.num_processes)
-        objective = ContrastLoss(objective, model, spec.train.contrast, most_rows, accelerator.num_processes)
-    fast: list[tuple[Iterable[nn.Parameter], float]] = [(model.mix.parameters(), spec.train.mix_lr)]
-    hooks: tuple[Hook, ...] = ()
-    if teacher is not None and spec.method.theseus is not None:
-        teacher.model.to(accelerator.device)
-        hooks = (start_replacing_(model, teacher.model, prepared.num_steps, seed),)
-    elif teacher is not None:
-        teacher.model.to(accelerator.device)
-        taught = DistilledLoss(objective, teacher, model, spec.distill)
-        taught.attach_(model)
-        objective = taught
-        if needs_only_logits(spec.distill):
-            logits = _answers(prepared, teacher, accelerator, display)
-            batches = TaughtBatches(batches, prepared.learned, logits)
-    if prepared.answers is not None:
-        objective = AnsweredLoss(objective, prepared.data.task.kind, spec.distill)
-        batches = TaughtBatches(batches, prepared.learned, prepared.answers)
-    masked: tuple[tuple[Mask, nn.Parameter], ...] = ()
-    best_from = 0
-    if spec.prune.method != "none":
-        pruner = start_pruning_(model, spec.prune, prepared.num_steps, seed)
-        rounds = pruner.schedule
-        rewind = Rewind(model, rounds.jumps) if isinstance(rounds, RoundSchedule) else None
-        objective, hooks = PrunedLoss(objective, pruner.penalty), (*hooks, PruneHook(pruner, rewind))
-        fast.append((pruner.score_parameters(), spec.prune.lr))
-        masked = pruner.simple_masks()
-        # The last proximal step comes after that step's evaluation.
-        best_from = pruner.schedule.last_step + (spec.prune.method == "proximal")
-    if spec.method.keep_tokens is not None:
-        kind = prepared.data.task.kind
-        tokens = start_filtering_(model, spec.method.keep_tokens, prepared.num_steps, kind)
-        objective, hooks = PrunedLoss(objective, tokens.penalty), (*hooks, tokens)
-        fast.append((tokens.learning.parameters(), tokens.rate))
-        best_from = max(best_from, tokens.hard_step + 1)
+    parts = _Parts(
+        model=model,
+        batches=own if prepared.unlabelled is None else PartlyLabelled(own, len(prepared.train)),
+        objective=LabelLoss(model, None if weights_C is None else weights_C.to(accelerator.device)),
+        rates=[(model.mix.parameters(), spec.train.mix_lr)],
+    )
+    _add_contrast(parts, prepared, accelerator)
+    _add_teacher(parts, prepared, seed, accelerator, display)
+    _add_pruning(parts, prepared, seed)
+    _add_fewer_tokens(parts, prepared)
     if spec.method.lora is not None:
         rate = rate_of_lora(chosen(spec.train.lr), spec.method.lora_lr)
-        fast.append((start_lora_(model, spec.method.lora), rate))
+        parts.rates.append((start_lora_(model, spec.method.lora), rate))
     if spec.method.mixout is not None:
-        hooks = (*hooks, MixoutHook(model, spec.method.mixout, seed))
+        parts.hooks.append(MixoutHook(model, spec.method.mixout, seed))
     if moving is not None:
-        hooks, best_from = (*hooks, moving), max(best_from, moving.last_step)
-    if spec.method.quantize is not None:
-        if splits := is_split(spec):
-            display.tell(SPLIT_NOTE)
-        quantizing = start_quantizing_(model, spec.method, prepared.num_steps, splits)
-        hooks, best_from = (*hooks, quantizing), max(best_from, quantizing.first_step + 1)
-    groups = rate_groups(model, spec.train, fast)
+        parts.hooks.append(moving)
+        parts.best_from = max(parts.best_from, moving.last_step)
+    _add_quantizing(parts, prepared, display)
     return Assembled(
         model=model,
-        batches=batches,
-        objective=objective,
-        groups=groups,
-        hooks=hooks,
+        batches=parts.batches,
+        objective=parts.objective,
+        groups=rate_groups(model, spec.train, parts.rates),
+        hooks=tuple(parts.hooks),
         loss_of=make_loss_of(spec.method, model, prepared.data.task.kind),
-        masked=masked,
-        best_from=best_from,
+        masked=parts.masked,
+        best_from=parts.best_from,
         padding_share=own.padding_share(),
     )
+
+
+def _own_batches(prepared: Prepared, seed: int, accelerator: Accelerator) -> TaskBatches:
+    lengths, train = prepared.learned.lengths, prepared.spec.train
+    plan = BatchPlan(lengths, chosen(train.batch_size), seed, grouped=train.group_lengths)
+    is_graphed = accelerator.device.type == "cuda"
+    return TaskBatches(prepared.learned, plan, int(lengths.max()) if is_graphed else None)
+
+
+def _add_contrast(parts: _Parts, prepared: Prepared, accelerator: Accelerator) -> None:
+    train, processes = prepared.spec.train, accelerator.num_processes
+    if train.contrast:
+        most_rows = math.ceil(chosen(train.batch_size) / processes)
+        parts.objective = ContrastLoss(parts.objective, parts.model, train.contrast, most_rows, processes)
+
+
+def _add_teacher(
+    parts: _Parts, prepared: Prepared, seed: int, accelerator: Accelerator, display: Display
+) -> None:
+    """Let a teacher's layers be replaced, or its answers and states be learned; or answers from a file."""
+    spec, teacher = prepared.spec, prepared.teacher
+    if teacher is not None:
+        teacher.model.to(accelerator.device)
+        if spec.method.theseus is not None:
+            parts.hooks.append(start_replacing_(parts.model, teacher.model, prepared.num_steps, seed))
+        else:
+            taught = DistilledLoss(parts.objective, teacher, parts.model, spec.distill)
+            taught.attach_(parts.model)
+            parts.objective = taught
+            if needs_only_logits(spec.distill):
+                logits = _answers(prepared, teacher, accelerator, display)
+                parts.batches = TaughtBatches(parts.batches, prepared.learned, logits)
+    if prepared.answers is not None:
+        parts.objective = AnsweredLoss(parts.objective, prepared.data.task.kind, spec.distill)
+        parts.batches = TaughtBatches(parts.batches, prepared.learned, prepared.answers)
+
+
+def _add_pruning(parts: _Parts, prepared: Prepared, seed: int) -> None:
+    spec = prepared.spec.prune
+    if spec.method == "none":
+        return
+    pruner = start_pruning_(parts.model, spec, prepared.num_steps, seed)
+    rounds = pruner.schedule
+    rewind = Rewind(parts.model, rounds.jumps) if isinstance(rounds, RoundSchedule) else None
+    parts.objective = PrunedLoss(parts.objective, pruner.penalty)
+    parts.hooks.append(PruneHook(pruner, rewind))
+    parts.rates.append((pruner.score_parameters(), spec.lr))
+    parts.masked = pruner.simple_masks()
+    # The last proximal step comes after that step's evaluation.
+    parts.best_from = pruner.schedule.last_step + (spec.method == "proximal")
+
+
+def _add_fewer_tokens(parts: _Parts, prepared: Prepared) -> None:
+    share = prepared.spec.method.keep_tokens
+    if share is None:
+        return
+    tokens = start_filtering_(parts.model, share, prepared.num_steps, prepared.data.task.kind)
+    parts.objective = PrunedLoss(parts.objective, tokens.penalty)
+    parts.hooks.append(tokens)
+    parts.rates.append((tokens.learning.parameters(), tokens.rate))
+    parts.best_from = max(parts.best_from, tokens.hard_step + 1)
+
+
+def _add_quantizing(parts: _Parts, prepared: Prepared, display: Display) -> None:
+    spec = prepared.spec
+    if spec.method.quantize is None:
+        return
+    if splits := is_split(spec):
+        display.tell(SPLIT_NOTE)
+    quantizing = start_quantizing_(parts.model, spec.method, prepared.num_steps, splits)
+    parts.hooks.append(quantizing)
+    parts.best_from = max(parts.best_from, quantizing.first_step + 1)
 
 
 def save_model(

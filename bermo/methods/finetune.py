@@ -62,10 +62,7 @@ def finetune(
 
     `data` are rows in memory (`bermo.data.load.task_of_tables`) in place of the files that the spec names.
 
-        >>> data = bermo.DataSpec(task="box/tense", limit=64)
-        >>> result = bermo.finetune(bermo.RunSpec(data=data, train=bermo.TrainSpec(epochs=1)), "runs/tense")
-        >>> [seed.steps for seed in result.seeds]
-        [4]
+        result = bermo.finetune(bermo.RunSpec(data=bermo.DataSpec(train="my.csv")), "runs/mine")
     """
     if not isinstance(spec, RunSpec):
         raise BermoError(f"The spec is {spec!r}, but a bermo.RunSpec was expected.")

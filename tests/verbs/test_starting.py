@@ -59,6 +59,7 @@ REFUSED = {
     "similar nowhere texts.txt --query a": "no folder nowhere",
     "similar run texts.txt": "There is nothing to search for",
     "serve nowhere": "no folder nowhere",
+    "push nowhere me/small": "no folder nowhere",
     "show sst3": 'Did you mean "sst2"?',
     "run sst3": 'Did you mean "sst2"?',
     "run sst2 train.lr=fast": "train.lr must be a number",

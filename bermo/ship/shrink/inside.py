@@ -37,7 +37,9 @@ def cut_encoder(
     """Return a copy of an encoder with some of its layers (1 = the first) and a share of each layer's heads
     and neurons.
 
-        small = bermo.cut_encoder(encoder, layers=(1, 2, 3), heads=0.5, neurons=0.5)
+        >>> small = bermo.cut_encoder(bermo.box(), layers=(1, 2, 3), heads=0.5, neurons=0.5)
+        >>> small.num_parameters() < bermo.box().num_parameters()
+        True
     """
     for name, share in (("heads", heads), ("neurons", neurons)):
         if not 0 < share <= 1:
@@ -53,9 +55,11 @@ def cut_encoder(
 def give_shape_(encoder: PreTrainedModel) -> None:
     """Give an encoder that was built from the config of a cut one its shape, in place; weights come after.
 
-    encoder = AutoModel.from_config(config)
-    bermo.give_shape_(encoder)
-    encoder.load_state_dict(state)
+    >>> small = bermo.cut_encoder(bermo.box(), neurons=0.5)
+    >>> again = type(small)(small.config, add_pooling_layer=False)
+    >>> bermo.give_shape_(again)
+    >>> again.load_state_dict(small.state_dict())
+    <All keys matched successfully>
     """
     known = getattr(encoder.config, "structure", None)
     if known is not None:
@@ -65,7 +69,8 @@ def give_shape_(encoder: PreTrainedModel) -> None:
 def replace_encoder_(model: nn.Module, path: str, encoder: PreTrainedModel) -> None:
     """Put an encoder at a path of dots inside a model, in place of the one there.
 
-    bermo.replace_encoder_(model, "token_rep.encoder", small)
+    >>> model = torch.nn.ModuleDict({"encoder": bermo.box()})
+    >>> bermo.replace_encoder_(model, "encoder", bermo.cut_encoder(bermo.box(), neurons=0.5))
     """
     try:
         known = model.get_submodule(path)
@@ -93,12 +98,15 @@ def teach_(
 ) -> list[float]:
     """Train a model, in place, to answer as another does, and return the loss of each step.
 
-        losses = bermo.teach_(small, model, batches)
-
     A batch is a dict of the model's inputs; where the two read other token ids, a pair: the student's and the
     teacher's. `answer(model, batch)` gives the tensor that is compared, by default the logits or, where there
     are none, the first output. The loss is the mean squared difference, over the teacher's mean square. The
     rate falls to zero over the batches. No label is used.
+
+        >>> small = bermo.cut_encoder(bermo.box(), layers=(1, 2))
+        >>> batches = [{"input_ids": torch.ones(2, 3).long()}]
+        >>> len(bermo.teach_(small, bermo.box(), batches))
+        1
     """
     read = answer or first_output
     listed = list(batches)

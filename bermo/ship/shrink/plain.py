@@ -66,13 +66,16 @@ def cut_vocabulary(
 ) -> tuple[M, PreTrainedTokenizerBase]:
     """Return a copy of a model of transformers, and of its tokenizer, with the words of some texts only.
 
-        small, tokenizer = bermo.cut_vocabulary(encoder, tokenizer, texts)
-
     Special tokens and all single letters or bytes stay, so other texts are cut into smaller pieces. For the
     texts given the tokens are the same with other numbers, and the hidden states the same to the bit.
+
+        >>> encoder = bermo.load_encoder("box")
+        >>> small, tokenizer = bermo.cut_vocabulary(encoder.backbone, encoder.tokenizer, ["a fine film"])
+        >>> len(tokenizer) < len(encoder.tokenizer)
+        True
     """
     cut = plan_cut(tokenizer, model.config, texts, display)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         small = cut_tokenizer(tokenizer, cut, Path(folder), texts)
     return with_words(model, cut), small
 
