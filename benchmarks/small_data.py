@@ -260,13 +260,18 @@ def compare(found: Scores) -> None:
 
 
 def gather(out: Path, found: Scores, machine: dict[str, str]) -> None:
-    """Write each sample's score and their mean into one file; what was not found stays in it as it is."""
-    known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"encoders": {}}
+    """Write each sample's score and their mean into one file; what was not found stays in it as it is.
+
+    The file names the machine of its first scores; those that were made elsewhere name theirs.
+    """
+    known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"encoders": {}} | machine
     table = known["encoders"]
+    elsewhere = {name: value for name, value in machine.items() if known[name] != value}
     for (encoder, cell, way), scores in found.items():
-        entry = {"scores": [round(value, 2) for value in scores], "mean": round(statistics.fmean(scores), 2)}
+        entry: dict[str, Any] = {"scores": [round(value, 2) for value in scores]}
+        entry |= {"mean": round(statistics.fmean(scores), 2)} | elsewhere
         table.setdefault(encoder, {}).setdefault(cell, {})[way] = entry
-    write_json(out, known | machine)
+    write_json(out, known)
 
 
 def _device() -> str:
