@@ -47,13 +47,13 @@ class Measured:
     diverged: str | None = None
 
 
-def measure(chain: Chain, base: Base) -> Measured:
-    """Measure the shipped model of a chain, unless that is done."""
+def measure(chain: Chain, base: Base, threads: int | None = None) -> Measured:
+    """Measure the shipped model of a chain, unless that is done; with all cores, or so many threads."""
     path = chain.folder / "measured.json"
     if path.exists():
         return read_measured(path)
     opened = open_trained(chain.shipped)
-    features, probabilities = _answers(chain.shipped, base.valid)
+    features, probabilities = _answers(chain.shipped, base.valid, threads)
     scores = score(features, list(probabilities))
     known = loyalty(probabilities, teacher_answers(chain.seed, base))
     kept = count(open_trained(torch_model(chain, base)).load_model())
@@ -99,9 +99,9 @@ def teacher_logits(seed: int, rows: TextRows, base: Base) -> npt.NDArray[np.floa
     return np.stack(dense.logits(rows)).astype(np.float32)
 
 
-def _answers(folder: Path, valid: Path) -> tuple[Features, Probabilities]:
+def _answers(folder: Path, valid: Path, threads: int | None = None) -> tuple[Features, Probabilities]:
     opened = open_trained(folder)
     features = labelled(opened, valid)
-    candidate = open_candidate(opened, device=choose_device(opened, "auto"))
+    candidate = open_candidate(opened, threads, device=choose_device(opened, "auto"))
     logits_NC = np.stack(answer(candidate, features, ROWS_A_CALL))
     return features, softmax(logits_NC)

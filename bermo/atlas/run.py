@@ -6,11 +6,14 @@ Everything is in folders: what is done is not done again.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from bermo.atlas.baselines import BASELINES
 from bermo.atlas.chain import Chain, make_chain
@@ -37,7 +40,7 @@ from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError
 from bermo.files import copy_folder, whole_folder
 from bermo.jobs.executor import Executor
-from bermo.machine import processor
+from bermo.machine import processor, usable_cores
 from bermo.printing import number_of
 from bermo.progress import Display
 from bermo.runs.trained import open_trained
@@ -84,11 +87,24 @@ class AtlasRun:
         self.failed |= made.failed
         return made
 
-    def score(self) -> None:
-        """Score what was made, which a bench on an idle machine need not do."""
-        for name, chains in self._made(self.asked.names).items():
-            for chain in chains:
-                self._guarded(name, measure, chain, self.base)
+    def score(self, at_once: int = 1) -> None:
+        """Score what was made, which a bench on an idle machine need not do; several models at once."""
+        chains = [chain for chains in self._made(self.asked.names).values() for chain in chains]
+        # The answers of the dense models come first: all others are compared with them.
+        first = [chain for chain in chains if at_once == 1 or chain.method.name == DENSE]
+        for chain in first:
+            self._guarded(chain.method.name, measure, chain, self.base)
+        others = [chain for chain in chains if chain not in first]
+        if others:
+            self._score_side_by_side(others, at_once)
+
+    def _score_side_by_side(self, chains: Sequence[Chain], at_once: int) -> None:
+        """Score models in processes, each with its share of the cores."""
+        threads = max(1, usable_cores() // at_once)
+        with ProcessPoolExecutor(at_once, get_context("spawn"), disable_progress_bar) as pool:
+            found = [pool.submit(measure, chain, self.base, threads) for chain in chains]
+            for chain, future in zip(chains, found, strict=True):
+                self._guarded(chain.method.name, future.result)
 
     def measure(self, left_out: Sequence[str]) -> Atlas:
         """Measure everything that was made; what cannot be is named with its reason."""

@@ -56,7 +56,8 @@ class Nursery:
             )
         self.started = 0
         self.answers: Queue[tuple[int, int] | None] = Queue()
-        Thread(target=self._listen, name="nursery", daemon=True).start()
+        self.listener = Thread(target=self._listen, name="nursery", daemon=True)
+        self.listener.start()
 
     def start(self, words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> int:
         """Start a command of bermo; return its number."""
@@ -86,6 +87,10 @@ class Nursery:
         with contextlib.suppress(BrokenPipeError):
             _pipe(self.process.stdin).close()
         self.process.wait()
+        # A child that was killed with its nursery may hold the pipe a moment longer.
+        self.listener.join(timeout=5)
+        if not self.listener.is_alive():
+            _pipe(self.process.stdout).close()
 
     def _listen(self) -> None:
         for line in _pipe(self.process.stdout):

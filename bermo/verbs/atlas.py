@@ -83,11 +83,12 @@ def _make(asked: "Asked", rows: "Rows", spread: SpreadSpec) -> int:
         from bermo.report.terminal import TerminalDisplay
 
     work = AtlasRun(asked, rows, TerminalDisplay())
-    made = work.make(make_executor(spread, asked.out) if spread.on else Here(call))
+    executor = make_executor(spread, asked.out) if spread.on else Here(call)
+    made = work.make(executor)
     if asked.spec.only is None:
         return _show(asked, work.measure(made.left_out))
     if asked.spec.only == "export":
-        work.score()
+        work.score(executor.room if spread.on == "local" else 1)
     for name, reason in work.failed.items():
         say(wrapped(f"{name} failed. {reason}"))
     left = f" Left out by the budget: {', '.join(made.left_out)}." if made.left_out else ""

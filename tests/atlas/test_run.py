@@ -71,7 +71,11 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     assert started == ["train"] * 3
     assert not (out / "bf16").exists()
     assert main([*words, "--only", "export"]) == 0
-    assert (out / "bf16" / "seed-1" / "measured.json").exists()
+    measured = out / "bf16" / "seed-1" / "measured.json"
+    known_bytes = measured.read_bytes()
+    measured.unlink()
+    assert main([*words, "--only", "export", "--on", "local", "--workers", "2"]) == 0
+    assert measured.read_bytes() == known_bytes
     assert not (out / "bf16" / "bench.json").exists()
     assert main([*words, "--pick", "1 % of the score, smallest size"]) == 0
     assert started == [*["train"] * 3, "export"]
