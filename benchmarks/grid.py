@@ -71,7 +71,7 @@ PLAN = (
     # encoders, tasks, methods, first seed and last, seeds of one process
     ("mpnet", "sst2", "teacher", (0, 1), 1),
     ("gte", "sst2", "sensitivity", (3, 10), 4),
-    ("mpnet", "sst2", "sensitivity", (0, 1), 1),
+    ("mpnet", "sst2", "sensitivity", (0, 3), 1),
     ("gte", "sst2k", "teacher", (0, 1), 1),
     ("gte minilm box", "sst2k", "sensitivity", (0, 10), 5),
     ("mpnet", "sst2", "taught", (0, 3), 1),

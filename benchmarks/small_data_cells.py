@@ -4,8 +4,9 @@
 
 DATA holds the unpacked datasets trec, mr, sst2, cola, mrpc, rte, qnli, qqp_partial, mnli_dev_matched, stsb
 and conll2003. CELLS gets one folder for each cell and sample: train, valid and test as .jsonl (text or text
-and text2, label) or, for tags, as .txt. A sample of 200 rows is drawn three times; whole datasets are taken
-once. The rows that choose the best evaluation (valid) and those that are reported (test) are never the same.
+and text2, label) or, for tags, as .txt. A sample of 200 or 500 rows is drawn three times; whole datasets are
+taken once. The rows that choose the best evaluation (valid) and those that are reported (test) are never the
+same.
 """
 
 import argparse
@@ -88,6 +89,8 @@ def cells(data: Path) -> Iterator[tuple[str, list, list, list]]:
             )
         if task == "trec":
             yield "trec-500/1", train[:500], valid, test
+            for draw in DRAWS[1:]:
+                yield f"trec-500/{draw}", random.Random(f"trec-500-{draw}").sample(train, 500), valid, test
         if task in WHOLE:
             yield f"{task}/1", train, valid, test
     folder = data / "conll2003"
