@@ -1,9 +1,11 @@
-"""What axe-core finds wrong with a page of `bermo report`, at two widths, on light and on dark.
+"""What is wrong with pages of `bermo report`, by axe-core and the Tab key, at two widths, light and dark.
 
     npm install --prefix /tmp/axe axe-core
+    python scripts/check_accessibility.py --axe /tmp/axe/node_modules/axe-core/axe.min.js
     python scripts/check_accessibility.py report.html --axe /tmp/axe/node_modules/axe-core/axe.min.js
 
-Without Chromium on the PATH nothing is checked, and it says so. --pictures writes the page as PNG files.
+Without a page, one of every kind is made with the box (KINDS). Without Chromium on the PATH nothing is
+checked, and it says so. --pictures writes the pages as PNG files.
 """
 
 import argparse
@@ -11,15 +13,77 @@ import base64
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from bermo.cli import main as bermo
+from bermo.printing import number_of
 from tests.report.browser import CHROMIUM, Browser
+from tests.trees import entities, treebank
 
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 ASK = "axe.run().then(found => JSON.stringify(found.violations.map(v => [v.id, v.help, v.nodes[0].html])))"
+CONTROLS = "[...document.querySelectorAll('a[href],button,summary,[tabindex=\"0\"]')]"
+"""All that a key must reach, in the order of the page."""
+NAMED = "(e => `${e.tagName} ${(e.getAttribute('aria-label') || e.textContent).trim().slice(0, 60)}`)"
+IS_SEEN = (
+    "(() => { const s = getComputedStyle(document.activeElement);"
+    " return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2 })()"
+)
+TAB = 9
+ROWS = ("a fine and honest film,1", "a dull and lifeless film,0", "two friends tell a warm story,1")
+KINDS = {
+    "training": ("train --train my.csv --valid my.csv --epochs 1 --out dense", "dense"),
+    "pruning": ("train --train my.csv --valid my.csv --prune movement --density 0.3 --out pruned", "pruned"),
+    "sentence": ('analyse dense --sentence "A dull film." --corpus texts.txt --out sentence', "sentence"),
+    "knowledge": ("analyse box --measures knowledge,order --text texts.txt --out knowledge", "knowledge"),
+    "maps": ("analyse dense --measures map --map texts --data my.csv --out maps", "maps"),
+    "both": ("analyse dense pruned --data my.csv --rows 8 --out both", "both"),
+    "grammar": (
+        "analyse box --measures relations,attention --trees my.conllu --text texts.txt --out grammar",
+        "grammar",
+    ),
+    "probe": ("probe --model box,dense --tasks tense,bigram-shift --limit 100 --out probe", "probe"),
+    "words": (
+        "probe --words my.conllu,names.txt --tasks upos,deprel,entity,tree --max-unknown 1 --out words",
+        "words",
+    ),
+}
+"""For each kind of page the command that makes its findings, and their folder."""
+
+
+def make_pages(folder: Path) -> list[Path]:
+    """Write one page of every kind, and one of all of them, as a user would."""
+    rows = [f"{number} {row}" for number in range(40) for row in ROWS]
+    (folder / "my.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    (folder / "texts.txt").write_text("\n".join(row.partition(",")[0] for row in rows))
+    (folder / "my.conllu").write_text(treebank(144))
+    (folder / "names.txt").write_text(entities(60))
+    for command, _ in KINDS.values():
+        _run(_split(command, folder))
+    for name, (_, of_kind) in KINDS.items():
+        _run(["report", str(folder / of_kind), "--out", str(folder / f"{name}.html")])
+    _run(["report", *(str(folder / made) for _, made in KINDS.values()), "--out", str(folder / "all.html")])
+    return sorted(folder.glob("*.html"))
+
+
+def _split(command: str, folder: Path) -> list[str]:
+    import shlex
+
+    known = {made for _, made in KINDS.values()} | {item.name for item in folder.iterdir()}
+    paths = [
+        [str(folder / part) if part in known else part for part in word.split(",")]
+        for word in shlex.split(command)
+    ]
+    return [",".join(parts) for parts in paths]
+
+
+def _run(words: Sequence[str]) -> None:
+    if bermo(list(words)) != 0:
+        raise SystemExit(f"bermo {' '.join(words)} failed")
 
 
 def violations(browser: Browser, page: Path, axe: str, width: int, scheme: str) -> list[list[str]]:
@@ -31,33 +95,65 @@ def violations(browser: Browser, page: Path, axe: str, width: int, scheme: str) 
     return found
 
 
+def out_of_reach(browser: Browser, page: Path, width: int) -> list[list[str]]:
+    """Return the controls that the Tab key does not come to, or shows no focus on."""
+    browser.open(page, width=width)
+    browser.value(OPEN_ALL)
+    count = browser.value(f"window.wanted = {CONTROLS}; window.reached = new Set(); window.wanted.length")
+    unseen: list[list[str]] = []
+    for _ in range(count + 1):
+        browser.press("Tab", TAB)
+        browser.value("window.reached.add(document.activeElement); 0")
+        if browser.value("window.wanted.includes(document.activeElement)") and not browser.value(IS_SEEN):
+            unseen.append(["focus", "no focus is seen", browser.value(f"{NAMED}(document.activeElement)")])
+    missed = browser.value(f"window.wanted.filter(e => !window.reached.has(e)).map({NAMED})")
+    return unseen + [["keyboard", "Tab does not reach it", name] for name in missed]
+
+
+def too_wide(browser: Browser, width: int) -> list[list[str]]:
+    """Return that the open page scrolls sideways, if it does."""
+    found = browser.value("document.documentElement.scrollWidth")
+    return [["width", "the page is wider than the screen", f"{found} pixels"]] if found > width else []
+
+
 def take_picture(browser: Browser, path: Path) -> None:
     """Write the whole page as a PNG."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     taken = browser.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
     path.write_bytes(base64.b64decode(taken))
 
 
+def check(browser: Browser, page: Path, axe: str, pictures: Path | None) -> int:
+    """Print what is wrong with a page; return how much it is."""
+    count = 0
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            found = violations(browser, page, axe, width, scheme) + too_wide(browser, width)
+            if pictures is not None:
+                take_picture(browser, pictures / f"{page.stem}-{width}-{scheme}.png")
+            if scheme == SCHEMES[0]:
+                found += out_of_reach(browser, page, width)
+            count += len(found)
+            for rule, help_text, element in found:
+                print(f"{page.name} {width} {scheme}: {rule}: {help_text}\n    {element[:200]}")
+    return count
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("page", type=Path)
+    parser.add_argument("pages", type=Path, nargs="*")
     parser.add_argument("--axe", type=Path, required=True)
     parser.add_argument("--pictures", type=Path)
     given = parser.parse_args()
     if CHROMIUM is None:
         print("There is no Chromium on the PATH, so nothing was checked.")
         return 0
-    count = 0
     axe = given.axe.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
-        for width in WIDTHS:
-            for scheme in SCHEMES:
-                found = violations(browser, given.page.resolve(), axe, width, scheme)
-                count += len(found)
-                for rule, help_text, element in found:
-                    print(f"{width} {scheme}: {rule}: {help_text}\n    {element[:200]}")
-                if given.pictures is not None:
-                    take_picture(browser, given.pictures / f"page-{width}-{scheme}.png")
-    print(f"{count} violations")
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as profile:
+        pages = given.pages or make_pages(Path(folder))
+        with Browser(Path(profile)) as browser:
+            count = sum(check(browser, page.resolve(), axe, given.pictures) for page in pages)
+    print(f"{number_of(count, 'violation')} on {number_of(len(pages), 'page')}")
     return min(count, 1)
 
 

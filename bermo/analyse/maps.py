@@ -8,7 +8,7 @@ Groups are the words, their senses, or the labels of the texts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import torch
@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.contexts import word_spans
+from bermo.analyse.curves import Curve, curves_by_layer, layers_of
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.intervals import wilson
 from bermo.data.senses import SenseSentence
@@ -203,29 +204,25 @@ def _points(name: str, item: LayerMap, plane: Plane) -> Points:
 
 
 def _by_layer(models: Mapping[str, LayerMap]) -> Lines:
-    depth = max(len(item.layers) for item in models.values())
-    series: dict[str, tuple[float | None, ...]] = {}
-    bands = {}
-    for name, item in models.items():
-        rest, count = depth - len(item.together), len(item.names)
-        series[name] = item.together + (None,) * rest
-        ends = tuple(wilson(round(share * count), count) for share in item.together)
-        bands[name] = ends + ((0.0, 0.0),) * rest
-    series["chance"] = (next(iter(models.values())).chance,) * depth
-    has_mixes = any(item.layers[-1] == "mix" for item in models.values())
-    return Lines(
-        title="Share of points whose nearest neighbour is of their group",
-        x_label="layer (0: embeddings; one more: the mix)" if has_mixes else "layer (0: embeddings)",
-        y_label="share",
-        x=tuple(map(float, range(depth))),
-        series=series,
-        bands=bands,
-        note="Nearest by cosine in all units. Bands: 95 % (Wilson).",
+    lines = curves_by_layer(
+        "Share of points whose nearest neighbour is of their group",
+        "share",
+        {
+            name: Curve(
+                names=item.layers,
+                values=item.together,
+                ends=[wilson(round(share * len(item.names)), len(item.names)) for share in item.together],
+            )
+            for name, item in models.items()
+        },
+        "Nearest by cosine in all units. Bands: 95 % (Wilson).",
     )
+    chance = next(iter(models.values())).chance
+    return replace(lines, series={**lines.series, "chance": (chance,) * len(lines.x)})
 
 
 def _said(name: str, item: LayerMap) -> str:
-    best = max(range(len(item.together)), key=lambda k: item.together[k])
+    best = max(layers_of(item.layers), key=lambda k: item.together[k])
     count = len(item.names)
     low, high = wilson(round(item.together[best] * count), count)
     if len(set(item.groups)) < 2:

@@ -5,13 +5,14 @@ interpolation   other numbers of the same range        extrapolation   numbers b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.contexts import word_spans
+from bermo.analyse.curves import Curve, curves_by_layer, layers_of
 from bermo.analyse.read_out import ReadOut, halves, read_out
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.figures.data import Lines, Section
@@ -77,7 +78,7 @@ def numbers_section(models: Mapping[str, Numbers]) -> Section:
     )
     lines = []
     for name, item in models.items():
-        best = min(range(len(item.names)), key=lambda k: item.inside[k].error)
+        best = min(layers_of(item.names), key=lambda k: item.inside[k].error)
         near, far = item.inside[best], item.beyond[best]
         lines.append(
             f"{name}: best at layer {item.names[best]}, off by {near.error:.1f}"
@@ -91,23 +92,19 @@ def numbers_section(models: Mapping[str, Numbers]) -> Section:
 def read_out_lines(
     title: str, label: str, models: Mapping[str, tuple[tuple[str, ...], tuple[ReadOut, ...]]]
 ) -> Lines:
-    """Draw errors by layer with their intervals, and what guessing the mean reaches; the mix comes last."""
-    depth = max(len(names) for names, _ in models.values())
-    series: dict[str, tuple[float | None, ...]] = {}
-    bands: dict[str, tuple[tuple[float, float], ...]] = {}
-    for name, (_, items) in models.items():
-        rest = depth - len(items)
-        series[name] = tuple(item.error for item in items) + (None,) * rest
-        bands[name] = tuple((item.low, item.high) for item in items) + ((0.0, 0.0),) * rest
-    guess = next(iter(models.values()))[1][0].guess
-    series["guessing the mean"] = (guess,) * depth
-    has_mixes = any(names[-1] == "mix" for names, _ in models.values())
-    return Lines(
-        title=title,
-        x_label="layer (0: embeddings; one more: the mix)" if has_mixes else "layer (0: embeddings)",
-        y_label=label,
-        x=tuple(map(float, range(depth))),
-        series=series,
-        bands=bands,
-        note="Linear map by ridge regression on other rows. Bands: 95 %, bootstrap over the rows.",
+    """Draw errors by layer with their intervals, and what guessing the mean reaches."""
+    lines = curves_by_layer(
+        title,
+        label,
+        {
+            name: Curve(
+                names=names,
+                values=[item.error for item in items],
+                ends=[(item.low, item.high) for item in items],
+            )
+            for name, (names, items) in models.items()
+        },
+        "Linear map by ridge regression on other rows. Bands: 95 %, bootstrap over the rows.",
     )
+    guess = next(iter(models.values()))[1][0].guess
+    return replace(lines, series={**lines.series, "guessing the mean": (guess,) * len(lines.x)})

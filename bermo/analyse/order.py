@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from bermo.analyse.attention import Advance
+from bermo.analyse.curves import Curve, curves_by_layer, layers_of
 from bermo.analyse.numbers import read_out_lines
 from bermo.analyse.read_out import ReadOut, halves, read_out
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.intervals import bootstrap
-from bermo.figures.data import Lines, Section
+from bermo.figures.data import Section
 from bermo.vectors import Encoder, stream_vectors
 
 TEXTS = 200
@@ -107,35 +108,31 @@ def order_section(models: Mapping[str, Order]) -> Section:
     models = {name: item for name, item in models.items() if not item.reason}
     if not models:
         return Section(title="Word order", text=" ".join(reasons), figures=())
-    depth = max(len(item.names) for item in models.values())
     position = read_out_lines(
         "Error of a word's position read from its vector",
         "mean error in words",
         {name: (item.names, item.position) for name, item in models.items()},
     )
-    series: dict[str, tuple[float | None, ...]] = {}
-    bands = {}
+    curves: dict[str, Curve] = {}
     for name, item in models.items():
-        rest = depth - len(item.names)
-        series[f"{name}: same word, shuffled text"] = item.shuffled + (None,) * rest
-        bands[f"{name}: same word, shuffled text"] = item.ends + ((0.0, 0.0),) * rest
-        series[f"{name}: another word"] = item.others + (None,) * rest
-    moved = Lines(
-        title="How far a shuffled text moves its words' vectors",
-        x_label=position.x_label,
-        y_label="cosine",
-        x=position.x,
-        series=series,
-        bands=bands,
-        note="Bands: 95 %, bootstrap over texts.",
+        curves[f"{name}: same word, shuffled text"] = Curve(
+            names=item.names, values=item.shuffled, ends=item.ends
+        )
+        curves[f"{name}: another word"] = Curve(names=item.names, values=item.others)
+    moved = curves_by_layer(
+        "How far a shuffled text moves its words' vectors",
+        "cosine",
+        curves,
+        "Bands: 95 %, bootstrap over texts.",
     )
     lines = [_said(name, item) for name, item in models.items()]
     return Section(title="Word order", text=" ".join(lines + reasons), figures=(position, moved))
 
 
 def _said(name: str, item: Order) -> str:
-    best = min(range(len(item.names)), key=lambda k: item.position[k].error)
-    far = min(range(len(item.names)), key=lambda k: item.shuffled[k])
+    layers = layers_of(item.names)
+    best = min(layers, key=lambda k: item.position[k].error)
+    far = min(layers, key=lambda k: item.shuffled[k])
     found = item.position[best]
     return (
         f"{name}: a word's position is read best at layer {item.names[best]}, off by {found.error:.2f} words"

@@ -34,7 +34,7 @@ from bermo.analyse.sentence import SentenceFacts, measure_sentences
 from bermo.analyse.sentence_figures import sentence_section
 from bermo.analyse.subject import Subject, num_places
 from bermo.analyse.words import frequent_words, has_mix, layer_names, word_keys
-from bermo.data.pairs import draw_pairs, read_pairs
+from bermo.data.pairs import Pair, draw_pairs, read_pairs
 from bermo.data.reasoning import KINDS as REASONING_KINDS
 from bermo.data.reasoning import draw_reasoning
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
@@ -91,10 +91,13 @@ def _senses(subject: Subject, advance: Advance) -> Senses:
     return measure_senses(subject.encoder, memory, test, request.test, subject.longest, advance)
 
 
-def _knowledge(subject: Subject, advance: Advance) -> Knowledge:
+def _pairs(subject: Subject) -> list[Pair]:
     given = subject.request.pairs
-    pairs = draw_pairs(PAIRS) if given is None else read_pairs(Path(given))
-    return measure_knowledge(subject.encoder, subject.source, pairs, advance)
+    return draw_pairs(PAIRS) if given is None else read_pairs(Path(given))
+
+
+def _knowledge(subject: Subject, advance: Advance) -> Knowledge:
+    return measure_knowledge(subject.encoder, subject.source, _pairs(subject), advance)
 
 
 def _sentences(subject: Subject, advance: Advance) -> SentenceFacts:
@@ -280,6 +283,7 @@ PARTS: Mapping[str, Measurement] = {
         kind=Knowledge,
         measure=_knowledge,
         draw=knowledge_section,
+        total=lambda subject: len(_pairs(subject)),
         needs=("word vectors",),
     ),
     "reasoning": Measurement(
@@ -295,7 +299,7 @@ PARTS: Mapping[str, Measurement] = {
         kind=Numbers,
         measure=lambda subject, advance: measure_numbers(subject.encoder, advance),
         draw=numbers_section,
-        total=lambda subject: subject.encoder.num_layers,
+        total=lambda subject: len(layer_names(subject.encoder)),
         needs=(),
     ),
     "order": Measurement(

@@ -215,7 +215,9 @@ def _with_ends(
         values.append(numbers)
         if name in ends:
             names += [f"{name}, low", f"{name}, high"]
-            values += [tuple(low for low, _ in ends[name]), tuple(high for _, high in ends[name])]
+            pairs = list(zip(numbers, ends[name], strict=True))
+            # What was not measured has no interval.
+            values += [tuple(None if n is None else pair[side] for n, pair in pairs) for side in (0, 1)]
     return names, values
 
 

@@ -9,6 +9,8 @@ from bermo.figures.svg import SMALL, Drawing, cut, element, short, text, width_o
 MAX_COLUMN = 220.0
 ROW_HEIGHT = 20.0
 DIGITS = 6
+LONG = 60
+"""Letters of a text that needs room to be read."""
 
 
 def to_html_table(table: Table) -> str:
@@ -23,7 +25,8 @@ def to_html_table(table: Table) -> str:
     rows = "\n".join(
         "<tr>"
         + "".join(
-            f"<td{kind}>{escape(written(cell), quote=False)}" for cell, kind in zip(row, kinds, strict=True)
+            f"<td{_kind(cell, kind)}>{escape(written(cell), quote=False)}"
+            for cell, kind in zip(row, kinds, strict=True)
         )
         for row in table.rows
     )
@@ -31,6 +34,11 @@ def to_html_table(table: Table) -> str:
         f"<table><caption>{escape(table.title, quote=False)}</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
     )
+
+
+def _kind(cell: str | Number, kind: str) -> str:
+    """A long text has a class of its own: beside many columns it would be as narrow as its longest word."""
+    return ' class="t long"' if isinstance(cell, str) and len(cell) > LONG else kind
 
 
 def written(cell: str | Number) -> str:

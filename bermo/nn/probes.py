@@ -76,7 +76,7 @@ def fit_probes(
     device = train.x_LND.device
     probes.to(device)
     penalties_P = torch.tensor(settings.penalties, device=device)
-    optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate)
+    optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate, fused=True)
     kept = [parameter.detach().clone() for parameter in probes.parameters()]
     best_LP = torch.full(probes.squares().shape, -torch.inf)
     measure = likelihood if settings.is_by_loss else accuracy
@@ -147,7 +147,8 @@ def train_mix_(
         [
             {"params": [probes.logits, probes.scale], "lr": settings.mix_rate},
             {"params": list(probes.linear.parameters()), "lr": settings.rate},
-        ]
+        ],
+        fused=True,
     )
     total = settings.mix_steps
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, 2 * (1 - step / total)))

@@ -89,7 +89,7 @@ def fit_structural(
     layers, _, _, units = train[0].x_LSTD.shape
     probes = StructuralProbes(layers, units, min(settings.rank, units), settings.seed)
     probes.to(train[0].x_LSTD.device)
-    optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate)
+    optimizer = torch.optim.Adam(probes.parameters(), lr=settings.rate, fused=True)
     generator = torch.Generator().manual_seed(settings.seed)
     best_L = torch.full((layers,), torch.inf)
     kept = probes.weight.detach().clone()

@@ -9,10 +9,10 @@ from bermo.report.probe_table import rounded
 COLUMNS = (
     "group",
     "layer",
-    "dev UUAS",
     "UUAS",
     "least",
     "most",
+    "dev UUAS",
     "root",
     "root least",
     "root most",
@@ -45,12 +45,12 @@ def tree_findings(probed: TreeProbed, facts: Mapping[str, str]) -> Findings:
 def tree_table(probed: TreeProbed) -> Table:
     """One row a layer, and the baselines."""
     rows: list[tuple[str | Number, ...]] = [
-        ("layers", name, rounded(probed.dev_uuas[at]), *_cells(probed.scores[at]))
+        ("layers", name, *_cells(probed.scores[at], probed.dev_uuas[at]))
         for at, name in enumerate(probed.layers)
     ]
-    rows.append(("baselines", "linear chain", None, *_cells(probed.chain)))
+    rows.append(("baselines", "linear chain", *_cells(probed.chain)))
     rows += [
-        ("baselines", f"{probed.layers[at]}, untrained", None, *_cells(scores))
+        ("baselines", f"{probed.layers[at]}, untrained", *_cells(scores))
         for at, scores in zip(probed.proper, probed.untrained, strict=False)
     ]
     return Table(
@@ -63,11 +63,12 @@ def tree_table(probed: TreeProbed) -> Table:
     )
 
 
-def _cells(scores: TreeScores) -> tuple[Number, ...]:
+def _cells(scores: TreeScores, dev_uuas: float | None = None) -> tuple[Number, ...]:
     root = scores.root_interval or (None, None)
     return (
         rounded(scores.uuas),
         *(rounded(end) for end in scores.uuas_interval),
+        rounded(dev_uuas),
         rounded(scores.root),
         *(rounded(end) for end in root),
         rounded(scores.distance_spearman),
@@ -115,9 +116,14 @@ def _curves(probed: TreeProbed) -> Lines:
         y_label="test score (%)",
         x=tuple(float(probed.layers[k]) for k in at),
         series=series,
-        bands={"UUAS": tuple(probed.scores[k].uuas_interval for k in at)},
+        bands={"UUAS": tuple(_ends(probed.scores[k]) for k in at)},
         note="The band is the 95 % interval over resamples of the sentences.",
     )
+
+
+def _ends(scores: TreeScores) -> tuple[float, float]:
+    low, high = scores.uuas_interval
+    return round(low, 2), round(high, 2)
 
 
 def _drawn(probed: TreeProbed) -> tuple[Figure, ...]:

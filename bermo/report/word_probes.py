@@ -1,10 +1,12 @@
 """Probes of words as figures: a table, accuracy by layer, codes, mixes, and the order of the pipeline."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.methods.probing.words import WordProbed
+from bermo.printing import number_of
 from bermo.report.probe_heats import control_heats, layer_heat, mix_heat
 from bermo.report.probe_table import rounded
 
@@ -13,11 +15,11 @@ LEVELS: Mapping[str, int] = {"tags": 0, "features": 0, "chunks": 1, "relations":
 COLUMNS = (
     "group",
     "task",
-    "classes",
     "best layer",
     "its test",
     "its least",
     "its most",
+    "classes",
     "last",
     "mix",
     "centre",
@@ -30,6 +32,7 @@ COLUMNS = (
     "control memoriser",
     "selectivity",
 )
+"""Layer and score come first: a phone has room for four columns."""
 
 
 def word_findings(probed: Sequence[WordProbed], facts: Mapping[str, str]) -> Findings:
@@ -48,7 +51,7 @@ def word_findings(probed: Sequence[WordProbed], facts: Mapping[str, str]) -> Fin
             Section(
                 title="The learned mix of frozen layers",
                 text="One share a layer, learned with a linear probe; and the accuracy of mixes of the layers"
-                " 0 … l, from which the expected layer is taken (Tenney et al. 2019).",
+                " up to each, from which the expected layer is taken (Tenney et al. 2019).",
                 figures=(mix_heat(probed), _prefix_curves(probed)),
             ),
         ),
@@ -76,9 +79,9 @@ def _row(item: WordProbed) -> tuple[str | Number, ...]:
     return (
         item.group,
         item.task,
-        item.num_classes,
         item.layers[at],
         *(rounded(values[at]) for values in (item.accuracy, item.least, item.most)),
+        item.num_classes,
         rounded(item.accuracy[last]),
         rounded(item.mix_accuracy),
         rounded(item.centre),
@@ -129,8 +132,8 @@ def order_verdict(probed: Sequence[WordProbed]) -> str:
     agree = sum(line.endswith("as in the literature") for line in lines)
     against = sum(line.endswith("against the literature") for line in lines)
     return (
-        f"Of {len(pairs)} pair(s) of tasks {agree} come in the literature's order ({literature}), {against}"
-        f" against it, and of {len(pairs) - agree - against} no order is shown: {'; '.join(lines)}."
+        f"Of {number_of(len(pairs), 'pair')} of tasks {agree} come in the literature's order ({literature}),"
+        f" {against} against it, and of {len(pairs) - agree - against} no order is shown: {'; '.join(lines)}."
     )
 
 
@@ -147,7 +150,6 @@ def _compared(first: WordProbed, second: WordProbed) -> str:
 
 def _order(probed: Sequence[WordProbed]) -> Bars:
     items = sorted(probed, key=lambda item: (item.expected is None, item.expected or 0.0))
-    nothing = (float("nan"), float("nan"))
     return Bars(
         title="At which layer each task is solved",
         x_label="task",
@@ -157,9 +159,14 @@ def _order(probed: Sequence[WordProbed]) -> Bars:
             "expected layer": tuple(rounded(item.expected) for item in items),
             "centre of gravity": tuple(rounded(item.centre) for item in items),
         },
-        errors={"expected layer": tuple(item.expected_interval or nothing for item in items)},
+        errors={"expected layer": tuple(_ends(item.expected_interval) for item in items)},
         note="Whiskers: 95 % over resamples of the test sentences.",
     )
+
+
+def _ends(interval: tuple[float, float] | None) -> tuple[float, float]:
+    low, high = interval or (math.nan, math.nan)
+    return round(low, 2), round(high, 2)
 
 
 def _curves(probed: Sequence[WordProbed]) -> Lines:
@@ -169,8 +176,11 @@ def _curves(probed: Sequence[WordProbed]) -> Lines:
         x_label="layer",
         y_label="accuracy (%)",
         x=tuple(float(probed[0].layers[at]) for at in proper),
-        series={item.task: tuple(item.accuracy[at] for at in proper) for item in probed},
-        bands={item.task: tuple((item.least[at], item.most[at]) for at in proper) for item in probed},
+        series={item.task: tuple(rounded(item.accuracy[at]) for at in proper) for item in probed},
+        bands={
+            item.task: tuple((round(item.least[at], 2), round(item.most[at], 2)) for at in proper)
+            for item in probed
+        },
     )
 
 
@@ -181,7 +191,7 @@ def _prefix_curves(probed: Sequence[WordProbed]) -> Lines:
         x_label="last layer of the mix",
         y_label="accuracy (%)",
         x=tuple(float(probed[0].layers[at]) for at in proper),
-        series={item.task: item.prefixes for item in probed},
+        series={item.task: tuple(map(rounded, item.prefixes)) for item in probed},
     )
 
 

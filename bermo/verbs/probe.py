@@ -1,6 +1,6 @@
 """bermo probe: what each layer knows of surface, syntax, meaning; frozen, or fine-tuned as in the paper."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from bermo.spec import Pieces, Pooling, Precision
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.recipe import change_fields
+from bermo.verbs.several import models_of
 from bermo.verbs.verb import Verb
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class ProbeOptions:
         metavar="dotted.field=value",
         is_list=True,
     )
-    model: str = option("box", "a name, a folder, a run, or box", metavar="MODEL")
+    model: str = option(
+        "box", "a name, a folder, a run, or box; frozen: several, parted by commas", metavar="MODEL"
+    )
     tasks: str = option(
         "all",
         "all, surface, syntactic, semantic, or names: tense,… (with --words: upos,…)",
@@ -137,29 +140,44 @@ def _words_rules(options: ProbeOptions) -> Rules:
 
 
 def run(options: ProbeOptions) -> int:
-    from bermo.data.probing import choose_tasks
     from bermo.report.terminal import TerminalDisplay
     from bermo.runs.model_files import resolve_model
+
+    display, models = TerminalDisplay(), models_of(options.model)
+    if len(models) > 1 and options.protocol == "finetune":
+        raise BermoError(
+            f'--protocol finetune trains one model, but --model has "{options.model}". Give one.'
+        )
+    for model in models.values():
+        resolve_model(model)
+    out = options.out or Path(f"runs/probe-{'words' if options.words else options.protocol}")
+    if len(models) == 1:
+        return _probe(replace(options, out=out), display)
+    for name, model in models.items():
+        _probe(replace(options, model=model, out=out / name), display)
+    say(f"One page of all models: bermo report {out}")
+    return 0
+
+
+def _probe(options: ProbeOptions, display: "TerminalDisplay") -> int:
+    """Probe one model, into the folder that the options name."""
+    from bermo.data.probing import choose_tasks
     from bermo.verbs.starting import say_start
 
-    display = TerminalDisplay()
+    assert options.out is not None
     if options.words:
-        return _words(options, options.words, display)
+        return _words(options, options.words, options.out, display)
     tasks = choose_tasks(options.tasks)
-    resolve_model(options.model)
     say_start("probe", f"{options.model}, {number_of(len(tasks), 'task')}, {options.protocol}")
     if options.data is not None:
         tasks = _with_files(tasks, options.data.expanduser(), display)
-    out = options.out or Path(f"runs/probe-{options.protocol}")
-    return (_frozen if options.protocol == "frozen" else _finetune)(options, tasks, out, display)
+    return (_frozen if options.protocol == "frozen" else _finetune)(options, tasks, options.out, display)
 
 
-def _words(options: ProbeOptions, paths: tuple[Path, ...], display: "TerminalDisplay") -> int:
-    from bermo.runs.model_files import resolve_model
+def _words(options: ProbeOptions, paths: tuple[Path, ...], out: Path, display: "TerminalDisplay") -> int:
     from bermo.verbs.probe_words import run_words
     from bermo.verbs.starting import say_start
 
-    resolve_model(options.model)
     say_start("probe", f"{options.model}, words of {', '.join(map(str, paths))}")
     return run_words(
         model=options.model,
@@ -168,7 +186,7 @@ def _words(options: ProbeOptions, paths: tuple[Path, ...], display: "TerminalDis
         limit=options.limit,
         lowercase=options.lowercase,
         spec=options.frozen,
-        out=options.out or Path("runs/probe-words"),
+        out=out,
         display=display,
     )
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from bermo.analyse.numbers import measure_numbers, number_vectors, numbers_section
+from bermo.analyse.curves import Curve, curves_by_layer
+from bermo.analyse.numbers import Numbers, measure_numbers, number_vectors, numbers_section
 from bermo.analyse.order import measure_order, order_section
-from bermo.analyse.read_out import read_out
+from bermo.analyse.read_out import ReadOut, read_out
+from bermo.figures.data import as_table
 from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS
 
@@ -37,6 +39,25 @@ def test_numbers_and_order_have_a_sentence_with_intervals(encoder: Encoder, mixe
     order = measure_order(encoder, TEXTS, 32)
     assert all(low <= mean <= high for mean, (low, high) in zip(order.shuffled, order.ends, strict=True))
     assert "Shuffling moves words most" in order_section({"tiny": order}).text
+
+
+def test_a_mix_is_a_level_and_never_the_best_layer() -> None:
+    names = ("0", "1", "mix")
+    lines = curves_by_layer(
+        "Error",
+        "words",
+        {
+            "mixed": Curve(names=names, values=(3.0, 2.0, 1.0), ends=((2, 4), (1, 3), (0, 2))),
+            "plain": Curve(names=names[:1], values=(5.0,), ends=((4, 6),)),
+        },
+        "",
+    )
+    assert lines.x == (0.0, 1.0)
+    assert lines.series == {"mixed": (3.0, 2.0), "mixed, mix": (1.0, 1.0), "plain": (5.0, None)}
+    assert as_table(lines).rows[1] == (1.0, 2.0, 1, 3, 1.0, None, None, None)
+    reads = [ReadOut(error=error, low=0.0, high=9.0, guess=9.0, rows=5) for error in (3.0, 2.0, 1.0)]
+    numbers = Numbers(names=names, inside=tuple(reads), beyond=tuple(reads))
+    assert "mixed: best at layer 1, off by 2.0" in numbers_section({"mixed": numbers}).text
 
 
 def test_a_word_in_a_shuffled_text_is_compared_with_itself(encoder: Encoder) -> None:

@@ -1,12 +1,15 @@
 """The page in a real browser: it loads without errors, sorts, copies, fits a phone, has a dark mode."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bermo.figures.data import write_findings
-from bermo.report.page import write_page
+from bermo.figures.data import Findings, Section, Table, write_findings
+from bermo.report.frozen_probes import frozen_table
+from bermo.report.page import to_page, write_page
+from bermo.report.word_probes import word_table
 from tests.report.browser import CHROMIUM, Browser
 from tests.report.some import findings
 
@@ -128,6 +131,37 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_sections_open_by_their_
     # Pixels of the smallest letters.
     assert smallest >= 7.5
     assert browser.value("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize(
+    ("table", "score"), [(word_table([]), "its test"), (frozen_table([]), "its test")], ids=["words", "texts"]
+)
+def test_the_score_of_a_probe_is_on_a_phone_s_screen(
+    browser: Browser, tmp_path: Path, table: Table, score: str
+) -> None:
+    row = tuple(
+        "relations" if name == "group" else "upos" if name == "task" else 91.16 for name in table.columns
+    )
+    section = Section(title="All", text="", figures=(replace(table, rows=(row,)),))
+    findings = Findings(title="Probes", facts={"model": "box"}, sections=(section,))
+    (tmp_path / "page.html").write_text(to_page([findings], "Probes"))
+    browser.open(tmp_path / "page.html", width=390)
+    ends = browser.value(
+        "Object.fromEntries([...document.querySelectorAll('th')].map(cell =>"
+        " [cell.textContent.trim(), cell.getBoundingClientRect().right]))"
+    )
+    assert ends[score] <= 375
+
+
+def test_a_long_text_beside_many_columns_keeps_its_row_low(browser: Browser, tmp_path: Path) -> None:
+    columns = ("group", "task", "train", "dev", "test", "what was read")
+    table = Table(
+        title="Rows", columns=columns, rows=(("tags", "upos", 6599, 1287, 4683, "some words " * 20),)
+    )
+    findings = Findings(title="F", facts={}, sections=(Section(title="S", text="", figures=(table,)),))
+    (tmp_path / "page.html").write_text(to_page([findings], "F"))
+    browser.open(tmp_path / "page.html", width=390)
+    assert browser.value("document.querySelector('tbody tr').getBoundingClientRect().height") < 250
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])

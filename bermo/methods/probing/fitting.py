@@ -1,6 +1,7 @@
 """Probes of all layers, and of a learned mix of them, with the settings that a task's size asks for."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from torch import Tensor
@@ -34,6 +35,11 @@ def settings_for(classes: int, rows: int, spec: ProbeSpec) -> Settings:
     if rows > MANY_ROWS:
         return Settings(batch_size=1024, rate=4e-3, seed=spec.seed)
     return Settings(seed=spec.seed)
+
+
+def with_small_batches(settings: Settings) -> Settings:
+    """The same with the batch and rate of few rows: where steps are counted, a large batch only costs."""
+    return replace(settings, batch_size=Settings.batch_size, rate=Settings.rate)
 
 
 def make_probes(

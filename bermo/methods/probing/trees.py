@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class Tree:
     distances: Matrix
     depths: npt.NDArray[np.float64]
 
-    @property
+    @cached_property
     def edges(self) -> set[Edge]:
         """The true edges between words that are no punctuation."""
         return tree_edges(self.heads, self.kept)

@@ -142,12 +142,13 @@ def probe_words(
     penalty = settings.penalties[int(fit.penalty_L[best])]
     right_LN = chosen(right_rows(probes, parts[2]), fit.penalty_L)
     interval_L = _intervals(right_LN, data.parts[2])
+    small = fitting.with_small_batches(settings)
     with counted(display, "the code of the labels", 1) as advance:
         code_L = online_code(
-            lambda: fitting.make_probes(*shape, settings, spec), parts[0], parts[1], classes, settings
+            lambda: fitting.make_probes(*shape, settings, spec), parts[0], parts[1], classes, small
         )
         advance(1)
-    mix = _mixes(vectors, data, names, replace(settings, penalties=(penalty,)), display)
+    mix = _mixes(vectors, data, names, replace(small, penalties=(penalty,)), display)
     control: Percent = ()
     control_memoriser = None
     if spec.controls:

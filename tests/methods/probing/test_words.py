@@ -27,6 +27,8 @@ from bermo.nn.probes import Settings
 from bermo.progress import Quiet
 from bermo.report.word_probes import order_verdict
 from bermo.vectors import load_encoder
+from bermo.verbs.several import models_of
+from tests.tiny import save_backbone
 from tests.trees import entities, treebank
 
 
@@ -121,6 +123,57 @@ def test_a_command_probes_all_and_goes_on(
     Path("my.conllu").write_text(treebank(50))
     assert main(command) == 2
     assert "has changed since" in capsys.readouterr().err
+
+
+def test_several_models_have_a_folder_each_and_one_page(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files)
+    save_backbone("bert", Path("other"))
+    command = ["probe", "--model", "box,other", "--words", "my.conllu", "--tasks", "upos", "--no-controls"]
+    assert main([*command, "--out", "out", "--max-unknown", "1"]) == 0
+    assert "One page of all models: bermo report out" in capsys.readouterr().out
+    assert main([*command, "--model", "other", "--out", "alone", "--max-unknown", "1"]) == 0
+    own, alone = (read_probed(Path(f"{folder}/upos.json"), WordProbed) for folder in ("out/other", "alone"))
+    assert own is not None
+    assert alone is not None
+    assert replace(own, seconds=0.0) == replace(alone, seconds=0.0)
+    assert main(["report", "out", "--out", "page.html"]) == 0
+    assert "Side by side" in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("box,", "one name is empty"),
+        ("box,elsewhere/box", 'two models "box"'),
+        ("box,nobody-here/", "nobody-here"),
+    ],
+)
+def test_models_that_cannot_stand_side_by_side_are_refused(
+    given: str,
+    sentence: str,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(files)
+    assert main(["probe", "--model", given, "--words", "my.conllu", "--out", "out"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_folder_with_a_comma_is_one_model(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    assert models_of(str(tmp_path / "a,b")) == {"a,b": str(tmp_path / "a,b")}
+    assert models_of("x/a,b") == {"a": "x/a", "b": "b"}
+
+
+def test_codes_and_mixes_take_small_batches_of_many_rows() -> None:
+    large = Settings(batch_size=1024, rate=4e-3, penalties=(1.0,), mix_steps=7)
+    small = fitting.with_small_batches(large)
+    assert (small.batch_size, small.rate) == (Settings.batch_size, Settings.rate)
+    assert replace(small, batch_size=1024, rate=4e-3) == large
 
 
 def test_one_kind_of_task_has_no_order() -> None:
