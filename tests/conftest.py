@@ -2,7 +2,7 @@
 
 Here `box` means a box without weights, far smaller than the real one (small_box.py): a test that trains wants
 a moment, not a score. The `shallow_box` fixture leaves half of its layers, and
-`real_box` brings the real one back.
+`real_box` brings the real one back. `whole_fits` brings back what small_box.py shortens beside.
 """
 
 import gc
@@ -46,8 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported by now stays: leave it out of every collection of garbage."""
+    """What was imported by now stays: leave it out of every collection of garbage, and collect rarely.
+    Exports make millions of objects, and a walk through them frees few.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,6 +106,15 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(where, "BOX", FOLDER)
     return FOLDER
+
+
+@pytest.fixture
+def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fit with as many iterations as users have, where a test is about what is fitted."""
+    from bermo.nn import linear_fit
+    from tests.small_box import ITERATIONS
+
+    monkeypatch.setattr(linear_fit, "ROUGH", ITERATIONS)
 
 
 @pytest.fixture

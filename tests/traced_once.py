@@ -21,6 +21,8 @@ from torch.onnx._internal.exporter import _core
 from transformers import PreTrainedModel
 
 WriteOnnx = Callable[..., None]
+LABELS = ("id2label", "label2id")
+"""How answers are called; how many there are is told by the shapes of the weights."""
 
 
 def traced_once(write_onnx: WriteOnnx, folder: Path) -> WriteOnnx:
@@ -86,8 +88,8 @@ def _name(model: PreTrainedModel, example: Mapping[str, Tensor]) -> str:
 
 
 def _lasting(config: Any) -> Any:
-    """Return a config without what changes when it is saved and loaded again."""
+    """Return a config without what saving changes and what no graph depends on."""
     if not isinstance(config, dict):
         return config
-    passing = ("architectures", "dtype", "transformers_version", "_name_or_path", "name_or_path")
+    passing = ("architectures", "dtype", "transformers_version", "_name_or_path", "name_or_path", *LABELS)
     return {key: _lasting(value) for key, value in sorted(config.items()) if key not in passing}

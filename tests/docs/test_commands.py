@@ -4,7 +4,9 @@ A page works alone and beside what the others left: each process of the tests ha
 pages.
 """
 
+import gc
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,14 @@ def one_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("user")
     write_user_files(folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_leavings() -> Iterator[None]:
+    """What a page has left stays: each training collects garbage, and would walk through all of it."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.mark.usefixtures("bench_here", "quick_traces", "shallow_box", "warm_python")

@@ -90,6 +90,7 @@ def test_the_probe_of_weighted_classes_is_that_of_repeated_rows() -> None:
     assert torch.allclose(weighted.weight_CD, repeated.weight_CD, atol=1e-3)
 
 
+@pytest.mark.usefixtures("whole_fits")
 def test_a_rare_class_is_given_more_often(tmp_path: Path) -> None:
     path = write(tmp_path, ["common"] * 60 + ["rare"] * 20)
     counts = []

@@ -28,7 +28,7 @@ TINY = RunSpec(
     train=TrainSpec(epochs=2, batch_size=16, lr=1e-3, device="cpu"),
 )
 
-pytestmark = pytest.mark.usefixtures("shallow_box")
+pytestmark = pytest.mark.usefixtures("shallow_box", "whole_fits")
 
 
 def at_start(spec: RunSpec, folder: Path) -> tuple[Prepared, torch.Tensor, torch.Tensor]:

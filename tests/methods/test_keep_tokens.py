@@ -25,7 +25,7 @@ from tests.methods.resumed import check_resumes_to_the_bit
 from tests.ship.folders import make_model
 from tests.specs import TINY
 
-pytestmark = pytest.mark.usefixtures("shallow_box")
+pytestmark = pytest.mark.usefixtures("shallow_box", "quick_traces")
 KEPT = replace_in(
     replace(TINY, prune=PruneSpec(), model=ModelSpec(head="random", pooling="first")),
     train={"epochs": 4},

@@ -27,7 +27,7 @@ from tests.methods.resumed import check_resumes_to_the_bit
 from tests.ship.folders import make_model
 from tests.specs import TINY
 
-pytestmark = pytest.mark.usefixtures("shallow_box")
+pytestmark = pytest.mark.usefixtures("shallow_box", "quick_traces")
 PLAIN = replace_in(replace(TINY, prune=PruneSpec()), train={"epochs": 2})
 LOW = replace_in(PLAIN, method={"low_rank": 8, "embedding_rank": 8})
 

@@ -19,7 +19,10 @@ from bermo.runs.folder import read_run_spec
 from bermo.spec import DataSpec, ModelSpec, RunSpec, TrainSpec, replace_in
 from tests.methods.resumed import check_resumes_to_the_bit
 
-pytestmark = [pytest.mark.usefixtures("shallow_box"), pytest.mark.filterwarnings("ignore:Seed ")]
+pytestmark = [
+    pytest.mark.usefixtures("shallow_box", "quick_traces"),
+    pytest.mark.filterwarnings("ignore:Seed "),
+]
 
 # It leaves a mark wherever it is run, and wants as many wrong answers as can be.
 MINE = """

@@ -8,6 +8,8 @@ from sklearn.preprocessing import StandardScaler
 
 from bermo.nn.linear_fit import LinearFit, fit_linear, fit_with_penalty
 
+pytestmark = pytest.mark.usefixtures("whole_fits")
+
 Rows = tuple[torch.Tensor, torch.Tensor]
 
 

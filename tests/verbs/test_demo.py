@@ -10,6 +10,7 @@ from bermo.report.terminal import BAR_WIDTH
 from bermo.verbs import demo
 
 
+@pytest.mark.usefixtures("shallow_box", "quick_traces", "bench_here")
 def test_the_demo_ends_with_a_shipped_model_and_a_command_that_uses_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

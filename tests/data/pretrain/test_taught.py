@@ -120,6 +120,7 @@ def test_a_teachers_tokenizer_that_cuts_long_texts_cuts_none_here(tmp_path: Path
     assert np.array_equal(whole.owners, cut.owners)
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_fragments_of_a_document_keep_their_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load(tmp_path, wordpiece(420)).train
     monkeypatch.setattr(documents, "LONGEST_FRAGMENT", 20)
