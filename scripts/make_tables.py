@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 from scripts.tables import (  # noqa: E402
     box,
     grid_pages,
+    heads,
     little,
     pruning,
     scale,
@@ -68,6 +69,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "box": box.judged,
     "probing": scores.probing,
     "sentence-students": sentence.students,
+    "heads-relations": heads.relations,
+    "heads-patterns": heads.patterns,
     "words": words.tasks,
     "words-trees": words.trees,
     "verdicts-summary": verdicts.summary,

@@ -37,24 +37,26 @@ def _task(model: str, task: str, found: Any) -> list[str]:
 
 
 def trees() -> str:
-    """UUAS and roots of every second layer of gte-small, beside the baselines."""
-    found = read(FILE)["models"]["gte-small"]["tree"]
+    """UUAS by layer of every encoder that was measured, beside the baselines."""
+    found = {name: tasks["tree"] for name, tasks in read(FILE)["models"].items() if "tree" in tasks}
+    depth = max(len(trees["layers"]) for trees in found.values())
     rows = [
-        _scores(f"layer {name}", scores)
-        for name, scores in zip(found["layers"], found["scores"], strict=True)
-        if int(name) % 2 == 0
+        [f"layer {layer}", *(_scores(_at(trees["scores"], layer)) for trees in found.values())]
+        for layer in range(depth)
     ]
-    rows.append(_scores("linear chain", found["chain"]))
-    rows.append(_scores("best untrained layer", max(found["untrained"], key=lambda item: item["uuas"])))
-    return table(["gte-small", "UUAS (95 %)", "root", "distance Spearman"], rows)
+    rows.append(["linear chain", *(_scores(trees["chain"]) for trees in found.values())])
+    best = [max(trees["untrained"], key=lambda item: item["uuas"]) for trees in found.values()]
+    rows.append(["best untrained layer", *map(_scores, best)])
+    return table(["UUAS (95 %); root", *found], rows)
 
 
-def _scores(name: str, scores: Any) -> list[str]:
+def _at(scores: list[Any], layer: int) -> Any:
+    return scores[layer] if layer < len(scores) else None
+
+
+def _scores(scores: Any) -> str:
+    if scores is None:
+        return ""
     low, high = scores["uuas_interval"]
-    root = "–" if scores["root"] is None else f"{scores['root']:.1f}"
-    return [
-        name,
-        f"{scores['uuas']:.1f} ({low:.1f} to {high:.1f})",
-        root,
-        f"{scores['distance_spearman']:.2f}",
-    ]
+    root = "" if scores["root"] is None else f"; {scores['root']:.1f}"
+    return f"{scores['uuas']:.1f} ({low:.1f} to {high:.1f}){root}"
