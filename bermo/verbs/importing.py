@@ -12,6 +12,8 @@ from bermo.interrupts import ending_at_once
 from bermo.verbs.light import leave_out_
 
 WAIT = "loading torch"
+HAS_FROZEN = Event()
+"""Set once this is done: to count what is frozen is a walk through all of it."""
 
 
 @contextmanager
@@ -23,7 +25,7 @@ def importing(only_answers: bool = False) -> Iterator[None]:
     once meanwhile, and a terminal shows the seconds. This is done once in a process. Then transformers' own
     bars are kept off the screen: progress is shown once, by us.
     """
-    is_first = gc.isenabled() and not gc.get_freeze_count()
+    is_first = gc.isenabled() and not HAS_FROZEN.is_set()
     if is_first:
         gc.disable()
     with ending_at_once(), _counting_seconds(), quick_imports():
@@ -34,6 +36,7 @@ def importing(only_answers: bool = False) -> Iterator[None]:
         finally:
             if is_first:
                 gc.freeze()
+                HAS_FROZEN.set()
                 gc.enable()
         from transformers.utils import logging
     logging.disable_progress_bar()

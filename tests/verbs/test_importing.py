@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -14,8 +15,9 @@ from tests.ship.folders import make_model, save
 
 
 @pytest.fixture
-def thawed() -> Iterator[None]:
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The collector as a new process has it."""
+    monkeypatch.setattr("bermo.verbs.importing.HAS_FROZEN", Event())
     gc.unfreeze()
     yield
     gc.freeze()
