@@ -35,7 +35,7 @@ def curves_by_layer(title: str, y_label: str, curves: Mapping[str, Curve], note:
         if curve.ends:
             bands[name] = (*(curve.ends[k] for k in at), *(NOTHING,) * rest)
         if len(at) < len(curve.names):
-            series[f"{name}, mix"] = (curve.values[-1],) * depth
+            series[f"{name}: mix"] = (curve.values[-1],) * depth
     return Lines(
         title=title,
         x_label="layer (0: embeddings)",

@@ -9,7 +9,7 @@ from bermo.figures.svg import SMALL, Drawing, cut, element, short, text, width_o
 MAX_COLUMN = 220.0
 ROW_HEIGHT = 20.0
 DIGITS = 6
-LONG = 60
+LONG = 30
 """Letters of a text that needs room to be read."""
 
 

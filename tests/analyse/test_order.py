@@ -53,7 +53,7 @@ def test_a_mix_is_a_level_and_never_the_best_layer() -> None:
         "",
     )
     assert lines.x == (0.0, 1.0)
-    assert lines.series == {"mixed": (3.0, 2.0), "mixed, mix": (1.0, 1.0), "plain": (5.0, None)}
+    assert lines.series == {"mixed": (3.0, 2.0), "mixed: mix": (1.0, 1.0), "plain": (5.0, None)}
     assert as_table(lines).rows[1] == (1.0, 2.0, 1, 3, 1.0, None, None, None)
     reads = [ReadOut(error=error, low=0.0, high=9.0, guess=9.0, rows=5) for error in (3.0, 2.0, 1.0)]
     numbers = Numbers(names=names, inside=tuple(reads), beyond=tuple(reads))
