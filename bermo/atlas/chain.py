@@ -137,7 +137,9 @@ def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base
             words += [] if step.embedding_rank is None else ["--embedding-rank", f"{step.embedding_rank:g}"]
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)
         case Export():
-            words = ["export", str(source), "--to", step.to, "--out", str(folder)]
+            # The table says what a form loses, however much that is.
+            judged = ["--data", str(base.valid), "--max-loss", "100"]
+            words = ["export", str(source), "--to", step.to, *judged, "--out", str(folder)]
             words += ["--calibrate", str(base.texts)] if step.is_calibrated else []
             words += [] if step.values is None else ["--values", step.values]
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)

@@ -135,7 +135,12 @@ def _why_unrelated(correlation: float, num_rows: int) -> str | None:
 
 def _fall(num_rows: int) -> float:
     """Return by how many points a score must fall to tell of more than the few rows that it is of."""
-    return max(GUESSING_MARGIN, 100 * TWO_SIDED * math.sqrt(0.25 / num_rows))
+    return max(GUESSING_MARGIN, TWO_SIDED * standard_error(num_rows))
+
+
+def standard_error(num_rows: int) -> float:
+    """Return the standard error of a share of so many rows, in points, where it is largest."""
+    return 100 * math.sqrt(0.25 / num_rows)
 
 
 def _is_short(prepared: Prepared, steps: int) -> bool:

@@ -20,6 +20,8 @@ class Standing:
     last: dict[str, float] = field(default_factory=dict)
     start: dict[str, float] = field(default_factory=dict)
     highest: float | None = None
+    best_value: float | None = None
+    """What the best evaluation counts: its main score, less the cost of one answer to everything."""
     best_step: int = 0
     stale_evaluations: int = 0
     """Evaluations since the best one."""
@@ -48,8 +50,8 @@ class Member:
         now, job = self.now, self.job
         job.model.eval()
         now.last = dict(job.evaluate(job.model))
-        is_dead = step > 0 and job.is_collapsed()
-        now.dead_evaluations = now.dead_evaluations + 1 if is_dead else 0
+        is_collapsed = job.is_collapsed()
+        now.dead_evaluations = now.dead_evaluations + 1 if is_collapsed and step > 0 else 0
         row = {f"valid/{name}": value for name, value in now.last.items()}
         self.write(step, {**row, **job.describe()})
         main = next(iter(now.last))
@@ -57,7 +59,9 @@ class Member:
         if step == 0:
             now.start = now.last
         if step >= job.best_from:
-            if not now.best or now.last[main] > now.best[main]:
+            value = now.last[main] - (job.collapse_cost if is_collapsed else 0.0)
+            if now.best_value is None or value > now.best_value:
+                now.best_value = value
                 now.best, now.best_step, now.stale_evaluations = now.last, step, 0
                 if self.is_writing:
                     job.keep(job.model)
@@ -80,6 +84,9 @@ class Member:
         """Go on from a checkpoint's numbers, or from the start; the metrics are then those of that time."""
         if state is not None:
             self.now = Standing(**state)
+            if self.now.best and self.now.best_value is None:
+                # A checkpoint of a version in which all evaluations counted alike.
+                self.now.best_value = next(iter(self.now.best.values()))
         if self.is_writing:
             write_rows(self.metrics, self.now.rows)
 

@@ -138,6 +138,19 @@ def test_a_run_that_stays_dead_is_given_up_and_one_that_recovers_is_not(tmp_path
         assert run(job, settings).steps == steps
 
 
+def test_one_answer_to_everything_is_the_best_only_where_it_leads_by_its_cost(tmp_path: Path) -> None:
+    for cost, best in ((0.0, 72.0), (3.0, 70.0), (1.0, 72.0)):
+        scores, collapsed = iter([72.0, 70.0, 71.5, 69.0, 65.0]), iter([1, 0, 1, 0, 0])
+        job = toy_job(
+            tmp_path / str(cost),
+            replace(SETTINGS, epochs=5),
+            evaluate=lambda model, s=scores: {"accuracy": next(s)},
+            is_collapsed=lambda c=collapsed: bool(next(c)),
+            collapse_cost=cost,
+        )
+        assert run(job, replace(SETTINGS, epochs=5)).best["accuracy"] == best
+
+
 def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path: Path) -> None:
     class Broken:
         call = ToyLoss.call
