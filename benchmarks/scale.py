@@ -1,10 +1,10 @@
-"""What a run costs on one GPU: its start and its steps; and whether their sum foretells another run.
+"""What a run costs on one GPU as a process of its own, and how much of it is the loop of steps.
 
     python benchmarks/scale.py MODELS DATA TEXT OUT [--json results/scale-cuda.json]
 
-MODELS holds gte/, DATA sst2/, TEXT is a file to pretrain on. Every kind of run is trained with two lengths,
-which give the seconds of its start and of a step, and with a third, which the first two must foretell. Each
-is a process of its own, as a user starts it, one after the other; the GPU must have nothing else to do.
+MODELS holds gte/, DATA sst2/, TEXT is a file to pretrain on. Every kind of run is trained with three lengths,
+one after the other; the GPU must have nothing else to do. docs/scale.md compares what they took with what
+start + steps · step foretells.
 """
 
 import argparse
@@ -12,8 +12,10 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 TRAIN = "train --model {models}/gte --task sst2 --data {data}/sst2 --precision bf16 --epochs 1 --seeds 9,"
 PRETRAIN = "pretrain --text {text} --config base --precision bf16 --looks 1 --limit 300"
@@ -25,29 +27,6 @@ KINDS = {
     "BERT-base pretrained, a step of 256 × 128 tokens": (f"{PRETRAIN} --steps", {20: 20, 100: 100, 200: 200}),
 }
 """A command that ends with its length, and how many steps each length gives."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """The seconds of a kind of run: a start, some for each step, and how a third run was foretold."""
-
-    name: str
-    command: str
-    steps: tuple[int, ...]
-    seconds: tuple[float, ...]
-
-    @property
-    def step(self) -> float:
-        (few, more), (short, longer) = self.steps[:2], self.seconds[:2]
-        return (longer - short) / (more - few)
-
-    @property
-    def start(self) -> float:
-        return self.seconds[0] - self.step * self.steps[0]
-
-    @property
-    def foretold(self) -> float:
-        return self.start + self.step * self.steps[2]
 
 
 def seconds_of(words: list[str], log: Path) -> float:
@@ -68,21 +47,26 @@ def main() -> None:
     found = []
     for number, (name, (command, lengths)) in enumerate(KINDS.items()):
         filled = command.format(models=options.models, data=options.data, text=options.text).split()
-        seconds_of(
-            [*filled, str(min(lengths)), "--out", f"{options.out}/{number}-first"], options.out / "log"
-        )
-        seconds = [
-            seconds_of(
-                [*filled, str(length), "--out", f"{options.out}/{number}-{length}"], options.out / "log"
-            )
-            for length in lengths
-        ]
-        cost = Cost(name=name, command=command, steps=tuple(lengths.values()), seconds=tuple(seconds))
-        parts = {key: round(getattr(cost, key), 4) for key in ("start", "step", "foretold")}
-        found.append(asdict(cost) | parts)
-        print(json.dumps(found[-1]), flush=True)
+        log, first = options.out / "log", options.out / f"{number}-first"
+        # Kernels are built and texts are tokenized.
+        seconds_of([*filled, str(min(lengths)), "--out", str(first)], log)
+        row: dict[str, Any] = {"name": name, "command": command, "steps": list(lengths.values())}
+        row |= {"seconds": [], "loop": []}
+        for length in lengths:
+            folder = options.out / f"{number}-{length}"
+            row["seconds"].append(round(seconds_of([*filled, str(length), "--out", str(folder)], log), 1))
+            row["loop"].append(loop_seconds(folder / "result.json"))
+        found.append(row)
+        print(json.dumps(row), flush=True)
         if options.json:
-            options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            content = {"device": torch.cuda.get_device_name(), "rows": found}
+            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def loop_seconds(path: Path) -> float:
+    """Return how long the steps of a run took, evaluations among them."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    return float(result["seeds"][0]["seconds"] if "seeds" in result else result["seconds"])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.tables import (  # noqa: E402
+    atlas,
     box,
     grid_pages,
     heads,
@@ -54,6 +55,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "epoch": speed.epoch,
     "mix-cost": speed.mix_cost,
     "loop": speed.loop,
+    "atlas-methods": atlas.methods,
+    "gradual-mix": atlas.gradual,
     "little-data": little.scores,
     "little-data-reached": little.reached,
     "little-data-apart": little.apart,
@@ -62,6 +65,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fuzz-inputs": torture.inputs,
     "fuzz": torture.fuzz,
     "scale-parts": scale.parts,
+    "scale-checked": scale.checked,
     "scale-comparison": scale.comparison,
     "scale-pretraining": scale.pretraining,
     "scale-limits": scale.limits,

@@ -82,7 +82,6 @@ def _cell(cell: dict[str, Any] | None) -> str:
     if cell is None:
         return "–"
     texts = [f"{cell[way]['mean']:.1f}" if way in cell else "–" for way in WAYS]
-    texts[0] += "°" if "start" in cell["bermo"] else ""
     gap = _gap(cell)
     mark = "**" if gap is not None and gap >= -MARGIN else ""
     return f"{mark}{texts[0]}{mark} / {texts[1]} / {texts[2]}"

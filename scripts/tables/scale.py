@@ -61,6 +61,24 @@ def parts() -> str:
     return table(["part", "measured", "in results/"], rows)
 
 
+def checked() -> str:
+    """What the parts foretell of whole processes, and what these took (results/scale-cuda.json)."""
+    run = pruning_run()
+    pretraining = Run(start=run.start, step=step_ms("plain, auto") / 1000 * ROWS / MEASURED_ROWS)
+    rows = [
+        [
+            known["name"],
+            f"{steps:,}",
+            f"{seconds:.1f} s",
+            f"{loop:.1f} s",
+            f"{part.start + steps * part.step:.1f} s",
+        ]
+        for known, part in zip(read("scale-cuda.json")["rows"], (run, pretraining), strict=True)
+        for steps, seconds, loop in zip(known["steps"], known["seconds"], known["loop"], strict=True)
+    ]
+    return table(["run", "steps", "measured", "of it the loop", "foretold"], rows)
+
+
 def comparison() -> str:
     """A comparison of twenty methods with three seeds: three epochs of SST-2 each."""
     part = pruning_run()

@@ -1,0 +1,45 @@
+"""Scores of the atlas's methods, and of mixes that come or go, each beside the plain encoder."""
+
+from scripts.tables.numbers import read, table, with_interval
+
+ARMS = {
+    "plain": "no mix",
+    "fixed": "a mix of all layers throughout",
+    "opens": "a mix that opens from the last layer downwards",
+    "closes": "a mix that closes, so that a plain encoder is left",
+}
+
+
+def methods() -> str:
+    """What each method's trained model scores, the dense ones first, then by group."""
+    rows = read("atlas-gpu.json")["rows"]
+    dense = dict(zip(rows[0]["seeds"], rows[0]["scores"], strict=True))
+    return table(
+        ["method", "what it is", "accuracy (95 %)", "seeds", "of its teacher's"],
+        [
+            [
+                f"`{row['method']}`",
+                row["summary"].removesuffix("; int8").removesuffix("; computed in fp32"),
+                with_interval(row["scores"]),
+                str(len(row["seeds"])),
+                f"{_kept(row, dense):.1f} %",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _kept(row: dict, dense: dict[int, float]) -> float:
+    """The share of the dense model's score of the same seed, the mean over seeds."""
+    shares = [100 * score / dense[seed] for seed, score in zip(row["seeds"], row["scores"], strict=True)]
+    return sum(shares) / len(shares)
+
+
+def gradual() -> str:
+    """The last accuracy of each mix at 10 % of the weights."""
+    arms = read("gradual-mix.json")["arms"]
+    rows = [
+        [name, with_interval(list(arms[arm].values())), ", ".join(f"{x:.2f}" for x in arms[arm].values())]
+        for arm, name in ARMS.items()
+    ]
+    return table(["while a model is pruned", "accuracy (95 %)", "seeds 9, 25, 39"], rows)
