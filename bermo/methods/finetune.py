@@ -37,7 +37,7 @@ from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import kept_density, make_schedule, missed_density
 from bermo.methods.thresholds import best_shift, say_thresholds
 from bermo.methods.together import join_jobs, predict_together
-from bermo.methods.verdict import advice, judge, one_answer, standard_error
+from bermo.methods.verdict import advice, handicap, judge, one_answer
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.progress import Display, Quiet
 from bermo.pruning.fold import count
@@ -213,7 +213,7 @@ class _Seed:
             scores_start=prepared.spec.model.head == "probe",
             evaluate=self.evaluate,
             is_collapsed=self.is_collapsed,
-            collapse_cost=self.collapse_cost,
+            handicap=lambda: handicap(prepared, self.latest),
             describe=self.mix_shares,
             keep=self.keep,
             folder=folder,
@@ -244,13 +244,6 @@ class _Seed:
     def is_collapsed(self) -> bool:
         """Tell whether the model gave one answer to everything in the last evaluation."""
         return self.latest is not None and one_answer(self.prepared, self.latest) is not None
-
-    @property
-    def collapse_cost(self) -> float:
-        """How much less one answer to everything counts, which may lead by a few rows and knows nothing."""
-        # A function of the user's own has a scale of its own.
-        is_own = self.prepared.data.task.own_metric is not None
-        return 0.0 if is_own else standard_error(len(self.prepared.valid))
 
     def num_rows(self) -> int:
         """Rows a batch of the validation set."""

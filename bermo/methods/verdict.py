@@ -71,6 +71,15 @@ def one_answer(prepared: Prepared, scores: TaskScores) -> str | None:
     return f'{ONE_ANSWER} "{next(iter(scores.predicted))}"' if is_wrong else None
 
 
+def handicap(prepared: Prepared, scores: TaskScores | None) -> float:
+    """Return a standard error for answers that know nothing, which may lead by a few rows; else 0."""
+    # A function of the user's own has a scale of its own.
+    if scores is None or prepared.data.task.own_metric is not None:
+        return 0.0
+    knows = scores.values.get("matthews", 1.0) > 0 and one_answer(prepared, scores) is None
+    return 0.0 if knows else _standard_error(len(prepared.valid))
+
+
 def advice(spec: RunSpec, facts: Facts, verdict: Literal["diverged", "undertrained"]) -> str:
     """Say what may help, without anything that the spec has already."""
     ways = _against_collapse(spec) if verdict == "diverged" else _against_few_steps(spec, facts)
@@ -135,10 +144,10 @@ def _why_unrelated(correlation: float, num_rows: int) -> str | None:
 
 def _fall(num_rows: int) -> float:
     """Return by how many points a score must fall to tell of more than the few rows that it is of."""
-    return max(GUESSING_MARGIN, TWO_SIDED * standard_error(num_rows))
+    return max(GUESSING_MARGIN, TWO_SIDED * _standard_error(num_rows))
 
 
-def standard_error(num_rows: int) -> float:
+def _standard_error(num_rows: int) -> float:
     """Return the standard error of a share of so many rows, in points, where it is largest."""
     return 100 * math.sqrt(0.25 / num_rows)
 

@@ -114,8 +114,8 @@ class Job:
     """Whether the model is scored before the first step too; it then counts as one that may be the best."""
     is_collapsed: Callable[[], bool] = lambda: False
     """Called after each evaluation: whether the model gave one answer to everything."""
-    collapse_cost: float = 0.0
-    """How much less such an evaluation counts, in points, when the best one is chosen."""
+    handicap: Callable[[], float] = lambda: 0.0
+    """Called after each evaluation: by how many points less it counts when the best one is chosen."""
     describe: Callable[[], Mapping[str, float]] = dict
     """Called after each evaluation: numbers about the model that are logged beside its scores."""
     before_evaluation: Callable[[], None] = lambda: None

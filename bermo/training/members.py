@@ -21,7 +21,7 @@ class Standing:
     start: dict[str, float] = field(default_factory=dict)
     highest: float | None = None
     best_value: float | None = None
-    """What the best evaluation counts: its main score, less the cost of one answer to everything."""
+    """What the best evaluation counts: its main score, less its handicap."""
     best_step: int = 0
     stale_evaluations: int = 0
     """Evaluations since the best one."""
@@ -50,8 +50,8 @@ class Member:
         now, job = self.now, self.job
         job.model.eval()
         now.last = dict(job.evaluate(job.model))
-        is_collapsed = job.is_collapsed()
-        now.dead_evaluations = now.dead_evaluations + 1 if is_collapsed and step > 0 else 0
+        is_dead = step > 0 and job.is_collapsed()
+        now.dead_evaluations = now.dead_evaluations + 1 if is_dead else 0
         row = {f"valid/{name}": value for name, value in now.last.items()}
         self.write(step, {**row, **job.describe()})
         main = next(iter(now.last))
@@ -59,7 +59,7 @@ class Member:
         if step == 0:
             now.start = now.last
         if step >= job.best_from:
-            value = now.last[main] - (job.collapse_cost if is_collapsed else 0.0)
+            value = now.last[main] - job.handicap()
             if now.best_value is None or value > now.best_value:
                 now.best_value = value
                 now.best, now.best_step, now.stale_evaluations = now.last, step, 0

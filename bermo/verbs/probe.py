@@ -154,7 +154,8 @@ def run(options: ProbeOptions) -> int:
     if len(models) == 1:
         return _probe(replace(options, out=out), display)
     for name, model in models.items():
-        _probe(replace(options, model=model, out=out / name), display)
+        if code := _probe(replace(options, model=model, out=out / name), display):
+            return code
     say(f"One page of all models: bermo report {out}")
     return 0
 

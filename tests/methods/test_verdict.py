@@ -8,7 +8,7 @@ import pytest
 
 from bermo.data.scoring import TaskScores
 from bermo.methods.prepare import Prepared, prepare
-from bermo.methods.verdict import advice, judge
+from bermo.methods.verdict import advice, handicap, judge
 from bermo.progress import Quiet
 from bermo.spec import DataSpec, PruneSpec, RunSpec, TrainSpec, replace_in
 from bermo.training.job import Fit
@@ -47,6 +47,13 @@ def test_guessing_after_a_few_steps_is_undertrained(prepared: Prepared) -> None:
     assert verdict.kind == "undertrained"
     assert verdict.reason == "the training loss 0.690 is still that of guessing (0.693) after 6 steps"
     assert judge(prepared, ONE_CLASS, ENDED).reason == 'every prediction is "past" after 6 steps'
+
+
+def test_answers_that_know_nothing_have_a_handicap(prepared: Prepared) -> None:
+    error = 100 * (0.25 / len(prepared.valid)) ** 0.5
+    chance, some = (replace(SCORES, values={"accuracy": 72.0, "matthews": m}) for m in (-4.4, 11.8))
+    assert handicap(prepared, ONE_CLASS) == handicap(prepared, chance) == pytest.approx(error)
+    assert handicap(prepared, SCORES) == handicap(prepared, some) == handicap(prepared, None) == 0
 
 
 def test_beside_a_contrast_the_answers_say_that_it_guesses(prepared: Prepared) -> None:

@@ -138,15 +138,14 @@ def test_a_run_that_stays_dead_is_given_up_and_one_that_recovers_is_not(tmp_path
         assert run(job, settings).steps == steps
 
 
-def test_one_answer_to_everything_is_the_best_only_where_it_leads_by_its_cost(tmp_path: Path) -> None:
-    for cost, best in ((0.0, 72.0), (3.0, 70.0), (1.0, 72.0)):
-        scores, collapsed = iter([72.0, 70.0, 71.5, 69.0, 65.0]), iter([1, 0, 1, 0, 0])
+def test_an_evaluation_with_a_handicap_is_the_best_only_where_it_leads_by_that(tmp_path: Path) -> None:
+    for handicap, best in ((0.0, 72.0), (3.0, 70.0), (1.0, 72.0)):
+        scores, lost = iter([72.0, 70.0, 71.5, 69.0, 65.0]), iter([1, 0, 1, 0, 0])
         job = toy_job(
-            tmp_path / str(cost),
+            tmp_path / str(handicap),
             replace(SETTINGS, epochs=5),
             evaluate=lambda model, s=scores: {"accuracy": next(s)},
-            is_collapsed=lambda c=collapsed: bool(next(c)),
-            collapse_cost=cost,
+            handicap=lambda n=lost, h=handicap: h * next(n),
         )
         assert run(job, replace(SETTINGS, epochs=5)).best["accuracy"] == best
 
