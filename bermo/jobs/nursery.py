@@ -34,6 +34,16 @@ from bermo.jobs.logs import make_room
 
 FORK: Callable[[], int] | None = getattr(os, "fork", None) if sys.platform == "linux" else None
 """None where a process with torch cannot be forked."""
+IMPORTED = (
+    "bermo.methods.finetune",
+    "bermo.report.terminal",
+    "bermo.cli",
+    "bermo.verbs.starting",
+    "transformers.generation.utils",
+    "transformers.modeling_layers",
+    "transformers.tokenization_python",
+)
+"""What every training imports; the last three come with the module of whichever family it has."""
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.02
 
@@ -134,7 +144,7 @@ def serve() -> None:
 def _import_all() -> None:
     """Import what a training needs, and exclude it from every collection of garbage."""
     gc.disable()
-    for name in ("bermo.methods.finetune", "bermo.report.terminal"):
+    for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()
     gc.enable()
