@@ -66,3 +66,9 @@ def _text(value: str | Number) -> str:
 def rounded(value: float | None) -> Number:
     """Return a number with two digits, or nothing where there is none."""
     return None if value is None or math.isnan(value) else round(value, 2)
+
+
+def rounded_ends(interval: tuple[float, float] | None) -> tuple[float, float]:
+    """Return an interval with two digits, not a number where there is none."""
+    low, high = interval or (math.nan, math.nan)
+    return round(low, 2), round(high, 2)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from bermo.figures.data import Arcs, Figure, Findings, Lines, Number, Section, Table
 from bermo.methods.probing.trees import TreeProbed, TreeScores
-from bermo.report.probe_table import rounded
+from bermo.report.probe_table import rounded, rounded_ends
 
 COLUMNS = (
     "group",
@@ -116,14 +116,9 @@ def _curves(probed: TreeProbed) -> Lines:
         y_label="test score (%)",
         x=tuple(float(probed.layers[k]) for k in at),
         series=series,
-        bands={"UUAS": tuple(_ends(probed.scores[k]) for k in at)},
+        bands={"UUAS": tuple(rounded_ends(probed.scores[k].uuas_interval) for k in at)},
         note="The band is the 95 % interval over resamples of the sentences.",
     )
-
-
-def _ends(scores: TreeScores) -> tuple[float, float]:
-    low, high = scores.uuas_interval
-    return round(low, 2), round(high, 2)
 
 
 def _drawn(probed: TreeProbed) -> tuple[Figure, ...]:

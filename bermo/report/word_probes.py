@@ -1,6 +1,5 @@
 """Probes of words as figures: a table, accuracy by layer, codes, mixes, and the order of the pipeline."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -8,7 +7,7 @@ from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, T
 from bermo.methods.probing.words import WordProbed
 from bermo.printing import number_of
 from bermo.report.probe_heats import control_heats, layer_heat, mix_heat
-from bermo.report.probe_table import rounded
+from bermo.report.probe_table import rounded, rounded_ends
 
 LEVELS: Mapping[str, int] = {"tags": 0, "features": 0, "chunks": 1, "relations": 2, "entities": 3}
 """The order of Tenney et al. 2019: part of speech, constituents, dependencies, entities."""
@@ -159,14 +158,9 @@ def _order(probed: Sequence[WordProbed]) -> Bars:
             "expected layer": tuple(rounded(item.expected) for item in items),
             "centre of gravity": tuple(rounded(item.centre) for item in items),
         },
-        errors={"expected layer": tuple(_ends(item.expected_interval) for item in items)},
+        errors={"expected layer": tuple(rounded_ends(item.expected_interval) for item in items)},
         note="Whiskers: 95 % over resamples of the test sentences.",
     )
-
-
-def _ends(interval: tuple[float, float] | None) -> tuple[float, float]:
-    low, high = interval or (math.nan, math.nan)
-    return round(low, 2), round(high, 2)
 
 
 def _curves(probed: Sequence[WordProbed]) -> Lines:
