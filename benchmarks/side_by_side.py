@@ -2,8 +2,9 @@
 
     python benchmarks/side_by_side.py OUT [--runs 40] [--workers 2] [--json results/side-by-side.json]
 
-A run's own time is that of its command in a process that has imported everything, on one thread, alone: the
-mean of a few. OUT must not exist; the machine must have nothing else to do.
+A run's own time is that of its command in a process that has imported everything, on one thread, while as
+many others run as there are workers: the mean of a few, half of them before the forty and half after. OUT
+must not exist; the machine must have nothing else to do.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import statistics
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -40,15 +42,25 @@ def tiny(seed: int) -> RunSpec:
     )
 
 
-def own_seconds(out: Path) -> float:
+def own_seconds(out: Path, workers: int) -> list[float]:
+    """Train a few runs one after the other in each of several processes at once; return their times."""
+    with get_context("fork").Pool(workers) as pool:
+        return [
+            seconds
+            for times in pool.map(alone, [out / str(k) for k in range(workers)], 1)
+            for seconds in times
+        ]
+
+
+def alone(out: Path) -> list[float]:
     """Train a few runs one after the other in this process; the first fills caches and does not count."""
     times = []
     for job in jobs_of(Experiment(arms={f"alone-{k}": tiny(k) for k in range(ALONE + 1)}), out):
         began = time.monotonic()
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             assert bermo(list(job.words)) == 0
         times.append(time.monotonic() - began)
-    return statistics.fmean(times[1:])
+    return times[1:]
 
 
 def main() -> None:
@@ -62,17 +74,21 @@ def main() -> None:
         parser.error(f"{options.out} exists; runs that are done already would be timed as nothing.")
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    own = own_seconds(options.out / "alone")
+    before = own_seconds(options.out / "before", options.workers)
     jobs = jobs_of(Experiment(arms={f"run-{k}": tiny(k) for k in range(options.runs)}), options.out / "all")
     began = time.monotonic()
     failed = drive(Local([{} for _ in range(options.workers)]), jobs, 0, lambda _: None)
     wall = time.monotonic() - began
     assert not failed, failed
+    after = own_seconds(options.out / "after", options.workers)
+    own = statistics.fmean(before + after)
     found = {
         "processor": processor().name,
         "runs": options.runs,
         "workers": options.workers,
         "own_seconds": round(own, 3),
+        "own_seconds_from": round(min(before + after), 3),
+        "own_seconds_to": round(max(before + after), 3),
         "wall_seconds": round(wall, 2),
         "ratio": round(wall * options.workers / (own * options.runs), 3),
         "wanted": LIMIT,

@@ -142,10 +142,14 @@ def serve() -> None:
 
 
 def _import_all() -> None:
-    """Import what a training needs, and exclude it from every collection of garbage."""
+    """Import and make what every training needs, and exclude it from every collection of garbage."""
     gc.disable()
     for name in IMPORTED:
         importlib.import_module(name)
+    # Both are kept by who makes them: options of all verbs, and names that weights had in older files.
+    importlib.import_module("bermo.cli").build_parser()
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("bert")
     gc.freeze()
     gc.enable()
 
