@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bermo.analyse.certainty import Ends, ends_of_mean, num_sure, told
 from bermo.analyse.patterns import CLASSES, map_features, pattern_classifier
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
+from bermo.data.intervals import two_sided
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section, Table
 from bermo.vectors import Encoder
@@ -45,6 +47,12 @@ class AttentionFacts:
     distances: Grid
     """Between all heads that there are, layer by layer."""
     plane: tuple[tuple[float, float], ...]
+    class_chance: tuple[float, ...]
+    """Of every head, the p of its class: its two most frequent classes over texts by a sign test."""
+    num_classed: int
+    """Texts whose maps were classed."""
+    first_ends: Ends
+    """Of the mean share of the first token over all heads, over texts."""
 
 
 def target_shares(probabilities: Tensor, tokens: Tokens) -> dict[str, Tensor]:
@@ -126,6 +134,8 @@ class _Sums:
         self.classes = torch.zeros(*shape, len(CLASSES), dtype=torch.double)
         self.distances = torch.zeros(sum(heads), sum(heads), dtype=torch.double)
         self.num_texts = self.num_classed = self.num_compared = 0
+        self.firsts: list[float] = []
+        self._first = torch.zeros(0, dtype=torch.double)
         self._maps: list[list[Tensor]] = []
 
     def watch(self, tokens: Tokens) -> Callable[[AttentionCall], None]:
@@ -133,6 +143,7 @@ class _Sums:
         size = len(tokens.is_token)
         classed, compared = (self._quota(limit, size) for limit in (CLASS_TEXTS, DISTANCE_TEXTS))
         self._maps = [[] for _ in range(compared)]
+        self._first = torch.zeros(size, dtype=torch.double)
         classify = pattern_classifier()
 
         def see(call: AttentionCall) -> None:
@@ -140,6 +151,8 @@ class _Sums:
             there = slice(self.heads[layer])
             for name, share in target_shares(p, tokens).items():
                 self.shares[name][layer, there] += share.sum(0).double().cpu()
+                if name == "first token":
+                    self._first += share.sum(1).double().cpu()
             self.entropy[layer, there] += entropy(p, tokens.is_token).sum(0).double().cpu()
             for text in range(max(classed, compared)):
                 maps = crop(p[text], tokens.is_token[text])
@@ -162,6 +175,7 @@ class _Sums:
     def end(self, tokens: Tokens) -> None:
         """Close a batch: compare the heads of its texts."""
         self.num_texts += len(tokens.is_token)
+        self.firsts += (self._first / sum(self.heads)).tolist()
         for name, share in even_shares(tokens).items():
             self.even[name] += float(share.sum())
         for layers in self._maps:
@@ -204,6 +218,13 @@ def measure_attention(
         accuracy=pattern_classifier().accuracy,
         distances=tuple(map(tuple, distances.tolist())),
         plane=tuple((x, y) for x, y in plane(distances).tolist()),
+        class_chance=tuple(
+            two_sided(*(int(number) for number in head.topk(2).values))
+            for row, count in zip(sums.classes, heads, strict=True)
+            for head in row[:count]
+        ),
+        num_classed=sums.num_classed,
+        first_ends=ends_of_mean(sums.firsts),
     )
 
 
@@ -304,7 +325,11 @@ def _sentences(models: Mapping[str, AttentionFacts]) -> str:
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in CLASSES if kind in kinds)
         firsts = [share for row in facts.shares["first token"] for share in known(row)]
         mean = sum(firsts) / len(firsts)
+        sure = num_sure(facts.class_chance)
         lines.append(
-            f"{name}: of {len(kinds)} heads {counts}. The first token gets {mean:.1%} of all attention."
+            f"{name}: of {len(kinds)} heads {counts}; the class of {sure} of them beyond chance (sign test of"
+            f" a head's two most frequent classes over {facts.num_classed} texts, corrected for"
+            f" {len(kinds)} heads). The first token gets {told(mean, facts.first_ends, '.1%')} of all"
+            " attention."
         )
     return " ".join(lines)

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from bermo.analyse.attention import Advance
+from bermo.analyse.certainty import Ends, ends_of_mean, ends_of_share, told
+from bermo.analyse.curves import MIX
 from bermo.analyse.tokens import token_batches
 from bermo.analyse.words import has_mix
 from bermo.encoders.attention import attending, can_attend
@@ -41,6 +43,10 @@ class Attribution:
     by_distance: tuple[tuple[float, ...], ...]
     """Mean contribution of one token at distance 0, 1, …; the last holds all farther ones."""
     num_tokens: int
+    own_ends: tuple[Ends, ...]
+    not_main_ends: tuple[Ends, ...]
+    neighbour_ends: tuple[Ends, ...]
+    """Of `neighbour`; all intervals are over texts."""
     has_mix: bool = False
     """Whether the last of each is the mix's."""
 
@@ -97,10 +103,11 @@ def measure_attribution(
     generator = torch.Generator().manual_seed(0)
     table = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
     layers = encoder.num_layers + has_mix(encoder)
-    own, missed = torch.zeros(layers, dtype=torch.double), torch.zeros(layers, dtype=torch.double)
+    texts_of: list[Tensor] = []
     near = torch.zeros(layers, DISTANCES + 1, dtype=torch.double)
     counts = torch.zeros(DISTANCES + 1, dtype=torch.double)
-    total = 0
+    sizes: list[float] = []
+    pairs: list[float] = []
     for tokens in token_batches(encoder, chosen, TOKENS, batch_size=1):
         with torch.inference_mode(False), torch.no_grad():
             embeddings = table(tokens.batch.input_ids[0].clone())
@@ -109,18 +116,26 @@ def measure_attribution(
             shares = contributions(jacobian_norms(encoder, embeddings, tangents)).double().cpu()
         length = shares.shape[-1]
         position = torch.arange(length)
-        own += shares.diagonal(dim1=1, dim2=2).sum(-1)
-        missed += (shares.argmax(1) != position).sum(-1)
+        own = shares.diagonal(dim1=1, dim2=2).sum(-1)
+        missed = (shares.argmax(1) != position).sum(-1).double()
+        beside = sum(shares.diagonal(step, dim1=1, dim2=2).sum(-1) for step in (-1, 1))
+        texts_of.append(torch.stack([own, missed, cast(Tensor, beside)]))
         distance = (position[:, None] - position).abs().clamp(max=DISTANCES).flatten()
         near.index_add_(1, distance, shares.flatten(1))
         counts += torch.bincount(distance, minlength=DISTANCES + 1)
-        total += length
+        sizes.append(length)
+        pairs.append(2 * (length - 1))
         advance(1)
+    total = int(sum(sizes))
+    own, missed, beside = torch.stack(texts_of, dim=2)
     return Attribution(
-        own=tuple((own / total).tolist()),
-        not_main=tuple((missed / total).tolist()),
+        own=tuple((own.sum(1) / total).tolist()),
+        not_main=tuple((missed.sum(1) / total).tolist()),
         by_distance=tuple(map(tuple, (near / counts.clamp(min=1)).tolist())),
         num_tokens=total,
+        own_ends=tuple(ends_of_mean(row, sizes) for row in own.tolist()),
+        not_main_ends=tuple(ends_of_share(row, sizes) for row in missed.tolist()),
+        neighbour_ends=tuple(ends_of_mean(row, pairs) for row in beside.tolist()),
         has_mix=has_mix(encoder),
     )
 
@@ -156,7 +171,7 @@ def attribution_section(models: Mapping[str, Attribution]) -> Section:
                 y_label="mean share",
                 x=tuple(map(float, range(DISTANCES + 1))),
                 series={f"layer {layer}": item.by_distance[layer] for layer in shown}
-                | ({"mix": item.by_distance[-1]} if item.has_mix else {}),
+                | ({MIX: item.by_distance[-1]} if item.has_mix else {}),
             )
         )
     lines = [_said(name, item) for name, item in models.items()]
@@ -178,12 +193,14 @@ def _series(models: Mapping[str, Attribution], field: str, depth: int) -> dict[s
 def _said(name: str, item: Attribution) -> str:
     last = len(item.own) - 1 - item.has_mix
     words = (
-        f"{name}: at the last layer {item.own[last]:.1%} of a vector comes from its own token, and"
-        f" {item.not_main[last]:.1%} of {item.num_tokens} tokens are not its main contributor."
+        f"{name}: at the last layer {told(item.own[last], item.own_ends[last], '.1%')} of a vector comes from"
+        f" its own token, and {told(item.not_main[last], item.not_main_ends[last], '.1%')} of"
+        f" {item.num_tokens} tokens are not its main contributor."
     )
     if not item.has_mix:
         return words
     return (
-        f"{words} Of the mixed vector {item.own[-1]:.1%} comes from its own token and"
-        f" {item.neighbour[-1]:.1%} from a direct neighbour (last layer: {item.neighbour[last]:.1%})."
+        f"{words} Of the mixed vector {told(item.own[-1], item.own_ends[-1], '.1%')} comes from its own token"
+        f" and {told(item.neighbour[-1], item.neighbour_ends[-1], '.1%')} from a direct neighbour; at the"
+        f" last layer {told(item.neighbour[last], item.neighbour_ends[last], '.1%')}."
     )

@@ -1,5 +1,9 @@
-"""Whether a change of a model's answers is more than chance: exact, and corrected for many tries.
+"""Whether what is said of a model is more than chance: intervals over texts, and exact tests of many tries.
 
+    over texts  Σ a_t / Σ b_t over the texts t, ± Student's t · deviation of (a_t − ratio · b_t) / mean b
+    of a share  Wilson's interval with as many rows as the spread over texts is worth: tokens of one text are
+                alike, so that n tokens say less than n texts, and never less than one token a text
+    left out    the spread of a number over what it is without each group of texts (jackknife, Tukey 1958)
     Holm        the k-th smallest p of n tries, times n − k + 1, never below the one before (Holm 1979)
 
 With n tries a change is seen only where at least `least_seen(n)` rows change, all in one direction.
@@ -10,6 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bermo.data.intervals import LEVEL, Interval, wilson
+from bermo.runs.statistics import student_t
+
+FEWEST_TEXTS = 4
+"""Of fewer texts no interval is given."""
+Ends = Interval | None
+"""A 95 % interval; None where the texts are too few for one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +39,55 @@ class Judged:
         return 100 * low, 100 * high
 
 
+def ends_of_mean(parts: Sequence[float], sizes: Sequence[float] | None = None) -> Ends:
+    """Return the interval of Σ parts / Σ sizes over texts; without sizes, of the mean."""
+    count = len(parts)
+    sizes = sizes or [1.0] * count
+    if count < FEWEST_TEXTS or not math.fsum(sizes):
+        return None
+    ratio = math.fsum(parts) / math.fsum(sizes)
+    half = student_t(count - 1) * _deviation(parts, sizes)
+    return ratio - half, ratio + half
+
+
+def ends_of_share(hits: Sequence[float], counts: Sequence[float]) -> Ends:
+    """Return the interval of a share of tokens, from the hits and the tokens of each text."""
+    total = math.fsum(counts)
+    if len(hits) < FEWEST_TEXTS or not total:
+        return None
+    share, deviation = math.fsum(hits) / total, _deviation(hits, counts)
+    worth = share * (1 - share) / deviation**2 if deviation else 0.0
+    rows = min(total, max(worth, len(hits)))
+    return wilson(share * rows, rows)
+
+
+def _deviation(parts: Sequence[float], sizes: Sequence[float]) -> float:
+    """Return the standard error of Σ parts / Σ sizes."""
+    count, total = len(parts), math.fsum(sizes)
+    ratio = math.fsum(parts) / total
+    gaps = ((part - ratio * size) ** 2 for part, size in zip(parts, sizes, strict=True))
+    return math.sqrt(math.fsum(gaps) * count / (count - 1)) / total
+
+
+def ends_left_out(value: float, without: Sequence[float]) -> Ends:
+    """Return the interval of a number from what it is without each of several groups of texts."""
+    count = len(without)
+    if count < FEWEST_TEXTS:
+        return None
+    mean = math.fsum(without) / count
+    spread = math.sqrt(math.fsum((item - mean) ** 2 for item in without) * (count - 1) / count)
+    half = student_t(count - 1) * spread
+    return value - half, value + half
+
+
+def told(value: float, ends: Ends, form: str = ".3f", what: str = "texts") -> str:
+    """Write a number with its interval, or say that there are too few; `form` may be a percent's."""
+    if ends is None:
+        return f"{value:{form}} (too few {what} for an interval)"
+    scale, digits = (100, form.replace("%", "f")) if form.endswith("%") else (1, form)
+    return f"{value:{form}} ({scale * ends[0]:{digits}} … {scale * ends[1]:{digits}})"
+
+
 def holm(values: Sequence[float]) -> list[float]:
     """Return the p of many tries, corrected so that all of them together err with 5 % at most."""
     order = sorted(range(len(values)), key=lambda at: values[at])
@@ -37,6 +96,11 @@ def holm(values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, values[at] * (len(values) - rank)))
         corrected[at] = highest
     return corrected
+
+
+def num_sure(values: Sequence[float]) -> int:
+    """Return how many of many tries are more than chance, corrected for all of them."""
+    return sum(p < LEVEL for p in holm(values))
 
 
 def least_seen(tries: int) -> int:

@@ -10,11 +10,13 @@ null space, and the less p says; the correlation of p with p_eff shows by how mu
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance
+from bermo.analyse.certainty import Ends, ends_of_mean, told
 from bermo.analyse.tokens import run_encoder, token_batches
 from bermo.encoders.attention import AttentionCall, attending
 from bermo.figures.data import Lines, Section
@@ -32,6 +34,8 @@ class EffectiveFacts:
     lengths: tuple[int, ...]
     head_size: int
     correlations: tuple[tuple[float, ...], ...]
+    ends: tuple[Ends, ...]
+    """For each length the interval of the mean over layers, over texts."""
 
 
 def effective_attention(probabilities: Tensor, value: Tensor) -> Tensor:
@@ -69,12 +73,13 @@ def measure_effective(
 ) -> EffectiveFacts:
     """Correlate raw and effective attention on ever longer texts, joined from the given ones."""
     num_layers, head_size = encoder.num_layers - 1, 0
-    lengths, rows = [], []
+    lengths, rows, ends = [], [], []
     for length in (size for size in LENGTHS if size <= longest):
         joined = list(windows(encoder, texts, length))
         if not joined:
             break
         totals = torch.zeros(num_layers, dtype=torch.double)
+        means = [0.0]
 
         def see(call: AttentionCall, totals: Tensor = totals) -> None:
             nonlocal head_size
@@ -86,10 +91,14 @@ def measure_effective(
         for tokens in token_batches(encoder, joined, length, batch_size=1):
             with attending(encoder.backbone, see):
                 run_encoder(encoder, tokens.batch)
+            means.append(float(totals.mean()))
         lengths.append(length)
         rows.append(tuple((totals / len(joined)).tolist()))
+        ends.append(ends_of_mean([after - before for before, after in pairwise(means)]))
         advance(1)
-    return EffectiveFacts(lengths=tuple(lengths), head_size=head_size, correlations=tuple(rows))
+    return EffectiveFacts(
+        lengths=tuple(lengths), head_size=head_size, correlations=tuple(rows), ends=tuple(ends)
+    )
 
 
 def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
@@ -111,8 +120,8 @@ def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
     )
     lines = [
         f"{name}: a head has {item.head_size} units; the correlation goes from"
-        f" {_mean(item.correlations[0]):.3f} at {item.lengths[0]} tokens to"
-        f" {_mean(item.correlations[-1]):.3f} at {item.lengths[-1]}."
+        f" {told(_mean(item.correlations[0]), item.ends[0])} at {item.lengths[0]} tokens to"
+        f" {told(_mean(item.correlations[-1]), item.ends[-1])} at {item.lengths[-1]}."
         if len(item.lengths) > 1
         else f"{name}: the texts are too short to be compared by length."
         for name, item in models.items()

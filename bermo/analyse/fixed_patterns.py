@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance, Grid, grid_of
+from bermo.analyse.certainty import num_sure
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
-from bermo.data.intervals import wilson
+from bermo.data.intervals import two_sided
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.figures.data import Figure, Heat, Section, Table
 from bermo.vectors import Encoder
@@ -31,6 +32,9 @@ class FixedFacts:
 
     shares: Mapping[str, Grid]
     tokens: int
+    texts: int
+    chance: Mapping[str, Grid]
+    """The p of as many texts of which more than half, or less, of the tokens follow the pattern."""
 
 
 def pattern_targets(tokens: Tokens) -> dict[str, Tensor]:
@@ -56,8 +60,11 @@ def measure_fixed_patterns(
     """Read the most attended token of every token in every head over the texts."""
     heads = heads_of_layers(encoder.backbone)
     right = {name: torch.zeros(len(heads), max(heads), dtype=torch.double) for name in FIXED}
+    above, below = (
+        {name: torch.zeros(len(heads), max(heads), dtype=torch.long) for name in FIXED} for _ in range(2)
+    )
     totals = dict.fromkeys(FIXED, 0)
-    num_tokens = 0
+    num_tokens = num_texts = 0
     for tokens in token_batches(encoder, texts, max_length):
         targets = pattern_targets(tokens)
         possible = {name: target.any(-1) for name, target in targets.items()}
@@ -71,18 +78,31 @@ def measure_fixed_patterns(
             for name in FIXED:
                 wide = targets[name][:, None].expand(*call.probabilities.shape)
                 hits = wide.gather(-1, chosen)[..., 0] & possible[name][:, None]
-                right[name][call.layer - 1, : hits.shape[1]] += hits.sum((0, 2)).double().cpu()
+                there = slice(hits.shape[1])
+                right[name][call.layer - 1, there] += hits.sum((0, 2)).double().cpu()
+                lead = 2 * hits.sum(2) - possible[name].sum(1)[:, None]
+                above[name][call.layer - 1, there] += (lead > 0).sum(0).cpu()
+                below[name][call.layer - 1, there] += (lead < 0).sum(0).cpu()
 
         with attending(encoder.backbone, see):
             run_encoder(encoder, tokens.batch)
         for name in FIXED:
             totals[name] += int(possible[name].sum())
         num_tokens += int(tokens.is_token.sum())
+        num_texts += len(tokens.is_token)
         advance(len(tokens.is_token))
     return FixedFacts(
         shares={name: grid_of(right[name] / max(1, totals[name]), heads) for name in FIXED},
         tokens=num_tokens,
+        texts=num_texts,
+        chance={name: _chances(above[name], below[name], heads) for name in FIXED},
     )
+
+
+def _chances(above: Tensor, below: Tensor, heads: Sequence[int]) -> Grid:
+    rows = zip(above.tolist(), below.tolist(), strict=True)
+    values = [[two_sided(*pair) for pair in zip(more, fewer, strict=True)] for more, fewer in rows]
+    return grid_of(torch.tensor(values, dtype=torch.double), heads)
 
 
 def fixed_patterns_section(models: Mapping[str, FixedFacts]) -> Section:
@@ -94,11 +114,11 @@ def fixed_patterns_section(models: Mapping[str, FixedFacts]) -> Section:
         there = [cell for row in best for cell in row if cell is not None]
         mostly = [pattern for pattern, share in there if share > MOSTLY]
         counts = ", ".join(f"{mostly.count(p)} {p}" for p in FIXED if p in mostly)
-        low, high = wilson(len(mostly), len(there))
         lines.append(
-            f"{name}: {len(mostly)} of {len(there)} heads follow one fixed pattern for most tokens"
-            f"{': ' if counts else ''}{counts} ({facts.tokens:,} tokens; 95 % interval of the"
-            f" share of heads: {100 * low:.0f} to {100 * high:.0f} %)."
+            f"{name}: {len(mostly)} of {len(there)} heads follow one fixed pattern for most of"
+            f" {facts.tokens:,} tokens{': ' if counts else ''}{counts}; {_sure(facts, best)} of them beyond"
+            f" chance (sign test of the texts of which more than half, or less, follow it, over {facts.texts}"
+            f" texts, corrected for {len(there)} heads)."
         )
         figures += [_table(name, best), _heat(name, best)]
     return Section(title="Heads as fixed patterns", text=" ".join(lines), figures=tuple(figures))
@@ -115,6 +135,18 @@ def nearest(facts: FixedFacts) -> list[list[tuple[str, float] | None]]:
             cells.append((max(known)[1], max(known)[0]) if known else None)
         best.append(cells)
     return best
+
+
+def _sure(facts: FixedFacts, best: Sequence[Sequence[tuple[str, float] | None]]) -> int:
+    """Return how many heads follow their pattern in more texts than chance would give."""
+    # A head that follows none for most tokens is a try that found nothing.
+    values = [
+        (facts.chance[cell[0]][layer][head] if cell[1] > MOSTLY else None) or 1.0
+        for layer, row in enumerate(best)
+        for head, cell in enumerate(row)
+        if cell is not None
+    ]
+    return num_sure(values)
 
 
 def _table(name: str, best: Sequence[Sequence[tuple[str, float] | None]]) -> Table:

@@ -17,16 +17,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from bermo.analyse.certainty import FEWEST_TEXTS, Ends, ends_of_mean
 from bermo.analyse.words import Key, Words, pool_words
-from bermo.figures.data import Bars, Figure, Lines, Section, Table
+from bermo.data.intervals import draws_of_groups
 from bermo.vectors import TokenVectors
 
 MIN_USES, MAX_USES, MAX_WORDS, SAMPLE = 5, 20, 300, 500
-SHOWN = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,10 @@ class Geometry:
     explained: tuple[float | None, ...]
     words: tuple[WordUse, ...]
     num_words: int
+    anisotropy_ends: tuple[Ends, ...]
+    """By resampling the texts."""
+    similarity_ends: tuple[Ends, ...]
+    """Of the self-similarity, over words."""
 
 
 def mean_cosine(vectors: Tensor) -> float | None:
@@ -67,6 +72,8 @@ class Directions:
         self.total: Tensor | None = None
         self.count = self.pairs_within = 0
         self.within = 0.0
+        self.of_texts: list[Tensor] = []
+        self.num_of_texts: list[Tensor] = []
 
     def add(self, vectors: Tensor, text: Tensor, num_texts: int) -> None:
         """Add the vectors of whole texts; `text` says which of them each vector is of."""
@@ -77,7 +84,10 @@ class Directions:
         self.total = total if self.total is None else self.total + total
         self.within += float(sums.square().sum())
         self.count += len(vectors)
-        self.pairs_within += int(torch.bincount(text).square().sum())
+        counts = torch.bincount(text, minlength=num_texts)
+        self.pairs_within += int(counts.square().sum())
+        self.of_texts.append(sums.float().cpu())
+        self.num_of_texts.append(counts.cpu())
 
     @property
     def mean_cosine(self) -> float | None:
@@ -86,6 +96,20 @@ class Directions:
         if self.total is None or not pairs:
             return None
         return (float(self.total @ self.total) - self.within) / pairs
+
+    @property
+    def ends(self) -> Ends:
+        """The 95 % interval of the mean cosine, over resamples of the texts."""
+        if sum(map(len, self.of_texts)) < FEWEST_TEXTS:
+            return None
+        sums, counts = torch.cat(self.of_texts), torch.cat(self.num_of_texts).float()
+        drawn = torch.from_numpy(draws_of_groups(len(sums))).float()
+        # A text that is drawn twice makes no pair with itself.
+        cosines = (drawn @ sums).square().sum(1) - drawn.square() @ sums.square().sum(1)
+        pairs = (drawn @ counts).square() - drawn.square() @ counts.square()
+        known = (cosines / pairs)[pairs > 0].double().numpy()
+        low, high = np.quantile(known, [0.025, 0.975])
+        return float(low), float(high)
 
 
 def explained_variance(vectors: Tensor) -> float:
@@ -180,7 +204,7 @@ def measure_geometry(
     return Geometry(
         layers=tuple(layers),
         anisotropy=tuple(anisotropy),
-        self_similarity=tuple(_mean([word.self_similarity[k] for word in words]) for k in indices),
+        self_similarity=tuple(mean_of([word.self_similarity[k] for word in words]) for k in indices),
         intra_sentence=tuple(
             None if base is None else sums.similarity[k] / sums.num_texts - base
             for k, base in enumerate(anisotropy)
@@ -188,6 +212,8 @@ def measure_geometry(
         explained=tuple(_explained(list(uses.values()), sums.sample, k) for k in indices),
         words=tuple(words),
         num_words=sums.num_words,
+        anisotropy_ends=tuple(directions.ends for directions in sums.directions),
+        similarity_ends=tuple(ends_of_mean([word.self_similarity[k] for word in words]) for k in indices),
     )
 
 
@@ -211,94 +237,5 @@ def _explained(uses: Sequence[Tensor], sample: Sequence[Tensor], layer: int) -> 
     return math.fsum(own) / len(own) - math.fsum(random) / len(random)
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def mean_of(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
-
-
-def geometry_section(models: Mapping[str, Geometry]) -> Section:
-    """Draw the four curves over the layers, every model in each, and the words at the ends."""
-    curves = {
-        "Anisotropy: mean cosine of two words from different texts": (
-            "anisotropy",
-            "0: all directions are used",
-        ),
-        "Self-similarity: a word in different texts": ("self_similarity", "less the anisotropy"),
-        "Intra-sentence similarity: a word and its sentence": ("intra_sentence", "less the anisotropy"),
-        "Maximum explained variance: how static a word is": ("explained", "less that of random words"),
-    }
-    figures: list[Figure] = [_curve(models, title, name, note) for title, (name, note) in curves.items()]
-    mixed = {name: item for name, item in models.items() if item.layers[-1] == "mix"}
-    if mixed:
-        figures.append(_mix_bars(mixed))
-    for name, item in models.items():
-        if item.words:
-            figures.append(_word_table(name, item))
-    return Section(title="Geometry", text=_sentences(models), figures=tuple(figures))
-
-
-def _curve(models: Mapping[str, Geometry], title: str, field: str, note: str) -> Lines:
-    depth = max(len(_plain(item)) for item in models.values())
-    series = {
-        name: tuple((list(getattr(item, field)[: len(_plain(item))]) + [None] * depth)[:depth])
-        for name, item in models.items()
-    }
-    return Lines(
-        title=title,
-        x_label="layer (0: embeddings)",
-        y_label="cosine" if field != "explained" else "share",
-        x=tuple(map(float, range(depth))),
-        series=series,
-        note=note,
-    )
-
-
-def _plain(item: Geometry) -> tuple[str, ...]:
-    return tuple(name for name in item.layers if name != "mix")
-
-
-def _mix_bars(models: Mapping[str, Geometry]) -> Bars:
-    """Anisotropy of the mix beside the last layer and the mean of all layers."""
-    series: dict[str, tuple[float | None, ...]] = {}
-    for name, item in models.items():
-        values = [value for value in item.anisotropy[:-1] if value is not None]
-        series[name] = (_mean(values), item.anisotropy[-2], item.anisotropy[-1])
-    return Bars(
-        title="Anisotropy of the mix beside its layers",
-        x_label="vectors",
-        y_label="mean cosine",
-        names=("mean of the layers", "last layer", "mix"),
-        series=series,
-        note="0: all directions are used alike",
-    )
-
-
-def _word_table(name: str, item: Geometry) -> Table:
-    last = len(_plain(item)) - 1
-    order = sorted(item.words, key=lambda word: word.self_similarity[last])
-    ends = [("most", word) for word in order[:SHOWN]]
-    ends += [("least", word) for word in reversed(order[SHOWN:][-SHOWN:])]
-    return Table(
-        title=f"{name}: the words most and least bound to their context",
-        columns=("context-bound", "word", "texts", "self-similarity, last layer"),
-        rows=tuple((side, word.word, word.uses, round(word.self_similarity[last], 4)) for side, word in ends),
-        note="Self-similarity less the anisotropy; low means that the word's vector follows its context.",
-    )
-
-
-def _sentences(models: Mapping[str, Geometry]) -> str:
-    lines = []
-    for name, item in models.items():
-        last = len(_plain(item)) - 1
-        first, end = item.anisotropy[0], item.anisotropy[last]
-        if first is None or end is None:
-            lines.append(
-                f"{name}: fewer than two texts have words, so no angle between texts can be measured."
-            )
-            continue
-        text = f"{name}: anisotropy goes from {first:.3f} (embeddings) to {end:.3f} (layer {last})"
-        if item.self_similarity[last] is not None:
-            text += f"; adjusted self-similarity at the end is {item.self_similarity[last]:.3f}"
-            lines.append(text + f" over {len(item.words)} words.")
-        else:
-            lines.append(f"{text}. No word stands in {MIN_USES} texts, so none can be compared.")
-    return " ".join(lines)

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bermo.analyse.attention import Grid, known
-from bermo.analyse.certainty import LEVEL, holm, least_seen
-from bermo.analyse.heads import Effects, Importance, Pruning, Scan
+from bermo.analyse.certainty import LEVEL, holm, least_seen, num_sure, told
+from bermo.analyse.effects import Effects
+from bermo.analyse.heads import Importance, Pruning, Scan
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
 
 
@@ -39,10 +40,16 @@ def effects_section(models: Mapping[str, Effects]) -> Section:
     ]
     lines = []
     for name, item in models.items():
-        flat = sorted(value for row in item.effects for value in known(row))
+        flat = sorted(
+            (value, layer, head)
+            for layer, row in enumerate(item.effects)
+            for head, value in enumerate(row)
+            if value is not None
+        )
+        middle, most = (told(v, item.ends[k][h], ".1%") for v, k, h in (flat[len(flat) // 2], flat[-1]))
         lines.append(
-            f"{name}: the median head moves the output by {flat[len(flat) // 2]:.1%},"
-            f" the strongest by {flat[-1]:.1%}."
+            f"{name}: the median head moves the output by {middle}, the strongest, {flat[-1][1] + 1}."
+            f"{flat[-1][2] + 1}, by {most}, both chosen by the texts that measure them."
         )
     return Section(title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures))
 
@@ -69,9 +76,7 @@ def one_off_section(models: Mapping[str, Scan]) -> Section:
     figures = [_change(name, item, "with this head off") for name, item in models.items()]
     lines = []
     for name, item in models.items():
-        flat = [score - item.full for row in item.scores for score in known(row)]
-        worst = f" The worst costs {max(0.0, -min(flat)):.2f} points of {item.metric}."
-        lines.append(f"{name}: {_seen(item, 'turned off alone')}{'' if item.is_one_answer else worst}")
+        lines.append(f"{name}: {_seen(item, 'turned off alone')}{_worst(item)}")
     return Section(title="Heads: one off", text=" ".join(lines), figures=tuple(figures))
 
 
@@ -97,12 +102,7 @@ def one_left_section(models: Mapping[str, Scan]) -> Section:
     )
     lines = []
     for name, item in models.items():
-        with_heads = [row for row in item.scores if known(row)]
-        equal = sum(max(known(row)) >= item.full for row in with_heads)
-        lines.append(
-            f"{name}: {_seen(item, 'left alone in its layer')} In {equal} of {len(with_heads)} layers the"
-            " best head alone has the score of all or more, being chosen by the rows that score it."
-        )
+        lines.append(f"{name}: {_seen(item, 'left alone in its layer')}{_needed(item)}")
     return Section(title="Heads: one left", text=" ".join(lines), figures=tuple(figures))
 
 
@@ -124,7 +124,7 @@ def pruning_section(models: Mapping[str, Pruning]) -> Section:
         fine = [k for k, s in zip(item.kept, item.by_importance, strict=True) if s >= full - 1]
         lines.append(
             f"{name}: {item.metric} {_full(item)}; within one point of it with {min(fine):.0%} of the heads,"
-            " nothing trained again."
+            f" nothing trained again. {_first_loss(item)}"
         )
     return Section(title="Heads: pruning", text=" ".join(lines), figures=figures)
 
@@ -153,6 +153,37 @@ def _full(item: Importance | Scan | Pruning) -> str:
     return f"{score:.2f} ({item.rows} rows; 95 % of accuracy: {low:.1f} … {high:.1f})"
 
 
+def _worst(item: Scan) -> str:
+    """Say what the head that is missed most costs, and whether that is more than chance."""
+    if item.is_one_answer or not item.chance:
+        return ""
+    chances = iter(holm([p for row in item.chance for p in known(row)]))
+    costs = [(item.full - score, next(chances)) for row in item.scores for score in known(row)]
+    cost, p = max(costs)
+    return f" The worst costs {max(0.0, cost):.2f} points of {item.metric} (p {p:.2f}, corrected)."
+
+
+def _needed(item: Scan) -> str:
+    """Say in how many layers no head alone gives the answers of all."""
+    if item.is_one_answer or not item.chance:
+        return ""
+    chances = iter(holm([p for row in item.chance for p in known(row)]))
+    layers = [[next(chances) for _ in known(row)] for row in item.chance if known(row)]
+    lost = sum(all(p < LEVEL for p in row) for row in layers)
+    return f" In {lost} of {len(layers)} layers every head alone does so."
+
+
+def _first_loss(item: Pruning) -> str:
+    """Say at which share of heads the answers first change beyond chance."""
+    if not item.chance:
+        return f"{item.metric} of {item.rows} rows has no exact test, so no loss is judged."
+    kept = [share for share, p in zip(item.kept[1:], holm(item.chance), strict=True) if p < LEVEL]
+    test = f"(sign test over {item.rows} rows, corrected for {len(item.chance)} tries)"
+    if not kept:
+        return f"At no share do the answers change beyond chance {test}."
+    return f"Answers change beyond chance from {max(kept):.0%} of the heads on {test}."
+
+
 def _seen(item: Scan, done: str) -> str:
     """Say for how many heads a change is more than chance, or why that cannot be said."""
     if item.is_one_answer:
@@ -162,7 +193,7 @@ def _seen(item: Scan, done: str) -> str:
             f"{item.metric} of {item.rows} rows has no exact test, so changes of single heads are not judged."
         )
     values = [p for row in item.chance for p in known(row)]
-    sure = sum(p < LEVEL for p in holm(values))
+    sure = num_sure(values)
     rows = least_seen(len(values))
     return (
         f"{sure} of {len(values)} heads change the answers beyond chance when {done} (sign test over"

@@ -8,11 +8,10 @@
     fixed        the score with the head's attention replaced by the position pattern nearest to it
                  (Raganato et al. 2020, "Fixed encoder self-attention patterns")
 
-Without labels: the effect ‖o − o′‖ / ‖o‖ of turning a head off on the output vectors. Axes: L layers, B
-texts, H heads.
+Axes: L layers, B texts, H heads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,22 +20,12 @@ from torch import Tensor
 from bermo.analyse.attention import Advance, Grid, grid_of
 from bermo.analyse.certainty import Judged
 from bermo.analyse.labelled import Labelled
-from bermo.analyse.tokens import run_encoder, token_batches
 from bermo.data.intervals import sign_test
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.encoders.sites import encoder_of
-from bermo.vectors import Encoder, stream_vectors
 
-EFFECT_TEXTS = 8
 STEPS = 10
 PATTERNS = ("itself", "previous", "next", "first", "last", "all before", "all after", "all")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effects:
-    """Relative change of the output when one head is off, layers × heads."""
-
-    effects: Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +68,8 @@ class Pruning:
     rows: int = 0
     interval: tuple[float, float] | None = None
     """Of the score with all heads on, by its rows."""
+    chance: tuple[float, ...] = ()
+    """The p of each step by importance against all heads on (sign test); empty without right rows."""
 
 
 def heads_there(labelled: Labelled) -> tuple[int, ...]:
@@ -204,6 +195,7 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
     order = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
     random = [places[index] for index in order]
     scores: dict[bool, list[float]] = {True: [], False: []}
+    full, chance = labelled.judge(), []
     for is_random in (False, True):
         gates = all_on(labelled)
         for count in counts:
@@ -213,7 +205,10 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
                 on = {place for place in places if gates.view(-1)[place]}
                 least = [place for place in prune_order(head_importance(labelled, gates)) if place in on]
                 gates.view(-1)[least[: len(on) - (total - count)]] = 0
-            scores[is_random].append(score_with(labelled, gates))
+            judged = judge_with(labelled, gates)
+            scores[is_random].append(judged.score)
+            if not is_random and count and full.right and judged.right:
+                chance.append(sign_test(full.right, judged.right))
             advance(1)
     return Pruning(
         metric=labelled.metric,
@@ -221,7 +216,8 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
         by_importance=tuple(scores[False]),
         at_random=tuple(scores[True]),
         rows=len(labelled.features),
-        interval=labelled.judge().interval,
+        interval=full.interval,
+        chance=tuple(chance),
     )
 
 
@@ -300,40 +296,3 @@ def _replacing(layer: int, heads: dict[int, str]) -> Callable[[AttentionCall], T
         return changed
 
     return exchange
-
-
-@torch.inference_mode()
-def measure_effects(
-    encoder: Encoder, texts: Sequence[str], max_length: int, advance: Advance = lambda done: None
-) -> Effects:
-    """Turn each head off alone and see how far the output moves, on a few texts; needs no labels."""
-    step = max(1, len(texts) // EFFECT_TEXTS)
-    chosen = texts[::step][:EFFECT_TEXTS]
-    heads = heads_of_layers(encoder.backbone)
-    moved = torch.zeros(len(heads), max(heads), dtype=torch.double)
-    with attending(encoder.backbone):
-        before = _outputs(encoder, chosen, max_length)
-    for layer, count in enumerate(heads):
-        for head in range(count):
-            gates = torch.ones(moved.shape, device=encoder.device)
-            gates[layer, head] = 0
-            with attending(encoder.backbone, gates=gates):
-                after = _outputs(encoder, chosen, max_length)
-            moved[layer, head] = float(((after - before).norm(dim=-1) / before.norm(dim=-1)).mean())
-            advance(1)
-    return Effects(effects=grid_of(moved, heads))
-
-
-def _outputs(encoder: Encoder, texts: Sequence[str], max_length: int) -> Tensor:
-    """Return the output vectors of all tokens (N, D): the mix where there is one, else the last layer."""
-    if encoder.mix is None:
-        outputs = [
-            run_encoder(encoder, tokens.batch)[tokens.is_token]
-            for tokens in token_batches(encoder, texts, max_length)
-        ]
-    else:
-        stream = stream_vectors(
-            encoder, texts, layers=(), with_mix=True, max_length=max_length, batch_size=16
-        )
-        outputs = [batch.vectors[-1][batch.is_token] for batch in stream]
-    return torch.cat(outputs).float()

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bermo.analyse.attention import Advance
+from bermo.analyse.certainty import Ends, ends_of_share, told
 from bermo.figures.data import Lines, Section
 from bermo.vectors import Encoder, TokenVectors, stream_vectors
 
@@ -31,15 +32,17 @@ class Identity:
     chance: float
     """Share that guessing within the text would find."""
     num_tokens: int
+    nearest_ends: tuple[Ends, ...]
+    linear_ends: tuple[Ends, ...]
 
 
-def found_again(hidden: Tensor, inputs: Tensor, is_token: Tensor) -> tuple[int, int]:
-    """Count the tokens (B, T, D) whose own input vector is the nearest in their text, and all tokens."""
+def found_again(hidden: Tensor, inputs: Tensor, is_token: Tensor) -> Tensor:
+    """Count in each text (B) the tokens (B, T, D) whose own input vector is the nearest in their text."""
     cosines = normalize(hidden.float(), dim=-1) @ normalize(inputs.float(), dim=-1).transpose(1, 2)
     cosines = cosines.masked_fill(~is_token[:, None, :], -2.0)
     position = torch.arange(hidden.shape[1], device=hidden.device)
     hits = (cosines.argmax(-1) == position) & is_token
-    return int(hits.sum()), int(is_token.sum())
+    return hits.sum(1)
 
 
 class LinearMap:
@@ -85,32 +88,33 @@ def measure_identity(
             maps[layer].add(hidden[batch.is_token], inputs)
         advance(len(batch.rows))
     solved = [item.solve() for item in maps] if learn else []
-    counts = torch.zeros(2, encoder.num_layers, dtype=torch.long)
-    total, guesses = 0, 0
+    sizes: list[float] = []
+    parts: list[Tensor] = []
     for batch in stream_vectors(encoder, test, max_length=max_length):
-        total += int(batch.is_token.sum())
-        # One token a text is found by guessing.
-        guesses += len(batch.rows)
-        for layer in range(encoder.num_layers):
-            counts[:, layer] += _hits(batch, layer, solved)
+        sizes += batch.is_token.sum(1).tolist()
+        parts.append(torch.stack([_hits(batch, layer, solved) for layer in range(encoder.num_layers)], 1))
         advance(len(batch.rows))
-    nearest, linear = (counts / max(1, total)).tolist()
+    total = max(1, int(sum(sizes)))
+    nearest, linear = torch.cat(parts, dim=2).tolist()
     return Identity(
-        nearest=tuple(nearest),
-        linear=tuple(linear) if learn else (None,) * encoder.num_layers,
-        chance=guesses / max(1, total),
-        num_tokens=total,
+        nearest=tuple(sum(hits) / total for hits in nearest),
+        linear=tuple(sum(hits) / total if learn else None for hits in linear),
+        # One token a text is found by guessing.
+        chance=len(sizes) / total,
+        num_tokens=int(sum(sizes)),
+        nearest_ends=tuple(ends_of_share(hits, sizes) for hits in nearest),
+        linear_ends=tuple(ends_of_share(hits, sizes) for hits in linear),
     )
 
 
 def _hits(batch: TokenVectors, layer: int, solved: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return how many tokens of each text are found as they are and after the linear map, (2, B)."""
     inputs, hidden = batch.vectors[0], batch.vectors[layer]
-    nearest, _ = found_again(hidden, inputs, batch.is_token)
-    linear = 0
-    if solved:
-        weight, shift = (part.to(hidden) for part in solved[layer])
-        linear, _ = found_again(hidden @ weight + shift, inputs, batch.is_token)
-    return torch.tensor([nearest, linear])
+    nearest = found_again(hidden, inputs, batch.is_token)
+    if not solved:
+        return torch.stack([nearest, torch.zeros_like(nearest)]).cpu()
+    weight, shift = (part.to(hidden) for part in solved[layer])
+    return torch.stack([nearest, found_again(hidden @ weight + shift, inputs, batch.is_token)]).cpu()
 
 
 def identity_section(models: Mapping[str, Identity]) -> Section:
@@ -130,10 +134,13 @@ def identity_section(models: Mapping[str, Identity]) -> Section:
         series=series,
         note=f"Among the tokens of the same text; guessing finds: {chance}.",
     )
-    lines = [
-        f"{name}: at the last layer {item.nearest[-1]:.1%} of {item.num_tokens} tokens"
-        " are nearest to their own"
-        " input" + (f", {item.linear[-1]:.1%} after a linear map." if item.linear[-1] is not None else ".")
-        for name, item in models.items()
-    ]
+    lines = [_said(name, item) for name, item in models.items()]
     return Section(title="Token identity", text=" ".join(lines), figures=(figure,))
+
+
+def _said(name: str, item: Identity) -> str:
+    near, mapped = told(item.nearest[-1], item.nearest_ends[-1], ".1%"), item.linear[-1]
+    after = "" if mapped is None else f", {told(mapped, item.linear_ends[-1], '.1%')} after a linear map"
+    return (
+        f"{name}: at the last layer {near} of {item.num_tokens} tokens are nearest to their own input{after}."
+    )

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from bermo.analyse.certainty import told
+from bermo.analyse.curves import MIX
 from bermo.analyse.head_figures import head_grid
-from bermo.analyse.layers import Between, CutScores, Kept, LayerFacts
+from bermo.analyse.layers import Between, CutScores, Kept, LayerFacts, mean_of_same
+from bermo.data.intervals import LEVEL
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
 
 TOLERANCE = 0.5
@@ -37,7 +40,7 @@ def layers_section(models: Mapping[str, LayerFacts]) -> Section:
             note="A mix is cut by giving its later shares to the earlier layers in proportion.",
         ),
     ]
-    mixed = {name: item for name, item in models.items() if "mix" in item.names and item.weights}
+    mixed = {name: item for name, item in models.items() if MIX in item.names and item.weights}
     if mixed:
         width = max(len(item.weights) for item in mixed.values())
         figures.append(
@@ -73,12 +76,12 @@ def _sentences(models: Mapping[str, LayerFacts]) -> str:
     lines = []
     for name, item in models.items():
         strongest = max(range(len(item.change)), key=lambda k: item.change[k])
+        most, last = (told(item.change[k], item.change_ends[k], ".1%") for k in (strongest, -1))
         text = (
-            f"{name}: layer {strongest + 1} changes vectors most"
-            f" ({item.change[strongest]:.1%} of their length),"
-            f" the last by {item.change[-1]:.1%}."
+            f"{name}: layer {strongest + 1} changes vectors most, by {most} of their length, the last by"
+            f" {last}."
         )
-        if "mix" in item.names and item.centre is not None:
+        if MIX in item.names and item.centre is not None:
             text += f" Its mix has its centre of gravity at layer {item.centre:.2f}."
         lines.append(text)
     return " ".join(lines)
@@ -103,12 +106,11 @@ def between_section(models: Mapping[str, Between]) -> Section:
                 values=item.alike,
             )
         )
-        diagonal = [row[k] for k, row in enumerate(item.alike) if k < len(row)]
-        known = [value for value in diagonal if value is not None]
-        if known:
+        mean = mean_of_same(item.alike)
+        if mean is not None:
             lines.append(
-                f"{name} against {item.first}: same layers are alike by {sum(known) / len(known):.3f}"
-                f" on average, least {min(known):.3f}."
+                f"{name} against {item.first}: same layers are alike by {told(mean, item.same_ends)} on"
+                " average."
             )
     return Section(title="Layers of two models", text=" ".join(lines), figures=tuple(figures))
 
@@ -168,11 +170,27 @@ def cut_section(models: Mapping[str, CutScores]) -> Section:
         note="Nothing is trained again.",
     )
     text = " ".join(
-        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f}"
-        f" with its first {_layers(enough(item))}."
+        f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f}{_rows(item)}"
+        f" with its first {_layers(enough(item))}. {_losses(item)}"
         for name, item in models.items()
     )
     return Section(title="Layers: cut", text=text, figures=(figure,))
+
+
+def _rows(item: CutScores) -> str:
+    ends = "no interval" if item.interval is None else "{:.1f} … {:.1f}".format(*item.interval)
+    return f" ({ends}; {item.rows} rows)"
+
+
+def _losses(item: CutScores) -> str:
+    """Say of how many cuts the loss is more than chance."""
+    if not item.chance:
+        return "Whether a cut changes more than chance is not tested: there is no cut, or no right row."
+    lost = [k for k, p in enumerate(item.chance, start=1) if p < LEVEL]
+    return (
+        f"Of {len(item.chance)} cuts {len(lost)} change the answers beyond chance (sign test, Holm's"
+        f" correction){': after ' + ', '.join(map(str, lost)) if lost else ''}."
+    )
 
 
 def _layers(number: int) -> str:
@@ -231,7 +249,7 @@ def _verdict(name: str, item: LayerFacts, cut: CutScores | None) -> str:
         rest = f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
         above = "layer above adds" if depth - k == 1 else f"{depth - k} layers above add"
         lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else ("every layer is needed")
-        return f"{name}: with its first {k} of {depth} layers it scores as the whole; {lost}."
+        return f"{name}: with its first {k} of {depth} layers it scores as the whole{_rows(cut)}; {lost}."
     almost = [k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST]
     if not almost:
         return f"{name}: no cut leaves the output as it is."
@@ -240,6 +258,7 @@ def _verdict(name: str, item: LayerFacts, cut: CutScores | None) -> str:
             f"{name}: every layer moves the output (no cut keeps a cosine of {ALMOST});"
             " give --data for scores."
         )
+    kept = told(item.cut[almost[0] - 1] or 0.0, item.cut_ends[almost[0] - 1])
     return (
-        f"{name}: cut after layer {almost[0]}, the output keeps a cosine of {ALMOST}; give --data for scores."
+        f"{name}: cut after layer {almost[0]}, the output keeps a cosine of {kept}; give --data for scores."
     )

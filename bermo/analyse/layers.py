@@ -17,8 +17,10 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from bermo.analyse.attention import Advance, Grid, grid_of
+from bermo.analyse.certainty import Ends, ends_left_out, ends_of_mean, holm
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.words import Key, has_mix, layer_names, pool_words
+from bermo.data.intervals import sign_test
 from bermo.encoders.families import family_of
 from bermo.encoders.sites import Site, encoder_of, prunable_sites
 from bermo.encoders.structure import structure_of
@@ -30,6 +32,8 @@ from bermo.vectors import Encoder, stream_vectors
 SAMPLE_TEXTS, SAMPLE = 200, 1000
 LEAST = 4
 """Words that the unbiased estimator needs."""
+GROUPS = 10
+"""Of texts, each left out once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,9 @@ class LayerFacts:
     weights: tuple[float, ...]
     """Share of layers 0 … L in the mix; all on the last without a mix, none for a mix that has no shares."""
     centre: float | None
+    change_ends: tuple[Ends, ...]
+    cut_ends: tuple[Ends, ...]
+    """Of `change` and of `cut`, over texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +60,8 @@ class Between:
 
     first: str
     alike: tuple[tuple[float | None, ...], ...]
+    same_ends: Ends = None
+    """Of the mean alikeness of the same layers, leaving out a tenth of the texts at a time."""
     reason: str = ""
 
 
@@ -73,6 +82,11 @@ class CutScores:
 
     metric: str
     scores: tuple[float, ...]
+    rows: int = 0
+    interval: Ends = None
+    """Of the whole model's score, by its rows."""
+    chance: tuple[float, ...] = ()
+    """The p of each cut against the whole (sign test, corrected for all cuts); empty without right rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,42 +180,51 @@ def measure_layers(
     sample = take_sample(encoder, texts, max_length)
     depth = encoder.num_layers
     plain = sample.vectors[:depth]
-    change = [
-        float(((plain[k] - plain[k - 1]).norm(dim=-1) / plain[k - 1].norm(dim=-1).clamp(min=1e-12)).mean())
+    moved = [
+        (plain[k] - plain[k - 1]).norm(dim=-1) / plain[k - 1].norm(dim=-1).clamp(min=1e-12)
         for k in range(1, depth)
     ]
+    _, text = torch.unique(torch.tensor([row for row, _, _ in sample.keys]), return_inverse=True)
+    words = torch.bincount(text).tolist()
     advance(1)
-    weights = mix_shares(encoder)
+    weights, cut = mix_shares(encoder), _cut_likeness(encoder, texts, max_length)
     return LayerFacts(
         names=layer_names(encoder),
         alike=grid_of_alikeness(sample.vectors, sample.vectors),
-        change=tuple(change),
-        cut=_cut_likeness(encoder, texts, max_length),
+        change=tuple(float(values.mean()) for values in moved),
+        change_ends=tuple(
+            ends_of_mean(torch.bincount(text, weights=values.double()).tolist(), words) for values in moved
+        ),
+        cut=tuple(value for value, _ in cut),
+        cut_ends=tuple(ends for _, ends in cut),
         weights=weights,
         centre=sum(k * w for k, w in enumerate(weights)) if weights else None,
     )
 
 
 @torch.inference_mode()
-def _cut_likeness(encoder: Encoder, texts: Sequence[str], max_length: int) -> tuple[float | None, ...]:
-    """Return the mean cosine of the output cut after each layer with the whole output."""
+def _cut_likeness(encoder: Encoder, texts: Sequence[str], max_length: int) -> list[tuple[float | None, Ends]]:
+    """Return the mean cosine of the output cut after each layer with the whole output, and its interval."""
     depth = encoder.num_layers - 1
     chosen = texts[:: max(1, len(texts) // SAMPLE_TEXTS)][: SAMPLE_TEXTS // 4]
-    totals: list[float | None] = [0.0] * depth
-    count = 0
+    sums: list[list[float] | None] = [[] for _ in range(depth)]
+    sizes: list[float] = []
     for batch in stream_vectors(encoder, chosen, max_length=max_length, batch_size=8):
         whole = cut_mix(encoder.mix, batch.vectors, depth)
         if whole is None:
-            return (None,) * depth
+            return [(None, None)] * depth
         for k in range(1, depth + 1):
-            part, before = cut_mix(encoder.mix, batch.vectors, k), totals[k - 1]
+            part, before = cut_mix(encoder.mix, batch.vectors, k), sums[k - 1]
             if part is None or before is None:
-                totals[k - 1] = None
+                sums[k - 1] = None
                 continue
-            cosine = cosine_similarity(part.float(), whole.float(), dim=-1)[batch.is_token]
-            totals[k - 1] = before + float(cosine.double().sum())
-        count += int(batch.is_token.sum())
-    return tuple(None if total is None else total / count for total in totals)
+            cosine = cosine_similarity(part.float(), whole.float(), dim=-1) * batch.is_token
+            before += cosine.double().sum(1).tolist()
+        sizes += batch.is_token.sum(1).tolist()
+    return [
+        (None, None) if parts is None else (sum(parts) / sum(sizes), ends_of_mean(parts, sizes))
+        for parts in sums
+    ]
 
 
 def mix_shares(encoder: Encoder) -> tuple[float, ...]:
@@ -220,19 +243,50 @@ def measure_between(first: Encoder, other: Encoder, texts: Sequence[str], max_le
     if one.keys != two.keys:
         reason = f"{first.name} and {other.name} cut the texts into different tokens"
         return Between(first=first.name, alike=(), reason=reason)
-    return Between(first=first.name, alike=grid_of_alikeness(two.vectors, one.vectors))
+    alike = grid_of_alikeness(two.vectors, one.vectors)
+    return Between(first=first.name, alike=alike, same_ends=_same_ends(one, two, mean_of_same(alike)))
+
+
+def mean_of_same(alike: Sequence[Sequence[float | None]]) -> float | None:
+    """Return the mean alikeness of the same layers of two models; None where none is known."""
+    known = [row[k] for k, row in enumerate(alike) if k < len(row)]
+    values = [value for value in known if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _same_ends(one: Sample, two: Sample, mean: float | None) -> Ends:
+    """Return the interval of the mean alikeness of the same layers."""
+    texts = torch.tensor([row for row, _, _ in one.keys])
+    groups = texts.unique().tensor_split(GROUPS)
+    without = []
+    for group in groups:
+        kept = ~torch.isin(texts, group)
+        pairs = zip(one.vectors[:, kept], two.vectors[:, kept], strict=False)
+        values = [value for a, b in pairs if (value := alikeness(a, b)) is not None]
+        if not len(group) or not values:
+            return None
+        without.append(sum(values) / len(values))
+    return None if mean is None else ends_left_out(mean, without)
 
 
 def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> CutScores:
     """Score the model cut after each layer."""
     depth = labelled.model.config.num_hidden_layers
-    scores = []
+    judged = []
     for k in range(1, depth + 1):
         with torch.random.fork_rng(devices=[]):
             short = student_from_teacher(labelled.model, tuple(range(1, k + 1)))
-        scores.append(labelled.score(short.to(labelled.accelerator.device)))
+        judged.append(labelled.judge(short.to(labelled.accelerator.device)))
         advance(1)
-    return CutScores(metric=labelled.metric, scores=tuple(scores))
+    whole = judged[-1]
+    chance = [sign_test(whole.right, item.right) for item in judged[:-1] if whole.right and item.right]
+    return CutScores(
+        metric=labelled.metric,
+        scores=tuple(item.score for item in judged),
+        rows=len(labelled.features),
+        interval=whole.interval,
+        chance=tuple(holm(chance)),
+    )
 
 
 def measure_kept(encoder: Encoder) -> Kept:

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.contexts import word_spans
-from bermo.analyse.curves import Curve, curves_by_layer, layers_of
+from bermo.analyse.curves import MIX, Curve, curves_by_layer, layers_of
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.intervals import wilson
 from bermo.data.senses import SenseSentence
@@ -125,7 +125,7 @@ def measure_map(encoder: Encoder, points: Sequence[Point], advance: Advance = la
     groups = tuple(point.group for point in points)
     depth = encoder.num_layers - 1
     shown = sorted({round(depth * k / (SHOWN_LAYERS - 1)) for k in range(SHOWN_LAYERS)})
-    shown += [len(layers) - 1] if layers[-1] == "mix" else []
+    shown += [len(layers) - 1] if layers[-1] == MIX else []
     planes = []
     for k in shown:
         flat = project(stacked[k])
@@ -189,7 +189,7 @@ def map_section(models: Mapping[str, LayerMap]) -> Section:
 
 
 def _points(name: str, item: LayerMap, plane: Plane) -> Points:
-    what = "the mix" if plane.layer == "mix" else f"layer {plane.layer}"
+    what = "the mix" if plane.layer == MIX else f"layer {plane.layer}"
     return Points(
         title=f"{name}: map at {what}",
         x_label="first axis",

@@ -10,8 +10,10 @@ from bermo.analyse import head_figures, heads, layer_figures, layers, tuned
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
 from bermo.analyse.attribution import TEXTS, Attribution, attribution_section, measure_attribution
 from bermo.analyse.effective import LENGTHS, EffectiveFacts, effective_section, measure_effective
+from bermo.analyse.effects import Effects, measure_effects
 from bermo.analyse.fixed_patterns import FixedFacts, fixed_patterns_section, measure_fixed_patterns
-from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, geometry_section, measure_geometry
+from bermo.analyse.geometry import MAX_WORDS, MIN_USES, Geometry, measure_geometry
+from bermo.analyse.geometry_figures import geometry_section
 from bermo.analyse.identity import Identity, identity_section, measure_identity
 from bermo.analyse.knowledge import Knowledge, knowledge_section, measure_knowledge, reasoning_section
 from bermo.analyse.labelled import Labelled
@@ -230,8 +232,8 @@ PARTS: Mapping[str, Measurement] = {
     ),
     "effects": Measurement(
         group="heads",
-        kind=heads.Effects,
-        measure=_on_texts(heads.measure_effects),
+        kind=Effects,
+        measure=_on_texts(measure_effects),
         draw=head_figures.effects_section,
         total=_all_heads,
         needs=("texts", "attention"),

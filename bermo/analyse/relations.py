@@ -231,10 +231,15 @@ def relations_section(models: Mapping[str, RelationFacts]) -> Section:
     lines = []
     for name, facts in models.items():
         shown = [row for row in facts.relations if follows(row)]
-        best = ", ".join(f"{row.relation} ({row.layer}.{row.head}, {row.right:.0f} %)" for row in shown[:5])
+        best = ", ".join(
+            f"{row.relation} ({row.layer}.{row.head}, {row.right:.0f} %, {row.interval[0]:.0f} …"
+            f" {row.interval[1]:.0f})"
+            for row in shown[:5]
+        )
         lines.append(
             f"{name}: of {len(facts.relations)} relations in {facts.sentences} sentences {len(shown)} have a"
-            f" head that finds them more often than the best fixed offset does{': ' if best else ''}{best}."
+            " head that finds them more often than the best fixed offset does (sign test, corrected for all"
+            f" relations){': ' if best else ''}{best}."
         )
         figures += [_table(name, facts), _bars(name, facts)]
     return Section(title="Heads and relations", text=" ".join(lines), figures=tuple(figures))

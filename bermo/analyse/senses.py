@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance
+from bermo.analyse.certainty import Ends, ends_of_mean, told
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.senses import SenseSentence, Tagged
 from bermo.figures.data import Figure, Lines, Points, Section, Table
@@ -47,6 +48,9 @@ class Senses:
     num_words: int
     answered: int
     map: SenseMap | None
+    ends: tuple[Ends, ...]
+    """Of `f1`, over sentences."""
+    baseline_ends: Ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,21 @@ class Uses:
     positions: tuple[tuple[int, int], ...]
     tagged: tuple[Tagged, ...]
     vectors: Tensor
+
+
+def f1_ends(
+    right: Sequence[bool], answered: Sequence[bool], sentences: Sequence[int], asked: Sequence[int]
+) -> Ends:
+    """Return the interval of F1 = 2 · right / (answered + asked) in percent, over sentences.
+
+    `sentences` numbers the sentence of each word that was read, `asked` counts the words of each sentence.
+    """
+    parts, sizes = [0.0] * len(asked), [float(count) for count in asked]
+    for is_right, is_answered, at in zip(right, answered, sentences, strict=True):
+        parts[at] += 2.0 * is_right
+        sizes[at] += is_answered
+    ends = ends_of_mean(parts, sizes)
+    return None if ends is None else (100 * max(0.0, ends[0]), 100 * min(1.0, ends[1]))
 
 
 def f1(right: int, answered: int, total: int) -> float:
@@ -150,14 +169,20 @@ class NearestSense:
 
     def scores(self, total: int) -> tuple[float, ...]:
         """Return F1 by kind of vector, over `total` words that were asked."""
-        results = []
-        for answers in self.answer.tolist():
-            right = sum(
+        return tuple(
+            f1(sum(right), sum(answer >= 0 for answer in answers), total)
+            for right, answers in zip(self.right(), self.answer.tolist(), strict=True)
+        )
+
+    def right(self) -> list[list[bool]]:
+        """Return by kind of vector which test words were answered right."""
+        return [
+            [
                 answer >= 0 and bool(set(tagged.keys) & set(self.keys[answer]))
                 for answer, tagged in zip(answers, self.tests, strict=True)
-            )
-            results.append(f1(right, sum(answer >= 0 for answer in answers), total))
-        return tuple(results)
+            ]
+            for answers in self.answer.tolist()
+        ]
 
 
 def most_frequent(memory: Iterable[SenseSentence]) -> dict[Word, str]:
@@ -210,23 +235,35 @@ def measure_senses(
     num_words = sum(len(sentence.tagged) for sentence in test)
     scores, names = nearest.scores(num_words), names_of(encoder)
     best = max(range(encoder.num_layers), key=lambda k: scores[k])
+    sentences = [row for part in parts for row, _ in part.positions]
+    asked = [len(sentence.tagged) for sentence in test]
+    answered = (nearest.answer >= 0).tolist()
+    baseline, baseline_ends = _baseline(memory, test)
     return Senses(
         test=name,
         names=names,
         f1=scores,
-        baseline=_baseline(memory, test),
+        baseline=baseline,
+        baseline_ends=baseline_ends,
+        ends=tuple(
+            f1_ends(right, known, sentences, asked)
+            for right, known in zip(nearest.right(), answered, strict=True)
+        ),
         num_words=num_words,
         answered=int((nearest.answer[0] >= 0).sum()),
         map=_map(mapped, names[best], [item[best] for item in kept[:MAP_USES]], senses),
     )
 
 
-def _baseline(memory: Sequence[SenseSentence], test: Sequence[SenseSentence]) -> float:
+def _baseline(memory: Sequence[SenseSentence], test: Sequence[SenseSentence]) -> tuple[float, Ends]:
     frequent = most_frequent(memory)
-    words = [tagged for sentence in test for tagged in sentence.tagged]
-    answers = [frequent.get(tagged.word) for tagged in words]
-    right = sum(answer in tagged.keys for answer, tagged in zip(answers, words, strict=True))
-    return f1(right, sum(answer is not None for answer in answers), len(words))
+    words = [(tagged, at) for at, sentence in enumerate(test) for tagged in sentence.tagged]
+    answers = [frequent.get(tagged.word) for tagged, _ in words]
+    right = [answer in tagged.keys for answer, (tagged, _) in zip(answers, words, strict=True)]
+    answered = [answer is not None for answer in answers]
+    asked = [len(sentence.tagged) for sentence in test]
+    ends = f1_ends(right, answered, [at for _, at in words], asked)
+    return f1(sum(right), sum(answered), len(words)), ends
 
 
 def _map(word: Word | None, layer: str, vectors: Sequence[Tensor], senses: Sequence[str]) -> SenseMap | None:
@@ -283,9 +320,10 @@ def senses_section(models: Mapping[str, Senses]) -> Section:
     for name, item in models.items():
         best = max(range(len(item.f1)), key=lambda k: item.f1[k])
         lines.append(
-            f"{name}: {item.test} F1 {item.f1[best]:.1f} with {_called(item.names[best])},"
-            " most frequent sense"
-            f" {item.baseline:.1f}; SemCor holds {item.answered} of {item.num_words} words."
+            f"{name}: {item.test} F1 {told(item.f1[best], item.ends[best], '.1f')} with"
+            f" {_called(item.names[best])}, most frequent sense"
+            f" {told(item.baseline, item.baseline_ends, '.1f')}; SemCor holds {item.answered} of"
+            f" {item.num_words} words."
         )
     return Section(title="Word senses", text=" ".join(lines), figures=tuple(figures))
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from bermo.analyse.attention import Advance, Grid, grid_of
-from bermo.analyse.certainty import holm
+from bermo.analyse.certainty import Ends, ends_of_mean, holm, told
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.tokens import run_encoder, token_batches
 from bermo.data.intervals import LEVEL, sign_test
@@ -50,6 +50,8 @@ class Moved:
 
     weights: Grid = ()
     attention: Grid = ()
+    attention_ends: Ends = None
+    """Of the mean over all heads, over texts."""
     reason: str = ""
 
 
@@ -107,9 +109,10 @@ def measure_moved(
     if reason:
         return Moved(reason=reason)
     chosen = texts[:: max(1, len(texts) // TEXTS)][:TEXTS]
-    attention = _attention_moved(encoder, base, chosen, longest) if can_attend(encoder.backbone) else ()
+    can = can_attend(encoder.backbone)
+    attention, ends = _attention_moved(encoder, base, chosen, longest) if can else ((), None)
     advance(1)
-    return Moved(weights=_weights_moved(encoder, base), attention=attention)
+    return Moved(weights=_weights_moved(encoder, base), attention=attention, attention_ends=ends)
 
 
 def _weights_moved(encoder: Encoder, base: Encoder) -> Grid:
@@ -142,17 +145,23 @@ def _rows_of_heads(encoder: Encoder) -> list[range]:
 
 
 @torch.inference_mode()
-def _attention_moved(encoder: Encoder, base: Encoder, texts: Sequence[str], longest: int) -> Grid:
+def _attention_moved(
+    encoder: Encoder, base: Encoder, texts: Sequence[str], longest: int
+) -> tuple[Grid, Ends]:
     counts = heads_of_layers(encoder.backbone)
-    total, tokens = torch.zeros(len(counts), max(counts), dtype=torch.double), 0
+    total = torch.zeros(len(counts), max(counts), dtype=torch.double)
+    of_texts: list[float] = []
+    sizes: list[float] = []
     for batch in token_batches(encoder, texts, longest):
-        before = _maps(base, batch)
+        before, weights = _maps(base, batch), batch.is_token[:, None].cpu()
+        mean = torch.zeros(len(weights), dtype=torch.double)
         for layer, after in _maps(encoder, batch).items():
             apart = divergence(before[layer], after)
-            weights = batch.is_token[:, None].cpu()
             total[layer - 1, : apart.shape[1]] += (apart * weights).sum((0, 2))
-        tokens += int(batch.is_token.sum())
-    return grid_of(total / max(1, tokens), list(counts))
+            mean += (apart * weights).sum((1, 2)) / sum(counts)
+        of_texts += mean.tolist()
+        sizes += weights.sum((1, 2)).tolist()
+    return grid_of(total / max(1.0, sum(sizes)), list(counts)), ends_of_mean(of_texts, sizes)
 
 
 def _maps(encoder: Encoder, batch: object) -> dict[int, Tensor]:
@@ -228,7 +237,7 @@ def moved_section(models: Mapping[str, Moved]) -> Section:
         for what, grid in (("weights", item.weights), ("attention", item.attention)):
             if grid:
                 figures.append(_heat(name, what, grid))
-                lines.append(_most(name, what, grid))
+                lines.append(_most(name, what, grid, item.attention_ends))
     return Section(title="Fine-tuning: heads moved", text=" ".join(lines), figures=tuple(figures))
 
 
@@ -244,10 +253,12 @@ def _heat(name: str, what: str, grid: Grid) -> Heat:
     )
 
 
-def _most(name: str, what: str, grid: Grid) -> str:
+def _most(name: str, what: str, grid: Grid, ends: Ends) -> str:
     known = [(v, r + 1, c + 1) for r, row in enumerate(grid) for c, v in enumerate(row) if v is not None]
     value, layer, head = max(known)
     mean = sum(v for v, _, _ in known) / len(known)
+    # Weights are all counted; attention is read on some texts.
+    average = f"{mean:.3f}" if what == "weights" else told(mean, ends)
     return (
-        f"{name}: the {what} of heads changed by {mean:.3f} on average, most in {layer}.{head} ({value:.3f})."
+        f"{name}: the {what} of heads changed by {average} on average, most in {layer}.{head} ({value:.3f})."
     )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from bermo.analyse.curves import MIX
 from bermo.vectors import Encoder, TokenVectors
 
 Key = tuple[int, ...]
@@ -36,7 +37,7 @@ def has_mix(encoder: Encoder) -> bool:
 def layer_names(encoder: Encoder) -> tuple[str, ...]:
     """Return the names of what is measured: every layer from 0 on, then the mix if there is one."""
     layers = tuple(str(layer) for layer in range(encoder.num_layers))
-    return (*layers, "mix") if has_mix(encoder) else layers
+    return (*layers, MIX) if has_mix(encoder) else layers
 
 
 def pool_words(batch: TokenVectors) -> Words:

@@ -25,7 +25,7 @@ Indices = npt.NDArray[np.int64]
 Interval = tuple[float, float]
 
 
-def wilson(right: int, total: int) -> Interval:
+def wilson(right: float, total: float) -> Interval:
     """Return the 95 % interval of the share `right` / `total`."""
     share, z2 = right / total, Z * Z / total
     half = Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total))
@@ -55,5 +55,10 @@ def sign_test(before: Sequence[bool], after: Sequence[bool]) -> float:
     """Return the two-sided p of as many rows becoming wrong or right, if either were as likely."""
     lost = sum(a and not b for a, b in zip(before, after, strict=True))
     won = sum(b and not a for a, b in zip(before, after, strict=True))
-    tail = sum(math.comb(lost + won, k) for k in range(min(lost, won) + 1))
-    return min(1.0, 2 * tail / 2 ** (lost + won))
+    return two_sided(lost, won)
+
+
+def two_sided(one: int, other: int) -> float:
+    """Return the p of so many rows one way and so many the other, if either were as likely."""
+    tail = sum(math.comb(one + other, k) for k in range(min(one, other) + 1))
+    return min(1.0, 2 * tail / 2 ** (one + other))

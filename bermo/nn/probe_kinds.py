@@ -33,6 +33,10 @@ class LinearProbes(nn.Module):
         """Return the sum of each probe's squared weights, (L, P)."""
         return self.weight.square().sum((1, 3))
 
+    def add_penalty_gradients_(self, penalties_P: Tensor) -> None:
+        """Add ∂/∂weight of λ ‖weight‖² to the gradient."""
+        _add_penalty_(self.weight, penalties_P)
+
     def reads(self, active: Sequence[int]) -> Sequence[int]:
         """Return the layers that the active probes read: their own."""
         return active
@@ -63,6 +67,11 @@ class HiddenProbes(nn.Module):
         """Return the sum of each probe's squared weights, (L, P)."""
         return self.first.square().sum((1, 3)) + self.second.square().sum((1, 3))
 
+    def add_penalty_gradients_(self, penalties_P: Tensor) -> None:
+        """Add ∂/∂weight of λ ‖weight‖² to the gradients."""
+        _add_penalty_(self.first, penalties_P)
+        _add_penalty_(self.second, penalties_P)
+
     def reads(self, active: Sequence[int]) -> Sequence[int]:
         """Return the layers that the active probes read: their own."""
         return active
@@ -92,6 +101,14 @@ class MixProbes(nn.Module):
         """Return the sum of each probe's squared weights γW, (1, P); of W alone, γ would grow for ever."""
         return self.linear.squares() * self.scale[0, 0, :, 0].square()
 
+    def add_penalty_gradients_(self, penalties_P: Tensor) -> None:
+        """Add the derivatives of λ ‖γW‖² by W and γ to the gradients."""
+        with torch.no_grad():
+            scale_P = self.scale[0, 0, :, 0]
+            _add_penalty_(self.linear.weight, penalties_P * scale_P.square())
+            assert self.scale.grad is not None, "a penalty is added after the loss"
+            self.scale.grad[0, 0, :, 0] += 2 * penalties_P * scale_P * self.linear.squares()[0]
+
     def reads(self, active: Sequence[int]) -> Sequence[int]:
         """Return the layers that are read: all."""
         return range(self.logits.shape[1])
@@ -108,6 +125,12 @@ def mixes_up_to_each(layers: int, units: int, classes: int) -> MixProbes:
 
 Probes: TypeAlias = LinearProbes | HiddenProbes | MixProbes
 """Weights are (L, ·, P, ·), so that a layer and a penalty select one probe's."""
+
+
+@torch.no_grad()
+def _add_penalty_(weight: nn.Parameter, penalties_P: Tensor) -> None:
+    assert weight.grad is not None, "a penalty is added after the loss"
+    weight.grad.addcmul_(weight, penalties_P[:, None], value=2)
 
 
 def _product(x_LBD: Tensor, weight_LDPK: Tensor, bias_L1PK: Tensor) -> Tensor:

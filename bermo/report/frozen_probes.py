@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from bermo.analyse.certainty import ends_of_mean, told
 from bermo.data.intervals import wilson
 from bermo.data.probing import GROUPS
 from bermo.figures.data import Bars, Figure, Findings, Number, Section, Table
@@ -118,9 +119,10 @@ def _summary(probed: Sequence[Probed]) -> str:
     for group in GROUPS:
         items = [item for item in probed if item.group == group and not item.doubt]
         if items:
-            centre = sum(item.centre for item in items) / len(items)
+            centres = [item.centre for item in items]
+            centre = told(sum(centres) / len(centres), ends_of_mean(centres), ".2f", "tasks")
             best = [f"{item.best} ({_as_good(item)})" for item in items]
-            parts.append(f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre:.2f}")
+            parts.append(f"{group}: best layers {', '.join(best)}, mean centre of gravity {centre}")
     explained = "In brackets: other layers within the interval of the best, which are not shown to be worse."
     return f"{'; '.join(parts)}. {explained}"
 

@@ -1,10 +1,39 @@
 """What is more than chance: against scipy's exact tests, and Holm's correction worked by hand."""
 
+from collections.abc import Callable, Sequence
+from random import Random
+
 import pytest
 from scipy import stats
 
-from bermo.analyse.certainty import LEVEL, Judged, holm, least_seen
+from bermo.analyse.attention import attention_section, measure_attention
+from bermo.analyse.attribution import attribution_section, measure_attribution
+from bermo.analyse.certainty import (
+    LEVEL,
+    Judged,
+    ends_left_out,
+    ends_of_mean,
+    ends_of_share,
+    holm,
+    least_seen,
+    told,
+)
+from bermo.analyse.effective import effective_section, measure_effective
+from bermo.analyse.effects import measure_effects
+from bermo.analyse.fixed_patterns import fixed_patterns_section, measure_fixed_patterns
+from bermo.analyse.geometry import measure_geometry
+from bermo.analyse.geometry_figures import geometry_section
+from bermo.analyse.head_figures import effects_section
+from bermo.analyse.identity import identity_section, measure_identity
+from bermo.analyse.layer_figures import between_section, layers_section
+from bermo.analyse.layers import measure_between, measure_layers
+from bermo.analyse.tuned import measure_moved, moved_section
+from bermo.analyse.words import frequent_words, layer_names, word_keys
 from bermo.data.intervals import sign_test
+from bermo.vectors import Encoder, stream_vectors
+from tests.analyse.conftest import TEXTS, build
+
+SAY = "too few texts for an interval"
 
 
 @pytest.mark.parametrize(("lost", "won"), [(0, 0), (1, 0), (3, 1), (6, 0), (2, 9), (5, 5)])
@@ -32,3 +61,91 @@ def test_an_interval_stays_within_0_and_100() -> None:
     assert 80 < low < 90
     assert high == 100
     assert Judged(score=3.0, right=None).interval is None
+
+
+def test_the_interval_of_a_mean_is_student_s() -> None:
+    values = [0.2, 0.5, 0.4, 0.9, 0.1]
+    expected = stats.t.interval(0.95, 4, loc=sum(values) / 5, scale=stats.sem(values))
+    assert ends_of_mean(values) == pytest.approx(expected)
+    assert ends_of_mean(values, [1.0] * 5) == pytest.approx(expected)
+    assert ends_of_mean(values[:3]) is None
+
+
+def test_without_one_text_each_the_interval_of_a_mean_is_student_s_too() -> None:
+    values = [0.2, 0.5, 0.4, 0.9, 0.1]
+    without = [(sum(values) - value) / 4 for value in values]
+    assert ends_left_out(sum(values) / 5, without) == pytest.approx(ends_of_mean(values))
+
+
+def test_tokens_that_agree_within_texts_are_worth_one_a_text() -> None:
+    apart = ends_of_share([1, 0] * 50, [1] * 100)
+    together = ends_of_share([10, 0] * 5, [10] * 10)
+    assert apart is not None
+    assert together is not None
+    assert together[1] - together[0] > 2.5 * (apart[1] - apart[0])
+    whole = ends_of_share([10] * 10, [10] * 10)
+    assert whole is not None
+    assert whole[0] < 0.75
+    assert whole[1] == pytest.approx(1)
+    assert ends_of_share([10] * 3, [10] * 3) is None
+
+
+def test_the_interval_of_a_share_holds_it_in_95_of_100_draws() -> None:
+    rng, inside = Random(0), 0
+    for _ in range(400):
+        shares = [rng.choice([0.1, 0.9]) for _ in range(40)]
+        hits = [sum(rng.random() < share for _ in range(20)) for share in shares]
+        low, high = ends_of_share(hits, [20] * 40) or (1, 0)
+        inside += low <= 0.5 <= high
+    assert 0.92 < inside / 400 < 0.98
+
+
+def test_a_number_is_told_with_its_interval_or_that_texts_are_too_few() -> None:
+    assert told(0.5, (0.25, 0.75)) == "0.500 (0.250 … 0.750)"
+    assert told(0.5, (0.25, 0.75), ".1%") == "50.0% (25.0 … 75.0)"
+    assert told(0.5, None) == f"0.500 ({SAY})"
+
+
+def _geometry(encoder: Encoder, texts: Sequence[str]) -> str:
+    chosen = frequent_words(encoder.tokenizer, word_keys(encoder.tokenizer, texts, 60), 5, 300)
+    measured = measure_geometry(stream_vectors(encoder, texts), layer_names(encoder), chosen)
+    return geometry_section({"m": measured}).text
+
+
+SENTENCES: dict[str, Callable[[Encoder, Sequence[str]], str]] = {
+    "geometry": _geometry,
+    "identity": lambda e, t: identity_section({"m": measure_identity(e, t, 60)}).text,
+    "attribution": lambda e, t: attribution_section({"m": measure_attribution(e, t)}).text,
+    "attention": lambda e, t: attention_section({"m": measure_attention(e, t, 60)}).text,
+    "effective": lambda e, t: effective_section({"m": measure_effective(e, t, 16)}).text,
+    "effects": lambda e, t: effects_section({"m": measure_effects(e, t, 60)}).text,
+    "layers": lambda e, t: layers_section({"m": measure_layers(e, t, 60)}).text,
+    "between": lambda e, t: between_section({"m": measure_between(e, build(with_mix=True), t, 60)}).text,
+    "moved": lambda e, t: moved_section({"m": measure_moved(e, build(), t, 60)}).text,
+}
+MANY = tuple(TEXTS) * 4
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_sentence_has_an_interval_or_says_that_texts_are_too_few(name: str, encoder: Encoder) -> None:
+    many = SENTENCES[name](encoder, MANY)
+    assert " … " in many
+    assert SAY not in many
+    few = SENTENCES[name](encoder, MANY[:4:2] * (1 if name != "effective" else 3))
+    assert " … " not in few
+    assert SAY in few
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda e, t: attention_section({"m": measure_attention(e, t, 60)}).text,
+        lambda e, t: fixed_patterns_section({"m": measure_fixed_patterns(e, t, 60)}).text,
+    ],
+    ids=["classes", "fixed patterns"],
+)
+def test_a_count_of_heads_is_corrected_for_all_of_them(
+    say: Callable[[Encoder, Sequence[str]], str], encoder: Encoder
+) -> None:
+    assert "corrected for 6 heads" in say(encoder, MANY)
+    assert "0 of them beyond chance" in say(encoder, MANY[:2])

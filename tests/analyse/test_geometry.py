@@ -11,10 +11,10 @@ from bermo.analyse.geometry import (
     Directions,
     _Sums,
     explained_variance,
-    geometry_section,
     mean_cosine,
     measure_geometry,
 )
+from bermo.analyse.geometry_figures import geometry_section
 from bermo.analyse.words import Words, frequent_words, layer_names, pool_words, word_keys
 from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS

@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from bermo.analyse.effects import measure_effects
 from bermo.analyse.head_figures import one_off_section
 from bermo.analyse.heads import (
     PATTERNS,
     all_on,
     gate_gradients,
     head_importance,
-    measure_effects,
     measure_fixed,
     measure_one_left,
     measure_one_off,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bermo.analyse.senses import cosines, f1, measure_senses, most_frequent, senses_section
+from bermo.analyse.senses import cosines, f1, f1_ends, measure_senses, most_frequent, senses_section
 from bermo.data.senses import choose_test, find_senses, read_semcor, read_test
 from bermo.errors import BermoError
 from bermo.vectors import Encoder, stream_vectors
@@ -80,7 +80,18 @@ def test_the_nearest_use_equals_a_loop_over_the_memory(folder: Path, mixed: Enco
     assert result.map is not None
     assert result.map.word == "cat"
     assert len(result.map.points) == 5
-    assert "SemCor holds 2 of 3" in senses_section({"tiny": result}).text
+    said = senses_section({"tiny": result}).text
+    assert "SemCor holds 2 of 3" in said
+    assert "too few texts for an interval" in said
+
+
+def test_the_interval_of_f1_is_over_sentences() -> None:
+    right, sentences = [True, False, True, True, False, True], [0, 1, 2, 3, 4, 5]
+    low, high = f1_ends(right, [True] * 6, sentences, [1] * 6) or (0, 0)
+    assert 0 < low < f1(4, 6, 6) < high == 100
+    few = f1_ends(right * 9, [True] * 54, range(54), [1] * 54) or (0, 0)
+    assert (few[0] + few[1]) / 2 == pytest.approx(f1(36, 54, 54))
+    assert f1_ends(right[:3], [True] * 3, [0, 1, 2], [1] * 3) is None
 
 
 def _vector(encoder: Encoder, text: str, kind: int) -> torch.Tensor:

@@ -2,13 +2,15 @@
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from bermo.nn.probe_kinds import HiddenProbes, LinearProbes, MixProbes, Probes
+from bermo.nn.probe_kinds import HiddenProbes, LinearProbes, MixProbes, Probes, mixes_up_to_each
 from bermo.nn.probe_starts import RIDGE, standardise_, start_at_means_
 from bermo.nn.probes import (
     LabelledVectors,
     Settings,
-    _loss,
+    _step_,
     fit_mix,
     fit_probes,
 )
@@ -29,6 +31,38 @@ def make_parts(only_layer: int | None = None) -> Parts:
 
 
 SETTINGS = Settings(penalties=(1e-4, 1e-2), evaluations=4, batch_size=64, rate=1e-2)
+
+
+def slow_loss(probes: Probes, x_LBD: Tensor, labels_B: Tensor, penalties_P: Tensor) -> Tensor:
+    """The loss as it is written, for autograd to find its gradients."""
+    logits_KCB = probes(x_LBD).transpose(2, 3).flatten(0, 1)
+    losses = cross_entropy(logits_KCB, labels_B.expand(len(logits_KCB), -1), reduction="sum")
+    return losses / len(labels_B) + (probes.squares() * penalties_P).sum()
+
+
+@pytest.mark.parametrize(
+    "probes",
+    [
+        LinearProbes(LAYERS, UNITS, 2, 5),
+        HiddenProbes(LAYERS, UNITS, 2, 5, hidden=4),
+        MixProbes(LAYERS, UNITS, 2, 5),
+        mixes_up_to_each(LAYERS, UNITS, 5),
+    ],
+    ids=["linear", "hidden", "mix", "mixes up to each"],
+)
+def test_the_gradients_that_are_written_down_are_those_of_the_loss(probes: Probes) -> None:
+    generator = torch.Generator().manual_seed(0)
+    probes = probes.double()
+    with torch.no_grad():
+        for parameter in probes.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
+    x_LBD = torch.randn(LAYERS, 7, UNITS, generator=generator, dtype=torch.double)
+    labels_B = torch.randint(0, 5, (7,), generator=generator)
+    penalties_P = torch.tensor([1e-1, 1e-2, 1e-3], dtype=torch.double)[: probes.squares().shape[1]]
+    expected = torch.autograd.grad(slow_loss(probes, x_LBD, labels_B, penalties_P), list(probes.parameters()))
+    _step_(probes, torch.optim.Adam(probes.parameters(), lr=0.0), x_LBD, labels_B, penalties_P)
+    for parameter, gradient in zip(probes.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
 
 
 def test_linear_probes_follow_their_formula() -> None:
@@ -200,7 +234,7 @@ def test_a_mix_is_trained_to_the_minimum_that_a_slow_solver_finds() -> None:
 
     def closure() -> torch.Tensor:
         solver.zero_grad()
-        loss = _loss(slow, train.x_LND.double(), train.labels_N, penalties)
+        loss = slow_loss(slow, train.x_LND.double(), train.labels_N, penalties)
         loss.backward()
         return loss
 
