@@ -2,18 +2,19 @@
 
 Here `box` means a box without weights, far smaller than the real one (small_box.py): a test that trains wants
 a moment, not a score. The `shallow_box` fixture leaves half of its layers, and
-`real_box` brings the real one back. `whole_fits` brings back what small_box.py shortens beside.
+`real_box` brings the real one back. `whole_fits` brings back what short_fits.py shortens beside.
 """
 
 import gc
 import importlib
+import importlib.util
 import multiprocessing
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,13 @@ def real_box(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fit with as many iterations as users have, where a test is about what is fitted."""
+    """Fit as users do, here and in forked processes, where a test is about what is fitted."""
     from bermo.nn import linear_fit
-    from tests.small_box import ITERATIONS
+    from tests.short_fits import VARIABLE, WHOLE
 
-    monkeypatch.setattr(linear_fit, "ROUGH", ITERATIONS)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    for name, value in WHOLE.items():
+        monkeypatch.setattr(linear_fit, name, value)
 
 
 @pytest.fixture
@@ -194,7 +197,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Trace each model once for all its exports, and read the exporter's table of operators once."""
+    """Trace each model once for all its exports, read the exporter's table of operators once, and time signs
+    of int8 weights by the fewest calls, not for seconds.
+    """
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     from bermo.ship.export import write
@@ -207,6 +212,20 @@ def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         read = cache(ONNXRegistry.from_torchlib.__func__)
         patch.setattr(ONNXRegistry, "from_torchlib", classmethod(read))
         patch.setattr(write, "write_onnx", traced_once(write.write_onnx, folder))
+        patch.setattr(write, "seconds_of", partial(write.seconds_of, budget=0.0))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_kernels() -> Iterator[None]:
+    """Let the interpreter of kernels replace Triton's language once."""
+    if importlib.util.find_spec("triton") is None or os.environ["TRITON_INTERPRET"] == "0":
+        yield
+        return
+    from tests.patched_once import interpreter, patched_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang", patched_once(interpreter._patch_lang))
         yield
 
 

@@ -12,6 +12,7 @@ from bermo.vectors import Encoder, stream_vectors
 from tests.analyse.conftest import TEXTS
 
 
+@pytest.mark.usefixtures("whole_fits")
 def test_a_number_that_is_in_the_vectors_is_read_and_noise_is_as_good_as_guessing() -> None:
     torch.manual_seed(0)
     x, noise = torch.randn(200, 8), torch.randn(200, 8)

@@ -153,7 +153,7 @@ def _metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.usefixtures("warm_python")
+@pytest.mark.usefixtures("warm_python", "whole_fits")
 def test_two_processes_of_the_command_give_the_losses_and_scores_of_one(
     tmp_path: Path, small_encoder: Path
 ) -> None:
