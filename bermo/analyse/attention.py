@@ -19,7 +19,7 @@ from bermo.analyse.patterns import CLASSES, map_features, pattern_classifier
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
 from bermo.data.intervals import two_sided
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
-from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section, Table
+from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section, Table, paragraphs
 from bermo.vectors import Encoder
 
 TARGETS = ("first token", "separators", "punctuation", "itself", "neighbours")
@@ -332,4 +332,4 @@ def _sentences(models: Mapping[str, AttentionFacts]) -> str:
             f" {len(kinds)} heads). The first token gets {told(mean, facts.first_ends, '.1%')} of all"
             " attention."
         )
-    return " ".join(lines)
+    return paragraphs(lines)

@@ -25,7 +25,7 @@ from bermo.analyse.tokens import token_batches
 from bermo.analyse.words import has_mix
 from bermo.encoders.attention import attending, can_attend
 from bermo.encoders.backbone import hidden_states, make_inputs
-from bermo.figures.data import Figure, Lines, Section
+from bermo.figures.data import Figure, Lines, Section, paragraphs
 from bermo.vectors import Encoder
 
 TEXTS, TOKENS, TANGENTS = 10, 20, 2
@@ -175,7 +175,7 @@ def attribution_section(models: Mapping[str, Attribution]) -> Section:
             )
         )
     lines = [_said(name, item) for name, item in models.items()]
-    return Section(title="Mixing of tokens", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Mixing of tokens", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _series(models: Mapping[str, Attribution], field: str, depth: int) -> dict[str, tuple[float | None, ...]]:

@@ -19,7 +19,7 @@ from bermo.analyse.attention import Advance
 from bermo.analyse.certainty import Ends, ends_of_mean, told
 from bermo.analyse.tokens import run_encoder, token_batches
 from bermo.encoders.attention import AttentionCall, attending
-from bermo.figures.data import Lines, Section
+from bermo.figures.data import Lines, Section, paragraphs
 from bermo.vectors import Encoder
 
 WINDOWS = 4
@@ -126,7 +126,7 @@ def effective_section(models: Mapping[str, EffectiveFacts]) -> Section:
         else f"{name}: the texts are too short to be compared by length."
         for name, item in models.items()
     ]
-    return Section(title="Effective attention", text=" ".join(lines), figures=(figure,) if lengths else ())
+    return Section(title="Effective attention", text=paragraphs(lines), figures=(figure,) if lengths else ())
 
 
 def _mean(values: Sequence[float]) -> float:

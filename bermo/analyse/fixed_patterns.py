@@ -18,7 +18,7 @@ from bermo.analyse.certainty import num_sure
 from bermo.analyse.tokens import Tokens, run_encoder, token_batches
 from bermo.data.intervals import two_sided
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
-from bermo.figures.data import Figure, Heat, Section, Table
+from bermo.figures.data import Figure, Heat, Section, Table, paragraphs
 from bermo.vectors import Encoder
 
 FIXED = ("previous", "next", "same", "first", "last", "punctuation")
@@ -121,7 +121,7 @@ def fixed_patterns_section(models: Mapping[str, FixedFacts]) -> Section:
             f" texts, corrected for {len(there)} heads)."
         )
         figures += [_table(name, best), _heat(name, best)]
-    return Section(title="Heads as fixed patterns", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Heads as fixed patterns", text=paragraphs(lines), figures=tuple(figures))
 
 
 def nearest(facts: FixedFacts) -> list[list[tuple[str, float] | None]]:

@@ -6,7 +6,7 @@ from bermo.analyse.certainty import told
 from bermo.analyse.curves import MIX, NOTHING, layers_of
 from bermo.analyse.geometry import MIN_USES, Geometry, mean_of
 from bermo.data.intervals import Interval
-from bermo.figures.data import Bars, Figure, Lines, Section, Table
+from bermo.figures.data import Bars, Figure, Lines, Section, Table, paragraphs
 
 SHOWN = 12
 
@@ -116,4 +116,4 @@ def _sentences(models: Mapping[str, Geometry]) -> str:
             lines.append(text + f" over {len(item.words)} words.")
         else:
             lines.append(f"{text}. No word stands in {MIN_USES} texts, so none can be compared.")
-    return " ".join(lines)
+    return paragraphs(lines)

@@ -7,7 +7,7 @@ from bermo.analyse.attention import Grid, known
 from bermo.analyse.certainty import LEVEL, holm, least_seen, num_sure, told
 from bermo.analyse.effects import Effects
 from bermo.analyse.heads import Importance, Pruning, Scan
-from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
+from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
 
 
 def head_grid(title: str, grid: Grid, unit: str, note: str = "", center: float | None = None) -> Heat:
@@ -51,7 +51,7 @@ def effects_section(models: Mapping[str, Effects]) -> Section:
             f"{name}: the median head moves the output by {middle}, the strongest, {flat[-1][1] + 1}."
             f"{flat[-1][2] + 1}, by {most}, both chosen by the texts that measure them."
         )
-    return Section(title="Heads: effect on the output", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Heads: effect on the output", text=paragraphs(lines), figures=tuple(figures))
 
 
 def importance_section(models: Mapping[str, Importance]) -> Section:
@@ -65,7 +65,7 @@ def importance_section(models: Mapping[str, Importance]) -> Section:
         )
         for name, item in models.items()
     )
-    text = " ".join(
+    text = paragraphs(
         f"{name}: {item.metric} {_full(item)} with all heads on." for name, item in models.items()
     )
     return Section(title="Heads: importance", text=text, figures=figures)
@@ -77,7 +77,7 @@ def one_off_section(models: Mapping[str, Scan]) -> Section:
     lines = []
     for name, item in models.items():
         lines.append(f"{name}: {_seen(item, 'turned off alone')}{_worst(item)}")
-    return Section(title="Heads: one off", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Heads: one off", text=paragraphs(lines), figures=tuple(figures))
 
 
 def one_left_section(models: Mapping[str, Scan]) -> Section:
@@ -103,7 +103,7 @@ def one_left_section(models: Mapping[str, Scan]) -> Section:
     lines = []
     for name, item in models.items():
         lines.append(f"{name}: {_seen(item, 'left alone in its layer')}{_needed(item)}")
-    return Section(title="Heads: one left", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Heads: one left", text=paragraphs(lines), figures=tuple(figures))
 
 
 def pruning_section(models: Mapping[str, Pruning]) -> Section:
@@ -126,7 +126,7 @@ def pruning_section(models: Mapping[str, Pruning]) -> Section:
             f"{name}: {item.metric} {_full(item)}; within one point of it with {min(fine):.0%} of the heads,"
             f" nothing trained again. {_first_loss(item)}"
         )
-    return Section(title="Heads: pruning", text=" ".join(lines), figures=figures)
+    return Section(title="Heads: pruning", text=paragraphs(lines), figures=figures)
 
 
 def fixed_section(models: Mapping[str, Scan]) -> Section:
@@ -137,7 +137,7 @@ def fixed_section(models: Mapping[str, Scan]) -> Section:
         figures.append(_change(name, item, "with a fixed pattern in this head's place"))
         figures.append(_pattern_table(name, item))
         lines.append(f"{name}: {_seen(item, 'replaced by a fixed pattern alone')}")
-    return Section(title="Heads: fixed patterns", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Heads: fixed patterns", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _best(row: Sequence[float | None], full: float) -> float | None:

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from bermo.analyse.attention import Advance
 from bermo.analyse.certainty import Ends, ends_of_share, told
-from bermo.figures.data import Lines, Section
+from bermo.figures.data import Lines, Section, paragraphs
 from bermo.vectors import Encoder, TokenVectors, stream_vectors
 
 RIDGE = 1e-2
@@ -135,7 +135,7 @@ def identity_section(models: Mapping[str, Identity]) -> Section:
         note=f"Among the tokens of the same text; guessing finds: {chance}.",
     )
     lines = [_said(name, item) for name, item in models.items()]
-    return Section(title="Token identity", text=" ".join(lines), figures=(figure,))
+    return Section(title="Token identity", text=paragraphs(lines), figures=(figure,))
 
 
 def _said(name: str, item: Identity) -> str:

@@ -24,7 +24,7 @@ from bermo.encoders import backbone
 from bermo.encoders.hub import is_local
 from bermo.encoders.trust import config_of
 from bermo.errors import BermoError
-from bermo.figures.data import Bars, Section, Table
+from bermo.figures.data import Bars, Section, Table, paragraphs
 from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoForMaskedLM
 from bermo.runs.model_files import resolve_model
@@ -179,7 +179,7 @@ def knowledge_section(models: Mapping[str, Knowledge], title: str = "Knowledge o
     able = {name: item for name, item in models.items() if not item.reason}
     lines = [item.reason for item in models.values() if item.reason]
     if not able:
-        return Section(title=title, text=" ".join(dict.fromkeys(lines)), figures=())
+        return Section(title=title, text=paragraphs(dict.fromkeys(lines)), figures=())
     kinds = tuple(dict.fromkeys(kind for item in able.values() for kind in item.kinds))
     bars = [
         _bars("Share of minimal pairs where the right sentence is likelier", able, kinds, is_less=False),
@@ -196,7 +196,7 @@ def knowledge_section(models: Mapping[str, Knowledge], title: str = "Knowledge o
     ]
     for name, item in able.items():
         lines.append(f"{name}: {'; '.join(_said(item, at) for at in range(len(item.kinds)))}.")
-    return Section(title=title, text=" ".join(lines), figures=(*bars, *tables))
+    return Section(title=title, text=paragraphs(lines), figures=(*bars, *tables))
 
 
 def _bars(title: str, models: Mapping[str, Knowledge], kinds: tuple[str, ...], *, is_less: bool) -> Bars:

@@ -7,7 +7,7 @@ from bermo.analyse.curves import MIX
 from bermo.analyse.head_figures import head_grid
 from bermo.analyse.layers import Between, CutScores, Kept, LayerFacts, mean_of_same
 from bermo.data.intervals import LEVEL
-from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
+from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
 
 TOLERANCE = 0.5
 """Points of score that a cut may cost and still count as no loss."""
@@ -84,7 +84,7 @@ def _sentences(models: Mapping[str, LayerFacts]) -> str:
         if MIX in item.names and item.centre is not None:
             text += f" Its mix has its centre of gravity at layer {item.centre:.2f}."
         lines.append(text)
-    return " ".join(lines)
+    return paragraphs(lines)
 
 
 def between_section(models: Mapping[str, Between]) -> Section:
@@ -112,7 +112,7 @@ def between_section(models: Mapping[str, Between]) -> Section:
                 f"{name} against {item.first}: same layers are alike by {told(mean, item.same_ends)} on"
                 " average."
             )
-    return Section(title="Layers of two models", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Layers of two models", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _names(rows: Sequence[object]) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
                     "Rows of query, key and value that belong to the head.",
                 )
             )
-    text = " ".join(
+    text = paragraphs(
         f"{name} keeps {item.total:.1%} of its layers' weights"
         + (
             f", least in layer {1 + item.layers.index(min(item.layers))} ({min(item.layers):.1%})."
@@ -169,7 +169,7 @@ def cut_section(models: Mapping[str, CutScores]) -> Section:
         series={name: _padded(item.scores, depth) for name, item in models.items()},
         note="Nothing is trained again.",
     )
-    text = " ".join(
+    text = paragraphs(
         f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f}{_rows(item)}"
         f" with its first {_layers(enough(item))}. {_losses(item)}"
         for name, item in models.items()
@@ -216,7 +216,7 @@ def alive_section(
     for name, item in layers.items():
         tables.append(_alive_table(name, item, kept.get(name), cut.get(name), between.get(name)))
         lines.append(_verdict(name, item, cut.get(name)))
-    return Section(title="Which layers are alive?", text=" ".join(lines), figures=tuple(tables))
+    return Section(title="Which layers are alive?", text=paragraphs(lines), figures=tuple(tables))
 
 
 def _alive_table(

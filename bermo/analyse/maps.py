@@ -21,7 +21,7 @@ from bermo.analyse.curves import MIX, Curve, curves_by_layer, layers_of
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.intervals import wilson
 from bermo.data.senses import SenseSentence
-from bermo.figures.data import Figure, Lines, Points, Section
+from bermo.figures.data import Figure, Lines, Points, Section, paragraphs
 from bermo.nn.heads import masked_mean
 from bermo.vectors import Encoder, stream_vectors
 
@@ -185,7 +185,7 @@ def map_section(models: Mapping[str, LayerMap]) -> Section:
     for name, item in able.items():
         figures += [_points(name, item, plane) for plane in item.planes]
         lines.append(_said(name, item))
-    return Section(title="Layer maps", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Layer maps", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _points(name: str, item: LayerMap, plane: Plane) -> Points:

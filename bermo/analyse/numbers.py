@@ -15,7 +15,7 @@ from bermo.analyse.contexts import word_spans
 from bermo.analyse.curves import Curve, curves_by_layer, layers_of
 from bermo.analyse.read_out import ReadOut, halves, read_out
 from bermo.analyse.words import has_mix, layer_names, pool_words
-from bermo.figures.data import Lines, Section
+from bermo.figures.data import Lines, Section, paragraphs
 from bermo.vectors import Encoder, stream_vectors
 
 RANGE, BEYOND = 200, 250
@@ -86,7 +86,7 @@ def numbers_section(models: Mapping[str, Numbers]) -> Section:
             f" {near.guess:.1f}; beyond, off by {far.error:.1f} ({far.low:.1f} … {far.high:.1f}), where"
             f" guessing is off by {far.guess:.1f}."
         )
-    return Section(title="Numbers", text=" ".join(lines), figures=figures)
+    return Section(title="Numbers", text=paragraphs(lines), figures=figures)
 
 
 def read_out_lines(

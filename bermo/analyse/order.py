@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from bermo.analyse.attention import Advance
-from bermo.analyse.curves import Curve, curves_by_layer, layers_of
+from bermo.analyse.certainty import ends_of_mean
+from bermo.analyse.curves import NOTHING, Curve, curves_by_layer, layers_of
 from bermo.analyse.numbers import read_out_lines
 from bermo.analyse.read_out import ReadOut, halves, read_out
 from bermo.analyse.words import has_mix, layer_names, pool_words
-from bermo.data.intervals import bootstrap
-from bermo.figures.data import Section
+from bermo.figures.data import Section, paragraphs
 from bermo.vectors import Encoder, stream_vectors
 
 TEXTS = 200
@@ -69,6 +69,7 @@ def measure_order(
     ]
     number = torch.tensor([text for _, _, text, _ in pairs])
     place = torch.tensor([float(k) for _, _, _, k in pairs])
+    sizes = torch.bincount(number).tolist()
     train, test = (torch.isin(number, part) for part in halves(len(chosen)))
     position: list[ReadOut] = []
     cosines, ends, others = [], [], []
@@ -77,9 +78,8 @@ def measure_order(
         other = torch.stack([pair[1][layer] for pair in pairs])
         position += read_out((own[train], place[train]), (own[test], place[test]))
         alike = cosine_similarity(own, other, dim=-1)
-        means = torch.stack([alike[number == text].mean() for text in number.unique()]).numpy()
         cosines.append(float(alike.mean()))
-        ends.append(bootstrap(lambda rows, means=means: float(means[rows].mean()), len(means)))  # type: ignore[misc]
+        ends.append(ends_of_mean(torch.bincount(number, weights=alike.double()).tolist(), sizes) or NOTHING)
         others.append(float(cosine_similarity(own, own.roll(len(own) // 2, 0), dim=-1).mean()))
     return Order(
         names=layer_names(encoder),
@@ -107,7 +107,7 @@ def order_section(models: Mapping[str, Order]) -> Section:
     reasons = [f"{name}: {item.reason}" for name, item in models.items() if item.reason]
     models = {name: item for name, item in models.items() if not item.reason}
     if not models:
-        return Section(title="Word order", text=" ".join(reasons), figures=())
+        return Section(title="Word order", text=paragraphs(reasons), figures=())
     position = read_out_lines(
         "Error of a word's position read from its vector",
         "mean error in words",
@@ -123,10 +123,10 @@ def order_section(models: Mapping[str, Order]) -> Section:
         "How far a shuffled text moves its words' vectors",
         "cosine",
         curves,
-        "Bands: 95 %, bootstrap over texts.",
+        "Bands: 95 %, over texts.",
     )
     lines = [_said(name, item) for name, item in models.items()]
-    return Section(title="Word order", text=" ".join(lines + reasons), figures=(position, moved))
+    return Section(title="Word order", text=paragraphs(lines + reasons), figures=(position, moved))
 
 
 def _said(name: str, item: Order) -> str:

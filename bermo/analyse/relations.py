@@ -27,7 +27,7 @@ from bermo.data.intervals import LEVEL, sign_test, wilson
 from bermo.data.word_tasks import evenly
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.errors import BermoError
-from bermo.figures.data import Bars, Figure, Section, Table
+from bermo.figures.data import Bars, Figure, Section, Table, paragraphs
 from bermo.nn.words import membership
 from bermo.vectors import Encoder
 from bermo.vectors.stream import Batch, batches
@@ -242,7 +242,7 @@ def relations_section(models: Mapping[str, RelationFacts]) -> Section:
             f" relations){': ' if best else ''}{best}."
         )
         figures += [_table(name, facts), _bars(name, facts)]
-    return Section(title="Heads and relations", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Heads and relations", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _table(name: str, facts: RelationFacts) -> Table:

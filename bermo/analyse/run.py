@@ -30,7 +30,7 @@ from bermo.data.senses import choose_test, find_senses
 from bermo.encoders.attention import check_attention
 from bermo.encoders.sites import prunable_sites
 from bermo.errors import BermoError
-from bermo.figures.data import Findings, Section, write_findings
+from bermo.figures.data import Findings, Section, paragraphs, write_findings
 from bermo.figures.scale import on_one_scale
 from bermo.files import DAMAGED, check_place, read_sealed, reading, write_sealed
 from bermo.machine import peak_memory_bytes
@@ -317,7 +317,7 @@ def _findings(
         known = (facts.get(name, {}) for name in ("layers", "kept", "cut", "between"))
         sections.append(layer_figures.alive_section(*known))
     if reasons:
-        sections.append(Section(title="Not measured", text=" ".join(reasons), figures=()))
+        sections.append(Section(title="Not measured", text=paragraphs(reasons), figures=()))
     order: Callable[[Section], bool] = lambda section: not section.figures  # noqa: E731
     return Findings(
         title="Analysis of " + ", ".join(subject.name for subject in subjects),

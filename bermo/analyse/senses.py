@@ -19,7 +19,7 @@ from bermo.analyse.attention import Advance
 from bermo.analyse.certainty import Ends, ends_of_mean, told
 from bermo.analyse.words import has_mix, layer_names, pool_words
 from bermo.data.senses import SenseSentence, Tagged
-from bermo.figures.data import Figure, Lines, Points, Section, Table
+from bermo.figures.data import Figure, Lines, Points, Section, Table, paragraphs
 from bermo.vectors import Encoder, stream_vectors
 
 LAST_FOUR = "last four"
@@ -325,7 +325,7 @@ def senses_section(models: Mapping[str, Senses]) -> Section:
             f" {told(item.baseline, item.baseline_ends, '.1f')}; SemCor holds {item.answered} of"
             f" {item.num_words} words."
         )
-    return Section(title="Word senses", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Word senses", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _called(name: str) -> str:

@@ -91,7 +91,10 @@ def _own_figures(name: str, one: Looked, facts: SentenceFacts) -> list[Figure]:
         Table(
             title=f"{start}: with each token hidden",
             columns=("token", "share", "change of the score without it"),
-            rows=tuple(zip(one.tokens, one.contributions, one.without, strict=True)),
+            rows=tuple(
+                (token, round(share, 4), round(change, 4))
+                for token, share, change in zip(one.tokens, one.contributions, one.without, strict=True)
+            ),
         ),
     ]
     if one.answers:
@@ -100,7 +103,8 @@ def _own_figures(name: str, one: Looked, facts: SentenceFacts) -> list[Figure]:
                 title=f"{start}: the answer after each layer",
                 columns=("layer", "answer", "score of the final answer"),
                 rows=tuple(
-                    (str(k), a, s) for k, (a, s) in enumerate(zip(one.answers, one.layers, strict=True))
+                    (str(k), answer, round(score, 4))
+                    for k, (answer, score) in enumerate(zip(one.answers, one.layers, strict=True))
                 ),
             )
         )

@@ -23,7 +23,7 @@ from bermo.encoders.attention import AttentionCall, attending, can_attend, heads
 from bermo.encoders.families import family_of
 from bermo.encoders.layers import layer_modules
 from bermo.encoders.sites import encoder_of, layers_of, prunable_sites
-from bermo.figures.data import Figure, Heat, Lines, Section
+from bermo.figures.data import Figure, Heat, Lines, Section, paragraphs
 from bermo.vectors import Encoder
 
 TEXTS = 32
@@ -203,7 +203,7 @@ def restored_section(models: Mapping[str, Restored]) -> Section:
             )
         )
         lines.append(_said(name, item))
-    return Section(title="Fine-tuning: layers put back", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Fine-tuning: layers put back", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _said(name: str, item: Restored) -> str:
@@ -238,7 +238,7 @@ def moved_section(models: Mapping[str, Moved]) -> Section:
             if grid:
                 figures.append(_heat(name, what, grid))
                 lines.append(_most(name, what, grid, item.attention_ends))
-    return Section(title="Fine-tuning: heads moved", text=" ".join(lines), figures=tuple(figures))
+    return Section(title="Fine-tuning: heads moved", text=paragraphs(lines), figures=tuple(figures))
 
 
 def _heat(name: str, what: str, grid: Grid) -> Heat:

@@ -54,23 +54,27 @@ def tree_edges(heads: Sequence[int], kept: Sequence[int]) -> set[Edge]:
     return {pair for pair in pairs if words.issuperset(pair)}
 
 
-def spanning_tree(distances: Matrix, kept: Sequence[int]) -> set[Edge]:
-    """Return the edges of the minimum spanning tree over the kept words (Prim)."""
-    if len(kept) < 2:
-        return set()
+def spanning_trees(distances_LTT: Matrix, kept: Sequence[int]) -> list[set[Edge]]:
+    """Return the edges of the minimum spanning tree over the kept words (Prim), by each layer's distances."""
+    layers, count = np.arange(len(distances_LTT)), len(kept)
+    edges: list[set[Edge]] = [set() for _ in layers]
+    if count < 2:
+        return edges
     words = np.array(kept)
-    inside = distances[np.ix_(words, words)]
-    nearest, source = inside[0].copy(), np.zeros(len(words), dtype=int)
-    is_out = np.ones(len(words), dtype=bool)
-    is_out[0] = False
-    edges = set()
-    for _ in range(len(words) - 1):
-        new = int(np.where(is_out, nearest, np.inf).argmin())
-        pair = sorted((int(words[new]), int(words[source[new]])))
-        edges.add((pair[0], pair[1]))
-        is_out[new] = False
-        closer = is_out & (inside[new] < nearest)
-        nearest[closer], source[closer] = inside[new][closer], new
+    inside_LKK = distances_LTT[np.ix_(layers, words, words)]
+    nearest_LK, source_LK = inside_LKK[:, 0].copy(), np.zeros((len(layers), count), dtype=int)
+    is_out_LK = np.ones((len(layers), count), dtype=bool)
+    is_out_LK[:, 0] = False
+    for _ in range(count - 1):
+        new_L = np.where(is_out_LK, nearest_LK, np.inf).argmin(1)
+        ends = np.sort(np.stack([words[new_L], words[source_LK[layers, new_L]]]), axis=0)
+        for found, one, other in zip(edges, *ends.tolist(), strict=True):
+            found.add((one, other))
+        is_out_LK[layers, new_L] = False
+        added_LK = inside_LKK[layers, new_L]
+        is_closer_LK = is_out_LK & (added_LK < nearest_LK)
+        nearest_LK = np.where(is_closer_LK, added_LK, nearest_LK)
+        source_LK = np.where(is_closer_LK, new_L[:, None], source_LK)
     return edges
 
 
@@ -82,19 +86,22 @@ def chain_distances(count: int) -> Matrix:
 
 
 def row_spearman(first: Matrix, second: Matrix) -> Matrix:
-    """Return Spearman's correlation of each row of two matrices; nan where a row is constant."""
+    """Return Spearman's correlation of each row of two matrices; nan where a row is constant.
+
+    The first may be of several layers, (L, N, T), and the second, (N, T), the same for all of them.
+    """
     a, b = (_ranks(matrix) for matrix in (first, second))
-    a, b = (ranks - ranks.mean(1, keepdims=True) for ranks in (a, b))
-    norms = np.sqrt((a * a).sum(1) * (b * b).sum(1))
+    a, b = (ranks - ranks.mean(-1, keepdims=True) for ranks in (a, b))
+    norms = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlations: Matrix = np.where(norms > 0, (a * b).sum(1) / norms, np.nan)
+        correlations: Matrix = np.where(norms > 0, (a * b).sum(-1) / norms, np.nan)
     return correlations
 
 
 def _ranks(matrix: Matrix) -> Matrix:
     """Return the rank of each value in its row; equal values share their mean rank."""
-    less = (matrix[:, :, None] > matrix[:, None, :]).sum(-1)
-    equal = (matrix[:, :, None] == matrix[:, None, :]).sum(-1)
+    less = (matrix[..., :, None] > matrix[..., None, :]).sum(-1)
+    equal = (matrix[..., :, None] == matrix[..., None, :]).sum(-1)
     ranks: Matrix = less + (equal + 1) / 2
     return ranks
 

@@ -128,6 +128,11 @@ class Section:
     figures: tuple[Figure, ...]
 
 
+def paragraphs(lines: Iterable[str]) -> str:
+    """Return a section's text with a paragraph for each of the lines, such as one a model."""
+    return "\n\n".join(lines)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Findings:
     """The results of a verb: `figures.json` in its folder."""

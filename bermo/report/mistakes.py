@@ -104,10 +104,10 @@ def reliability(found: Calibration) -> Lines:
 def mistakes_figure(title: str, mistakes: Sequence[Mistake], note: str) -> Table:
     """Wrong answers with their texts."""
     rows = tuple(
-        (item.row, item.label, item.given, round(100 * item.probability, 1), _cut(" | ".join(item.text)))
+        (item.label, item.given, round(100 * item.probability, 1), _cut(" | ".join(item.text)), item.row)
         for item in mistakes
     )
-    return Table(title=title, columns=("row", "class", "taken for", "sure (%)", "text"), rows=rows, note=note)
+    return Table(title=title, columns=("class", "taken for", "sure (%)", "text", "row"), rows=rows, note=note)
 
 
 def _cut(text: str) -> str:

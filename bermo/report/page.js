@@ -127,8 +127,10 @@
   }
 
   function addButtons(figure) {
-    const names = new Set([...figure.querySelectorAll("g[data-series]")].map((group) => group.dataset.series));
-    if (names.size < 2) return;
+    // Bands are drawn below all lines, so that the last place of a name is its place in the legend.
+    const drawn = [...figure.querySelectorAll("g[data-series]")].map((group) => group.dataset.series);
+    const names = [...new Set(drawn.reverse())].reverse();
+    if (names.length < 2) return;
     const line = document.createElement("p");
     line.className = "series";
     for (const name of names) {

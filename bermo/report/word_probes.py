@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from bermo.analyse.certainty import told
 from bermo.figures.data import Bars, Figure, Findings, Lines, Number, Section, Table
 from bermo.methods.probing.words import WordProbed
 from bermo.printing import number_of
@@ -139,7 +140,10 @@ def order_verdict(probed: Sequence[WordProbed]) -> str:
 def _compared(first: WordProbed, second: WordProbed) -> str:
     assert first.expected_interval is not None
     assert second.expected_interval is not None
-    shown = " and ".join(f"{item.task} at {item.expected:.2f}" for item in (first, second))
+    shown = " and ".join(
+        f"{item.task} at {told(item.expected or 0.0, item.expected_interval, '.2f')}"
+        for item in (first, second)
+    )
     if first.expected_interval[1] < second.expected_interval[0]:
         return f"{shown}, as in the literature"
     if second.expected_interval[1] < first.expected_interval[0]:

@@ -11,7 +11,7 @@ from bermo.data.trees import (
     chain_distances,
     mean_over_lengths,
     row_spearman,
-    spanning_tree,
+    spanning_trees,
     tree_depths,
     tree_distances,
     tree_edges,
@@ -66,8 +66,8 @@ def test_a_spanning_tree_is_the_least_of_all_trees() -> None:
             (edges for edges in combinations(pairs, len(kept) - 1) if _joins(edges, kept)),
             key=lambda edges: sum(distances[edge] for edge in edges),
         )
-        assert spanning_tree(distances, kept) == set(best)
-    assert spanning_tree(distances, [3]) == set()
+        assert spanning_trees(distances[None], kept) == [set(best)]
+    assert spanning_trees(distances[None], [3]) == [set()]
 
 
 def _joins(edges: tuple[tuple[int, int], ...], kept: list[int]) -> bool:
@@ -80,8 +80,8 @@ def _joins(edges: tuple[tuple[int, int], ...], kept: list[int]) -> bool:
 def test_the_spanning_tree_of_true_distances_is_the_tree() -> None:
     heads = draw_tree(15, 3)
     words = list(range(15))
-    assert spanning_tree(tree_distances(heads), words) == tree_edges(heads, words)
-    assert spanning_tree(chain_distances(4), [0, 1, 3]) == {(0, 1), (1, 3)}
+    assert spanning_trees(tree_distances(heads)[None], words) == [tree_edges(heads, words)]
+    assert spanning_trees(chain_distances(4)[None], [0, 1, 3]) == [{(0, 1), (1, 3)}]
 
 
 def test_correlations_are_scipys() -> None:
@@ -96,3 +96,15 @@ def test_correlations_are_scipys() -> None:
 def test_lengths_count_alike_and_only_from_5_to_50() -> None:
     assert mean_over_lengths({4: [9.0], 5: [1.0, 0.0], 6: [0.0], 51: [7.0]}) == pytest.approx(0.25)
     assert mean_over_lengths({4: [1.0]}) is None
+
+
+def test_spanning_trees_and_correlations_of_several_layers_are_those_of_each_alone() -> None:
+    generator = np.random.default_rng(0)
+    drawn = generator.integers(0, 6, (5, 9, 9)).astype(np.float64)
+    distances, kept = drawn + drawn.transpose(0, 2, 1), [0, 1, 3, 4, 5, 7, 8]
+    together = spanning_trees(distances, kept)
+    assert together == [spanning_trees(layer[None], kept)[0] for layer in distances]
+    assert all(len(edges) == len(kept) - 1 for edges in together)
+    true = chain_distances(9)
+    alone = np.stack([row_spearman(layer, true) for layer in distances])
+    np.testing.assert_allclose(row_spearman(distances, true), alone)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bermo.figures.data import Findings, Section, Table, write_findings
+from bermo.data.mistakes import Mistake
+from bermo.figures.data import Findings, Lines, Section, Table, write_findings
 from bermo.report.frozen_probes import frozen_table
+from bermo.report.mistakes import mistakes_figure
 from bermo.report.page import to_page, write_page
 from bermo.report.word_probes import word_table
 from tests.report.browser import CHROMIUM, Browser
@@ -236,3 +238,34 @@ def test_a_button_hides_a_series_and_shows_it_again(browser: Browser, page: Path
     assert "a 2" not in point_at(browser, CURVES, 0.26, 0.5)
     browser.value(f"{button}.click()")
     assert all(browser.value(shown))
+
+
+def test_buttons_stand_in_the_order_of_the_legend(browser: Browser, tmp_path: Path) -> None:
+    lines = Lines(
+        title="Curves",
+        x_label="layer",
+        y_label="score",
+        x=(0.0, 1.0),
+        series={"a": (1.0, 2.0), "b": (2.0, 3.0), "c": (3.0, 4.0)},
+        bands={"c": ((2.5, 3.5), (3.5, 4.5))},
+    )
+    findings = Findings(title="F", facts={}, sections=(Section(title="S", text="", figures=(lines,)),))
+    (tmp_path / "page.html").write_text(to_page([findings], "F"))
+    browser.open(tmp_path / "page.html")
+    names = browser.value("[...document.querySelectorAll('.toggle')].map(button => button.textContent)")
+    assert names == ["a", "b", "c"]
+
+
+def test_a_mistake_s_text_begins_on_a_phone_s_screen(browser: Browser, tmp_path: Path) -> None:
+    mistake = Mistake(
+        row=283, label="entity", given="abbreviation", probability=0.898, text=("What does it stand for?",)
+    )
+    table = mistakes_figure("The surest mistakes", [mistake], "")
+    findings = Findings(title="F", facts={}, sections=(Section(title="S", text="", figures=(table,)),))
+    (tmp_path / "page.html").write_text(to_page([findings], "F"))
+    browser.open(tmp_path / "page.html", width=390)
+    left = browser.value(
+        "[...document.querySelectorAll('th')].find(cell => cell.textContent.trim() === 'text')"
+        ".getBoundingClientRect().left"
+    )
+    assert left <= 250

@@ -9,31 +9,32 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from bermo.data.conllu import ROOT, ParsedSentence, tree_of
-from bermo.data.intervals import draws_of_groups
+from bermo.data.conllu import ParsedSentence, tree_of
 from bermo.data.trees import (
     Edge,
     Matrix,
     chain_distances,
-    mean_over_lengths,
-    row_spearman,
-    spanning_tree,
+    spanning_trees,
     tree_depths,
     tree_distances,
-    tree_edges,
 )
 from bermo.data.word_tasks import WordSource
 from bermo.errors import BermoError
 from bermo.files import read_sealed, reading, write_sealed
 from bermo.methods.probing.spec import ProbeSpec
+from bermo.methods.probing.tree_scores import (
+    Tree,
+    TreeScores,
+    right_edges,
+    score,
+    score_layers,
+    share_found,
+)
 from bermo.methods.probing.word_rows import ReadSource
 from bermo.nn.structural import StructuralProbes, TreeBatch, TreeSettings, fit_structural
 from bermo.progress import Display, counted
@@ -41,19 +42,6 @@ from bermo.progress import Display, counted
 BATCH = 20
 EXAMPLES, EXAMPLE_WORDS = 2, (7, 13)
 PUNCTUATION = "PUNCT"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeScores:
-    """Scores of one layer, or of a baseline: percent, but for Spearman's correlations."""
-
-    uuas: float
-    uuas_interval: tuple[float, float]
-    distance_spearman: float | None
-    """None where no sentence has 5 to 50 words."""
-    root: float | None = None
-    root_interval: tuple[float, float] | None = None
-    depth_spearman: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,23 +81,6 @@ class TreeProbed:
         return max(self.proper, key=lambda at: self.dev_uuas[at])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tree:
-    """A sentence's tree, where its vectors begin, and the words that are no punctuation."""
-
-    words: tuple[str, ...]
-    heads: tuple[int, ...]
-    kept: tuple[int, ...]
-    begin: int
-    distances: Matrix
-    depths: npt.NDArray[np.float64]
-
-    @cached_property
-    def edges(self) -> set[Edge]:
-        """The true edges between words that are no punctuation."""
-        return tree_edges(self.heads, self.kept)
-
-
 def tree_digest(source: WordSource) -> str:
     """Name the trees of a source by their content."""
     content = [
@@ -141,13 +112,16 @@ def probe_trees(
         raise BermoError(
             f"{source.path}: a part has no sentence of two words or more that the encoder reads whole."
         )
-    scores, dev, examples = _fit(read, parts, spec, display, "trees")
+    proper = [at for at, name in enumerate(names) if name.isdigit()]
+    scores, dev, examples = _fit(read, parts, proper, spec, display, "trees")
     return TreeProbed(
         layers=tuple(names),
         dev_uuas=tuple(dev),
         scores=tuple(scores),
         chain=_chain(parts[2]),
-        untrained=tuple(_fit(untrained, parts, spec, display, "trees, untrained")[0]) if untrained else (),
+        untrained=tuple(_fit(untrained, parts, proper, spec, display, "trees, untrained")[0])
+        if untrained
+        else (),
         rank=min(spec.rank, read.words.vectors_LWD.shape[-1]),
         rows=(len(parts[0]), len(parts[1]), len(parts[2])),
         examples=tuple(examples),
@@ -207,7 +181,12 @@ def _batches(read: ReadSource, trees: Sequence[Tree], scale_L: torch.Tensor) -> 
 
 
 def _fit(
-    read: ReadSource, parts: Sequence[Sequence[Tree]], spec: ProbeSpec, display: Display, what: str
+    read: ReadSource,
+    parts: Sequence[Sequence[Tree]],
+    proper: Sequence[int],
+    spec: ProbeSpec,
+    display: Display,
+    what: str,
 ) -> tuple[list[TreeScores], list[float], list[TreeExample]]:
     """Return the test scores of each layer, the dev UUAS, and examples of the best layer by dev."""
     # One number a layer, so that its geometry stays as it is.
@@ -218,14 +197,14 @@ def _fit(
         far = fit_structural(train, dev, "distance", settings, advance)
         deep = fit_structural(train, dev, "depth", settings, advance)
     found = [_predict(read, part, scale_L, far, deep) for part in parts[1:]]
-    layers = range(len(scale_L))
-    dev_uuas = [_uuas(parts[1], [item[0][layer] for item in found[0]])[0] for layer in layers]
-    scores = [
-        score(parts[2], [item[0][layer] for item in found[1]], [item[1][layer] for item in found[1]])
-        for layer in layers
-    ]
-    best = max(layers, key=lambda layer: dev_uuas[layer])
-    return scores, dev_uuas, _examples(parts[2], [item[0][best] for item in found[1]])
+    right_LS = right_edges(parts[1], [distances for distances, _ in found[0]])
+    totals = [len(tree.edges) for tree in parts[1]]
+    dev_uuas = [share_found(right, totals)[0] for right in right_LS]
+    scores = score_layers(
+        parts[2], [distances for distances, _ in found[1]], [depths for _, depths in found[1]]
+    )
+    best = max(proper, key=lambda layer: dev_uuas[layer])
+    return scores, dev_uuas, _examples(parts[2], [distances[best] for distances, _ in found[1]])
 
 
 @torch.no_grad()
@@ -247,50 +226,6 @@ def _predict(
     return found
 
 
-def _uuas(trees: Sequence[Tree], distances: Sequence[Matrix]) -> tuple[float, tuple[float, float]]:
-    """Return the share of true edges that were found, in percent, and its interval."""
-    right = [len(t.edges & spanning_tree(d, t.kept)) for t, d in zip(trees, distances, strict=True)]
-    return _share(right, [len(tree.edges) for tree in trees])
-
-
-def _share(right: Sequence[int], totals: Sequence[int]) -> tuple[float, tuple[float, float]]:
-    drawn = draws_of_groups(len(right)).astype(np.float64)
-    shares = (drawn @ np.array(right)) / np.maximum(1, drawn @ np.array(totals))
-    low, high = (100 * np.quantile(shares, end) for end in (0.025, 0.975))
-    return 100 * sum(right) / max(1, sum(totals)), (float(low), float(high))
-
-
-def score(
-    trees: Sequence[Tree], distances: Sequence[Matrix], depths: Sequence[Matrix] | None = None
-) -> TreeScores:
-    """Score predicted distances, and depths where there are any, against the trees."""
-    uuas, interval = _uuas(trees, distances)
-    far: dict[int, list[float]] = {}
-    for tree, predicted in zip(trees, distances, strict=True):
-        correlations = row_spearman(predicted, tree.distances)
-        if not np.isnan(correlations).all():
-            far.setdefault(len(tree.heads), []).append(float(np.nanmean(correlations)))
-    if depths is None:
-        return TreeScores(uuas=uuas, uuas_interval=interval, distance_spearman=mean_over_lengths(far))
-    deep: dict[int, list[float]] = {}
-    right = []
-    for tree, predicted in zip(trees, depths, strict=True):
-        kept = tree.kept or tuple(range(len(tree.heads)))
-        right.append(int(tree.heads[min(kept, key=lambda at: predicted[at])] == ROOT))
-        correlation = float(row_spearman(predicted[None], tree.depths[None])[0])
-        if not np.isnan(correlation):
-            deep.setdefault(len(tree.heads), []).append(correlation)
-    root, root_interval = _share(right, [1] * len(right))
-    return TreeScores(
-        uuas=uuas,
-        uuas_interval=interval,
-        distance_spearman=mean_over_lengths(far),
-        root=root,
-        root_interval=root_interval,
-        depth_spearman=mean_over_lengths(deep),
-    )
-
-
 def _chain(trees: Sequence[Tree]) -> TreeScores:
     """Score the baseline that joins each word with the next."""
     return score(trees, [chain_distances(len(tree.heads)) for tree in trees])
@@ -305,7 +240,7 @@ def _examples(trees: Sequence[Tree], distances: Sequence[Matrix]) -> list[TreeEx
         TreeExample(
             words=tree.words,
             true=tuple(sorted(tree.edges)),
-            predicted=tuple(sorted(spanning_tree(predicted, tree.kept))),
+            predicted=tuple(sorted(spanning_trees(predicted[None], tree.kept)[0])),
         )
         for tree, predicted in chosen
     ]

@@ -167,3 +167,18 @@ def test_the_command_fine_tunes_both_ways_and_gives_a_verdict(
     assert "points" in printed or "nothing can be said" in printed
     assert (tmp_path / "tense-mix" / "seed-63" / "result.json").exists()
     assert read_findings(tmp_path / "figures.json").title == "Probing by fine-tuning"
+
+
+def test_the_best_layer_of_the_table_and_of_the_figure_is_the_one_chosen_by_dev() -> None:
+    one = {"group": "surface", "task": "sentence-length", "num_classes": 2, "rows": (9, 9, 100)}
+    # Dev finds layer 1 best, test layer 2.
+    made = one | {"layers": ("0", "1", "2"), "accuracy": (60.0, 70.0, 75.0), "dev": (60.0, 80.0, 70.0)}
+    mixed = {"mix_accuracy": 70.0, "mix_weights": (0.2, 0.3, 0.5), "centre": 1.3, "largest_class": 50.0}
+    probed = Probed(**made, **mixed, penalty=(1e-3,) * 3, bag_of_words=0.0)  # type: ignore[arg-type]
+    findings = frozen_findings([probed], {})
+    row = dict(zip(frozen_table([probed]).columns, frozen_table([probed]).rows[0], strict=True))
+    assert (row["best layer"], row["its test"]) == ("1", 70.0)
+    over = next(f for f in findings.sections[1].figures if f.title.startswith("Points over"))
+    assert isinstance(over, Heat)
+    assert over.values[0] == (-10.0, 0.0, 5.0)
+    assert "best layers 1 (1)" in findings.sections[0].text

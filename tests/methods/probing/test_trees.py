@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from bermo.cli import main
-from bermo.data.trees import spanning_tree, tree_depths, tree_distances
+from bermo.data.trees import spanning_trees, tree_depths, tree_distances
 from bermo.data.word_tasks import open_source
 from bermo.figures.data import Arcs, read_findings
 from bermo.figures.draw import to_svg
 from bermo.methods.probing import trees as probing
-from bermo.methods.probing.trees import Tree, read_trees, score, tree_digest
+from bermo.methods.probing.tree_scores import Tree, score, score_layers
+from bermo.methods.probing.trees import read_trees, tree_digest
 from bermo.nn import structural
 from bermo.nn.structural import TreeSettings
 from tests.trees import treebank
@@ -40,12 +41,23 @@ def test_uuas_is_the_share_of_true_edges_without_punctuation() -> None:
         distances.append(drawn + drawn.T)
     right = total = 0
     for item, predicted in zip(some, distances, strict=True):
-        edges = spanning_tree(predicted, item.kept)
+        edges = spanning_trees(predicted[None], item.kept)[0]
         for at, head in enumerate(item.heads):
             if head >= 0 and at in item.kept and head in item.kept:
                 total += 1
                 right += (min(at, head), max(at, head)) in edges
     assert score(some, distances).uuas == pytest.approx(100 * right / total)
+
+
+def test_layers_scored_together_have_the_scores_of_each_alone() -> None:
+    random = np.random.default_rng(0)
+    some = [tree((1, 2, -1, 2, 3, 2), (0, 1, 2, 3, 4)), tree((-1, 0, 0, 2, 3), (0, 1, 2, 3, 4))]
+    distances = [random.random((3, len(item.heads), len(item.heads))) for item in some]
+    depths = [random.random((3, len(item.heads))) for item in some]
+    together = score_layers(some, distances, depths)
+    for layer, scores in enumerate(together):
+        assert scores == score(some, [item[layer] for item in distances], [item[layer] for item in depths])
+    assert together[0] != together[1]
 
 
 def test_a_command_scores_every_layer_and_draws_trees(
