@@ -38,6 +38,11 @@ ROWS = ("a fine and honest film,1", "a dull and lifeless film,0", "two friends t
 KINDS = {
     "training": ("train --train my.csv --valid my.csv --epochs 1 --out dense", "dense"),
     "pruning": ("train --train my.csv --valid my.csv --prune movement --density 0.3 --out pruned", "pruned"),
+    "errors": ("evaluate pruned my.csv --against dense --figures errors", "errors"),
+    "search": (
+        "search --space lr=1e-5..1e-4 --train my.csv --valid my.csv --epochs 1 --trials 2 --out search",
+        "search",
+    ),
     "sentence": ('analyse dense --sentence "A dull film." --corpus texts.txt --out sentence', "sentence"),
     "knowledge": ("analyse box --measures knowledge,order --text texts.txt --out knowledge", "knowledge"),
     "maps": ("analyse dense --measures map --map texts --data my.csv --out maps", "maps"),

@@ -51,6 +51,17 @@ def draws_of_groups(num_groups: int) -> Indices:
     return generator.multinomial(num_groups, np.full(num_groups, 1 / num_groups), size=RESAMPLES)
 
 
+def share_ends(drawn: npt.NDArray[np.float64], share: float, num_groups: int) -> Interval:
+    """Return the interval of a share over resamples of groups.
+
+    Where all rows are right, or all wrong, no resample differs: then it is Wilson's, of a row a group.
+    """
+    if share in (0.0, 1.0):
+        return wilson(share * num_groups, num_groups)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def sign_test(before: Sequence[bool], after: Sequence[bool]) -> float:
     """Return the two-sided p of as many rows becoming wrong or right, if either were as likely."""
     lost = sum(a and not b for a, b in zip(before, after, strict=True))

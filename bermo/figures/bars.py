@@ -82,7 +82,7 @@ def _places(figure: Bars) -> list[tuple[int, int]]:
 
 
 def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame: Frame) -> str:
-    """Draw one bar or dot, its whisker, and its number where there is room for it."""
+    """Draw one bar or dot, its whisker, and its number where there is room for all of the figure's."""
     name, values = list(figure.series.items())[order]
     value = values[index]
     if value is None or not is_shown(value, frame.y):
@@ -95,15 +95,21 @@ def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame
     whisker = _whisker(middle, [frame.up(end) for end in ends], min(5.0, thick / 3)) if ends else ""
     # A dot is thinner than a whisker's rim.
     drawn = whisker + mark if is_dots else mark + whisker
-    written = number(value, 4)
+    written, widest = number(value, 4), _widest(figure)
     room = slot / len(figure.series) - 4
-    if is_dots and width_of(written, SMALL) + 8 < room / 2:
+    if is_dots and widest + 8 < room / 2:
         return drawn + text(written, middle + 8, frame.up(value) + 4, class_="tick")
-    if is_dots or ends or width_of(written, SMALL) >= max(thick, room):
+    if is_dots or ends or widest >= max(thick, room):
         # Above a whisker, a number would read as its end.
         return drawn
     y = frame.up(value) + (13 if value < 0 else -4)
     return mark + text(written, middle, y, class_="tick mid")
+
+
+def _widest(figure: Bars) -> float:
+    """Return the width of the longest number: of some bars alone, numbers would look like a choice."""
+    values = (value for numbers in figure.series.values() for value in finite(numbers))
+    return max((width_of(number(value, 4), SMALL) for value in values), default=0.0)
 
 
 def _ends(figure: Bars, name: str, index: int) -> list[float]:

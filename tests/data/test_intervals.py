@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bermo.data.intervals import bootstrap, wilson
+from bermo.data.intervals import bootstrap, share_ends, wilson
 
 
 @pytest.mark.parametrize(("right", "total"), [(0, 5), (5, 5), (1, 2), (17, 40), (890, 1000)])
@@ -25,3 +25,11 @@ def test_a_long_file_is_drawn_fewer_times() -> None:
     calls = []
     bootstrap(lambda rows: float(calls.append(len(rows)) or 0), 100_000)
     assert calls == [100_000] * 200
+
+
+def test_six_right_answers_of_six_are_not_certain() -> None:
+    low, high = share_ends(np.ones(1000), 1.0, 6)
+    assert low == pytest.approx(0.61, abs=0.01)
+    assert high == pytest.approx(1)
+    assert share_ends(np.zeros(1000), 0.0, 6) == pytest.approx((1 - high, 1 - low))
+    assert share_ends(np.linspace(0.4, 0.6, 1001), 0.5, 6) == pytest.approx((0.405, 0.595))

@@ -65,6 +65,24 @@ def test_the_gradients_that_are_written_down_are_those_of_the_loss(probes: Probe
         torch.testing.assert_close(parameter.grad, gradient)
 
 
+def test_the_gradients_of_a_mix_are_those_that_autograd_finds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    probes = MixProbes(LAYERS, UNITS, 2, 5).double()
+    with torch.no_grad():
+        for parameter in probes.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.double)
+    x_LBD = torch.randn(LAYERS, 7, UNITS, generator=generator, dtype=torch.double)
+    wanted = torch.randn(1, 2, 7, 5, generator=generator, dtype=torch.double)
+    mixed_PBD = torch.einsum("lp,lbd->pbd", probes.weights * probes.scale[0, 0].T, x_LBD)
+    slow = torch.einsum("pbd,dpc->pbc", mixed_PBD, probes.linear.weight[0])
+    slow = slow + probes.linear.bias[0].transpose(0, 1)
+    expected = torch.autograd.grad((slow * wanted[0]).sum(), list(probes.parameters()))
+    torch.testing.assert_close(probes(x_LBD)[0], slow)
+    found = torch.autograd.grad((probes(x_LBD) * wanted).sum(), list(probes.parameters()))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_linear_probes_follow_their_formula() -> None:
     probes = LinearProbes(LAYERS, UNITS, 2, CLASSES)
     torch.nn.init.normal_(probes.weight)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.data.conllu import ROOT
-from bermo.data.intervals import draws_of_groups
+from bermo.data.intervals import draws_of_groups, share_ends
 from bermo.data.trees import Edge, Matrix, mean_over_lengths, row_spearman, spanning_trees, tree_edges
 
 
@@ -59,8 +59,9 @@ def right_edges(trees: Sequence[Tree], distances_SLTT: Sequence[Matrix]) -> list
 def share_found(right: Sequence[int], totals: Sequence[int]) -> tuple[float, tuple[float, float]]:
     drawn = draws_of_groups(len(right)).astype(np.float64)
     shares = (drawn @ np.array(right)) / np.maximum(1, drawn @ np.array(totals))
-    low, high = (100 * np.quantile(shares, end) for end in (0.025, 0.975))
-    return 100 * sum(right) / max(1, sum(totals)), (float(low), float(high))
+    share = sum(right) / max(1, sum(totals))
+    low, high = share_ends(shares, share, len(right))
+    return 100 * share, (100 * low, 100 * high)
 
 
 def score(

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bermo.data.intervals import draws_of_groups
+from bermo.data.intervals import draws_of_groups, share_ends
 from bermo.data.word_tasks import Labelled, WordData, memorise
 from bermo.methods.probing import fitting
 from bermo.methods.probing.spec import ProbeSpec
@@ -248,8 +248,11 @@ def _resampled(right_LN: Tensor, test: Labelled) -> tuple[npt.NDArray[np.float64
 
 def _intervals(right_LN: Tensor, test: Labelled) -> npt.NDArray[np.float64]:
     """Return the 95 % interval of each layer's accuracy, (2, L)."""
-    ends: npt.NDArray[np.float64] = np.quantile(_resampled(right_LN, test)[0], [0.025, 0.975], axis=0)
-    return ends
+    drawn_RL, shares_L = _resampled(right_LN, test)
+    groups = len(set(test.sentences))
+    return np.array(
+        [share_ends(drawn, float(share), groups) for drawn, share in zip(drawn_RL.T, shares_L, strict=True)]
+    ).T
 
 
 def _untrained(

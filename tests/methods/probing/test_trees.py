@@ -29,7 +29,8 @@ def test_true_distances_score_everything() -> None:
     found = score(some, [item.distances for item in some], [item.depths for item in some])
     assert found.uuas == found.root == 100
     assert found.distance_spearman == found.depth_spearman == pytest.approx(1)
-    assert found.uuas_interval == (100, 100)
+    # Two sentences say little.
+    assert found.uuas_interval == pytest.approx((34.2, 100), abs=0.1)
 
 
 def test_uuas_is_the_share_of_true_edges_without_punctuation() -> None:
