@@ -23,6 +23,8 @@ from transformers import PreTrainedModel
 WriteOnnx = Callable[..., None]
 LABELS = ("id2label", "label2id")
 """How answers are called; how many there are is told by the shapes of the weights."""
+TRAINING = ("init", "quantized")
+"""How the mix began, and whether rounding was trained: no graph depends on either, to the byte."""
 
 
 def traced_once(write_onnx: WriteOnnx, folder: Path) -> WriteOnnx:
@@ -91,5 +93,6 @@ def _lasting(config: Any) -> Any:
     """Return a config without what saving changes and what no graph depends on."""
     if not isinstance(config, dict):
         return config
-    passing = ("architectures", "dtype", "transformers_version", "_name_or_path", "name_or_path", *LABELS)
+    passing = ("architectures", "dtype", "transformers_version", "_name_or_path", "name_or_path")
+    passing += LABELS + TRAINING
     return {key: _lasting(value) for key, value in sorted(config.items()) if key not in passing}

@@ -21,7 +21,8 @@ def die(number, step, rank):
 bermo.training.loop.seed_step = die
 sys.exit(main([
     "train", "--model", model, "--task", "box/tense", "--limit", "24", "--epochs", "2", "--batch-size", "8",
-    "--device", "cpu", "--max-length", "16", "--contrast", "0", "--checkpoint-minutes", "0", "--out", out,
+    "--device", "cpu", "--max-length", "16", "--head", "random", "--pooling", "first", "--contrast", "0",
+    "--checkpoint-minutes", "0", "--out", out,
 ]))
 """
 
