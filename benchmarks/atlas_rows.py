@@ -3,8 +3,9 @@
     python benchmarks/atlas_rows.py OUT results/atlas-gpu.json               OUT of atlas.sh
     python benchmarks/atlas_rows.py --gradual OUT results/gradual-mix.json   OUT of gradual_mix_gpu.sh
 
-A row is a method: its seeds, and the score of the best evaluation of its last training. Of the mixes the last
-evaluation is taken. The other fields of a file that exists stay as they are.
+A row is a method: its seeds, the score of the best evaluation of its last training, and what was measured of
+the model that is shipped (seed, score, agreement with the dense model, size). Seeds that OUT does not have
+stay as the file has them; so do the file's other fields. Of the mixes the last evaluation is taken.
 """
 
 import argparse
@@ -15,23 +16,45 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bermo.atlas.methods import METHODS
-from bermo.atlas.steps import Train
+from bermo.atlas.steps import Method, Train
 
 ARMS = ("plain", "fixed", "opens", "closes")
 
 
-def rows(out: Path) -> list[dict[str, Any]]:
-    """Return a row for each method of which a seed has ended its last training, in the atlas's order."""
+SHIPPED = ("score", "same_labels", "same_probabilities", "megabytes", "parameters", "nonzero")
+
+
+def rows(out: Path, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each method that is known or of which a seed has ended, in the atlas's order."""
+    before = {row["method"]: row for row in known}
     found = []
     for method in METHODS.values():
-        trains = [number for number, step in enumerate(method.steps, 1) if isinstance(step, Train)]
-        if not trains:
-            continue
-        paths = sorted(out.glob(f"{method.name}/seed-*/{trains[-1]}-train/result.json"))
-        ended = [json.loads(path.read_text(encoding="utf-8"))["seeds"][0] for path in paths]
-        row = {"method": method.name, "group": method.group, "summary": method.summary}
-        row |= {"seeds": [one["seed"] for one in ended], "scores": [round(one["score"], 2) for one in ended]}
-        found += [row] if ended else []
+        old = before.get(method.name, {})
+        trained = dict(zip(old.get("seeds", ()), old.get("scores", ()), strict=True)) | trainings(out, method)
+        shipped = {row["seed"]: row for row in [*old.get("shipped", ()), *measured(out, method)]}
+        row: dict[str, Any] = {"method": method.name, "group": method.group, "summary": method.summary}
+        row |= {"seeds": sorted(trained), "scores": [trained[seed] for seed in sorted(trained)]}
+        row |= {"shipped": [shipped[seed] for seed in sorted(shipped)]} if shipped else {}
+        found += [row] if trained or shipped else []
+    return found
+
+
+def trainings(out: Path, method: Method) -> dict[int, float]:
+    """Return the score of each seed's last training."""
+    trains = [number for number, step in enumerate(method.steps, 1) if isinstance(step, Train)]
+    paths = out.glob(f"{method.name}/seed-*/{trains[-1]}-train/result.json") if trains else ()
+    ended = [json.loads(path.read_text(encoding="utf-8"))["seeds"][0] for path in paths]
+    return {one["seed"]: round(one["score"], 2) for one in ended}
+
+
+def measured(out: Path, method: Method) -> list[dict[str, Any]]:
+    """Return what was measured of each seed's shipped model; shares in percent."""
+    found = []
+    for path in sorted(out.glob(f"{method.name}/seed-*/measured.json")):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        shares = {name: round(100 * values[name], 1) for name in SHIPPED if name.startswith("same")}
+        sizes = {name: round(values[name], 2) for name in SHIPPED if name not in shares}
+        found.append({"seed": int(path.parent.name.removeprefix("seed-"))} | sizes | shares)
     return found
 
 
@@ -53,7 +76,10 @@ def main() -> None:
     parser.add_argument("--gradual", action="store_true")
     options = parser.parse_args()
     known = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
-    known |= {"arms": arms(options.out)} if options.gradual else {"rows": rows(options.out)}
+    if options.gradual:
+        known["arms"] = arms(options.out)
+    else:
+        known["rows"] = rows(options.out, known.get("rows", []))
     options.json.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 

@@ -71,10 +71,10 @@ PLAN = (
     # encoders, tasks, methods, first seed and last, seeds of one process
     ("mpnet", "sst2", "teacher", (0, 1), 1),
     ("gte", "sst2", "sensitivity", (3, 10), 4),
-    ("mpnet", "sst2", "sensitivity", (0, 3), 1),
+    ("mpnet", "sst2", "sensitivity", (0, 5), 1),
     ("gte", "sst2k", "teacher", (0, 1), 1),
     ("gte minilm box", "sst2k", "sensitivity", (0, 10), 5),
-    ("mpnet", "sst2", "taught", (0, 3), 1),
+    ("mpnet", "sst2", "taught", (0, 5), 1),
     ("gte minilm box", SMALL, "sensitivity", (0, 5), 5),
     ("mpnet", f"sst2k {SMALL}", "sensitivity", (0, 3), 3),
     ("gte minilm box", "sst2k", f"{RIVALS} dense", (0, 5), 5),

@@ -44,7 +44,7 @@ OBJECTIVES = {
 }
 OTHER_MASKS = ("word", "phrase", "span", "structbert")
 """Arms whose held-out text is masked in another way, and whose saved head can guess single tokens too."""
-EPOCHS = {"sst2": 3, "cola": 10, "mrpc": 10, "stsb": 10}
+EPOCHS = {"sst2": 1, "cola": 10, "mrpc": 10, "stsb": 10}
 PROBES = ("tree-depth", "tense")
 TINY = ("--device", "cpu", "--precision", "fp32")
 SHORT = 1 / 3

@@ -11,22 +11,42 @@ ARMS = {
 
 
 def methods() -> str:
-    """What each method's trained model scores, the dense ones first, then by group."""
+    """What each method's trained model scores and what is shipped of it, in the atlas's order."""
     rows = read("atlas-gpu.json")["rows"]
     dense = dict(zip(rows[0]["seeds"], rows[0]["scores"], strict=True))
     return table(
-        ["method", "what it is", "accuracy (95 %)", "seeds", "of its teacher's"],
+        [
+            "method",
+            "what it is",
+            "trained (95 %)",
+            "seeds",
+            "of its teacher's",
+            "shipped",
+            "same answers",
+            "MB",
+        ],
         [
             [
                 f"`{row['method']}`",
-                row["summary"].removesuffix("; int8").removesuffix("; computed in fp32"),
-                with_interval(row["scores"]),
-                str(len(row["seeds"])),
-                f"{_kept(row, dense):.1f} %",
+                row["summary"].removesuffix("; computed in fp32"),
+                *(_trained(row, dense) if row["seeds"] else ["", "", ""]),
+                *_shipped(row),
             ]
             for row in rows
         ],
     )
+
+
+def _trained(row: dict, dense: dict[int, float]) -> list[str]:
+    return [with_interval(row["scores"]), str(len(row["seeds"])), f"{_kept(row, dense):.1f} %"]
+
+
+def _shipped(row: dict) -> list[str]:
+    """The score, agreement and size of what is shipped of the first seed."""
+    if not (measured := row.get("shipped")):
+        return ["", "", ""]
+    first = measured[0]
+    return [f"{first['score']:.2f}", f"{first['same_labels']:.1f} %", f"{first['megabytes']:.1f}"]
 
 
 def _kept(row: dict, dense: dict[int, float]) -> float:

@@ -1,8 +1,10 @@
 """How an export answers beside the model that it was made from: the logits' error, the decisions, the score.
 
-relative error    ‖a − b‖ / ‖b‖ over all logits, which must stay under the tolerance of the export's precision
+relative error    ‖a − b‖ / ‖b‖ over all logits; must stay under the tolerance of the export's precision,
+                  unless the form rounds on purpose and its score is known
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,6 +24,8 @@ TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "in
 """Largest relative error of the logits: sums in another order; 11 bits of a number; 8 bits; 8 bits with a
 common step; 3 bits with centroids; 3 and 2 bits with steps of groups.
 """
+ROUNDED = TOLERANCES["int8"]
+"""From this tolerance on a form rounds on purpose: logits may move far while the answers stay."""
 BATCH = 16
 ONE_ROW = 100
 """Points of score of one row, times the rows: the one that tips over is no finding where rows are few."""
@@ -65,8 +69,10 @@ class Reference:
 
 def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
     """Refuse an export that answers something else than its model."""
+    is_judged = compared.score_before is not None and compared.tolerance >= ROUNDED
+    limit = math.inf if is_judged else compared.tolerance
     # Written so that an error that is no number is refused too.
-    if not compared.relative_error <= compared.tolerance:
+    if not (compared.relative_error <= limit and math.isfinite(compared.relative_error)):
         raise BermoError(
             f"The {form} model's logits differ by {compared.relative_error:.2%} from the original's on"
             f" {compared.on} (tolerance {compared.tolerance:.2%}). Nothing was written. Try another form."

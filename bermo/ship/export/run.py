@@ -4,7 +4,7 @@
 
 The comparison is on the user's rows or on generated sentences: the logits' relative error ‖a − b‖ / ‖b‖
 must stay under a tolerance, and where the rows have answers the score may fall by `max_loss` points at
-most. An export that fails is not written.
+most; of int8 and fewer bits the score alone decides then. An export that fails is not written.
 """
 
 from dataclasses import asdict, dataclass, replace

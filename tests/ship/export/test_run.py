@@ -142,6 +142,19 @@ def test_one_row_of_few_may_be_lost_but_not_two_and_none_where_none_may_be() -> 
         check_accepted(replace(one, score_after=75.0 - 200 / 24), "onnx-int8", 1.0)
 
 
+def test_the_score_alone_judges_a_form_that_rounds_where_rows_have_answers() -> None:
+    far = Compared(texts=900, on="dev.tsv", relative_error=1.1, tolerance=0.25, same_answers=0.99)
+    with pytest.raises(BermoError, match=r"differ by 110\.00%"):
+        check_accepted(far, "onnx-int8", 1.0)
+    judged = replace(far, score_before=91.0, score_after=90.5)
+    check_accepted(judged, "onnx-int8", 1.0)
+    with pytest.raises(BermoError, match=r"0\.50 points less"):
+        check_accepted(judged, "onnx-int8", 0.2)
+    for refused in (replace(judged, tolerance=1e-4), replace(judged, relative_error=float("inf"))):
+        with pytest.raises(BermoError, match="Nothing was written"):
+            check_accepted(refused, "onnx", 100.0)
+
+
 def test_not_a_number_is_never_accepted() -> None:
     compared = Compared(texts=9, on="x", relative_error=float("nan"), tolerance=0.25, same_answers=1.0)
     with pytest.raises(BermoError, match="Nothing was written"):
