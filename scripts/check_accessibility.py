@@ -26,7 +26,7 @@ from tests.trees import entities, treebank
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 ASK = "axe.run().then(found => JSON.stringify(found.violations.map(v => [v.id, v.help, v.nodes[0].html])))"
-CONTROLS = "[...document.querySelectorAll('a[href],button,summary,[tabindex=\"0\"]')]"
+CONTROLS = "[...document.querySelectorAll('a[href],button,summary,select,textarea,[tabindex=\"0\"]')]"
 """All that a key must reach, in the order of the page."""
 NAMED = "(e => `${e.tagName} ${(e.getAttribute('aria-label') || e.textContent).trim().slice(0, 60)}`)"
 IS_SEEN = (

@@ -60,7 +60,9 @@ def _facts(runs: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def _summary_text(runs: Sequence[RunRecord]) -> str:
-    sentences = ["Low and high are the ends of the 95 % interval of the mean over seeds."]
+    known = "Low and high are the ends of the 95 % interval of the mean over seeds."
+    alone = "No run has two finished seeds, so no score has an interval: with another seed it will differ."
+    sentences = [known if _has_intervals(runs) else alone]
     for run in runs:
         if run.result is None:
             sentences.append(f"{run.name} has no finished seed yet.")
@@ -70,8 +72,12 @@ def _summary_text(runs: Sequence[RunRecord]) -> str:
     return " ".join(sentences)
 
 
+def _has_intervals(runs: Sequence[RunRecord]) -> bool:
+    return any(run.result is not None and run.result.interval is not None for run in runs)
+
+
 def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
-    columns = (
+    columns: tuple[str, ...] = (
         "run",
         "metric",
         "score",
@@ -90,10 +96,13 @@ def _summary(runs: Sequence[RunRecord]) -> tuple[Figure, ...]:
         "encoder",
         "mix",
     )
+    # Without a second seed nothing stands in them, and a phone has room for few columns.
+    left_out = set() if _has_intervals(runs) else {"low", "high", "deviation"}
+    shown = [at for at, name in enumerate(columns) if name not in left_out]
     table = Table(
         title="Score and cost of each run",
-        columns=columns,
-        rows=tuple(_summary_row(run) for run in runs),
+        columns=tuple(columns[at] for at in shown),
+        rows=tuple(tuple(row[at] for at in shown) for row in map(_summary_row, runs)),
         note="The score is the mean of each seed's best evaluation, which the validation rows chose, the last"
         " score that of their last evaluations. Seconds are the sum over seeds; seeds trained together share"
         " theirs evenly. Density (the share that --density asks for), speed and memory are their mean.",
@@ -130,7 +139,9 @@ def _summary_row(run: RunRecord) -> tuple[str | Number, ...]:
 def _scores(runs: Sequence[RunRecord], metric: str) -> Bars:
     results = {run.name: run.result for run in runs if run.result and run.result.metric == metric}
     return Bars(
-        title=f"{metric}: mean over seeds with its 95 % interval",
+        title=f"{metric}: mean over seeds with its 95 % interval"
+        if _has_intervals(runs)
+        else f"{metric} of each run",
         x_label="run",
         y_label=with_unit(metric),
         names=tuple(results),

@@ -12,10 +12,12 @@ from bermo.report.frozen_probes import frozen_table
 from bermo.report.mistakes import mistakes_figure
 from bermo.report.page import to_page, write_page
 from bermo.report.word_probes import word_table
+from bermo.ship.serve import app
 from tests.report.browser import CHROMIUM, Browser
 from tests.report.some import findings
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not on the PATH")
+SERVED = Path(app.__file__).with_name("page.html")
 LOSSES = "[...document.querySelectorAll('figure.table table')].at(-1)"
 COLUMN = f"[...{LOSSES}.tBodies[0].rows].map(row => row.cells[1].textContent.trim())"
 HEADER = f"{LOSSES}.tHead.rows[0].cells[1]"
@@ -269,3 +271,13 @@ def test_a_mistake_s_text_begins_on_a_phone_s_screen(browser: Browser, tmp_path:
         ".getBoundingClientRect().left"
     )
     assert left <= 250
+
+
+def test_the_page_of_a_server_shows_the_focus_and_has_one_main_part(browser: Browser) -> None:
+    browser.open(SERVED)
+    assert browser.value("document.querySelectorAll('main').length") == 1
+    assert browser.value("document.querySelector('main').contains(document.querySelector('h1'))")
+    for _ in range(3):
+        browser.press("Tab", 9)
+        style = "getComputedStyle(document.activeElement)"
+        assert browser.value(f"{style}.outlineStyle !== 'none' && parseFloat({style}.outlineWidth) >= 2")

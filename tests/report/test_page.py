@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_the_summary_repeats_result_json(runs: Path, figures: dict[str, Figure])
         assert values["seeds"] == len(result["seeds"])
         assert values["diverged"] == result["num_diverged"]
         assert values["seconds"] == pytest.approx(sum(s["seconds"] for s in result["seeds"]), abs=0.06)
+
+
+def test_a_run_of_one_seed_has_no_columns_of_an_interval_and_the_page_says_why(runs: Path) -> None:
+    alone = runs_findings(collect([runs / "plain"]).runs).sections[0]
+    assert not {"low", "high", "deviation"} & set(as_table(alone.figures[0]).columns)
+    assert alone.text.startswith("No run has two finished seeds, so no score has an interval")
+    assert not any("interval" in figure.title for figure in alone.figures)
+    run = collect([runs / "plain"]).runs[0]
+    both = runs_findings([run, replace(run, name="two", seeds=run.seeds * 2)]).sections[0]
+    assert {"low", "high", "deviation"} <= set(as_table(both.figures[0]).columns)
+    assert both.text.startswith("Low and high are the ends")
 
 
 def test_curves_are_the_mean_over_seeds_between_the_lowest_and_the_highest(
