@@ -197,9 +197,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Trace each model once for all its exports, read the exporter's table of operators once, and time signs
+    """Trace each model once for all its exports, read the exporter's tables of operators once, and time signs
     of int8 weights by the fewest calls, not for seconds.
     """
+    from torch._export import utils
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     from bermo.ship.export import write
@@ -211,6 +212,7 @@ def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         read = cache(ONNXRegistry.from_torchlib.__func__)
         patch.setattr(ONNXRegistry, "from_torchlib", classmethod(read))
+        patch.setattr(utils, "_materialize_cpp_cia_ops", cache(utils._materialize_cpp_cia_ops))
         patch.setattr(write, "write_onnx", traced_once(write.write_onnx, folder))
         patch.setattr(write, "seconds_of", partial(write.seconds_of, budget=0.0))
         yield
