@@ -234,5 +234,6 @@ def _said(item: Knowledge, at: int) -> str:
             parts.append(f"{share:.1%} {words} ({100 * low:.1f} … {100 * high:.1f})")
     alone = item.baseline[at] if at < len(item.baseline) else None
     if alone is not None:
-        parts.append(f"{alone:.1%} by the control alone")
+        low, high = _ends(alone, item.counts[at])
+        parts.append(f"{alone:.1%} by the control alone ({100 * low:.1f} … {100 * high:.1f})")
     return f"{item.kinds[at]}: {', '.join(parts)} of {item.counts[at]} pairs"

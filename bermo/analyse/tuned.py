@@ -218,9 +218,13 @@ def _said(name: str, item: Restored) -> str:
     )
     return (
         f"{name}: {item.metric} {item.full:.2f}{ends} on {item.rows} rows; with all put back"
-        f" {item.scores[-1]:.2f}; the most is lost with {_part(item.names[worst])}:"
-        f" {item.scores[worst]:.2f}.{test}"
+        f" {item.scores[-1]:.2f}{_chance(item, -1)}; the most is lost with {_part(item.names[worst])}:"
+        f" {item.scores[worst]:.2f}{_chance(item, worst)}.{test}"
     )
+
+
+def _chance(item: Restored, at: int) -> str:
+    return f" (p {item.chance[at]:.2f}, corrected)" if item.chance else ""
 
 
 def _part(name: str) -> str:

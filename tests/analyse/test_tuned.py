@@ -9,7 +9,7 @@ import torch
 from bermo.analyse.labelled import load_labelled
 from bermo.analyse.run import analyse
 from bermo.analyse.subject import Request
-from bermo.analyse.tuned import divergence, measure_moved, measure_restored
+from bermo.analyse.tuned import divergence, measure_moved, measure_restored, restored_section
 from bermo.errors import BermoError
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.progress import Quiet
@@ -44,6 +44,8 @@ def test_only_the_layer_that_moved_changes_the_score_when_it_is_put_back(
     before = copy.deepcopy(labelled.model.state_dict())
     base = load_encoder(root / "base", device="cpu")
     facts = measure_restored(labelled, base)
+    said = restored_section({"m": facts}).text
+    assert said.count(", corrected)") == 2
     assert facts.names == ("embeddings", "1", "2", "3", "all")
     slow = copy.deepcopy(labelled.model)
     slow.bermo.backbone.encoder.layer[1].load_state_dict(base.backbone.encoder.layer[1].state_dict())
