@@ -37,6 +37,7 @@ MixKind = Literal[
     "sum-last-four",
     "gate",
 ]
+USUAL_MIX: MixKind = "across"
 MixStart = Literal["xavier", "zeros", "last"]
 TokenPooling = Literal["first", "last"]
 Pooling = Literal[TokenPooling, "mean"]
@@ -67,8 +68,11 @@ MOST_EVALUATIONS = 1_000_000
 class MixSpec:
     """How the layers h_0 … h_L become one sequence of vectors."""
 
-    kind: MixKind = option(
-        "across", "how layers combine; none = the plain encoder, as for pairs apart by default", "mix"
+    kind: MixKind | None = option(
+        None,
+        "how layers combine; none = the plain encoder",
+        "mix",
+        shown="across; none for pairs apart and for few rows of a narrow sentence encoder",
     )
     dropout: float = option(0.1, "dropout on the normalised layers", "mix-dropout", least=0, under=1)
     layer_dropout: float = option(0.0, "chance that a whole layer is left out of the mix", least=0, under=1)

@@ -134,14 +134,14 @@ def parse(hint: Any, text: Text, name: str) -> Any:
 
 
 def _parse_union(hint: Any, text: Text, name: str) -> Any:
-    """Read "none" as None where allowed, a word of a Literal as itself, anything else as the other type."""
+    """Read a word of a Literal as itself, "none" as None where allowed, anything else as the other type."""
     members = typing.get_args(hint)
+    if any(typing.get_origin(item) is Literal and text in typing.get_args(item) for item in members):
+        return text
     if type(None) in members:
         if isinstance(text, str) and text.lower() == "none":
             return None
         return parse(without_none(hint), text, name)
-    if any(typing.get_origin(item) is Literal and text in typing.get_args(item) for item in members):
-        return text
     return parse(next(item for item in members if typing.get_origin(item) is not Literal), text, name)
 
 

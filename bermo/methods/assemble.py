@@ -300,7 +300,9 @@ def _answers(prepared: Prepared, teacher: Teacher, accelerator: Accelerator, dis
 def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
     layers = prepared.spec.distill.student_layers
     if teacher is not None and prepared.spec.method.theseus is not None:
-        model = make_successor(teacher.model, prepared.spec.method.theseus, prepared.spec.model.mix.kind)
+        model = make_successor(
+            teacher.model, prepared.spec.method.theseus, chosen(prepared.spec.model.mix.kind)
+        )
     elif teacher is None or layers is None:
         model = build_model(prepared)
     else:

@@ -9,7 +9,7 @@ from bermo.distill_spec import INNER
 from bermo.errors import BermoError
 from bermo.fields import leaves
 from bermo.pruning.criteria import L0, AnyMethod, Magnitude, Movement, Proximal, SoftMovement, usual_scope
-from bermo.spec import DistillSpec, PruneSpec, RunSpec, chosen
+from bermo.spec import USUAL_MIX, DistillSpec, PruneSpec, RunSpec, chosen
 
 UNITS = ("heads-and-neurons", "layers")
 """Methods that prune whole units; `by` says how these are chosen."""
@@ -167,7 +167,7 @@ def check_answers(spec: DistillSpec) -> None:
 
 def check_mix_path(spec: RunSpec) -> None:
     """Refuse a mix that cannot come or go."""
-    path, kind = spec.method.mix_path, spec.model.mix.kind
+    path, kind = spec.method.mix_path, spec.model.mix.kind or USUAL_MIX
     if path is None:
         return
     if path == "closes" and kind not in ("raw", "sum-last-four"):

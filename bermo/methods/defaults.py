@@ -10,8 +10,9 @@
     pooling  as the folder says (sentence-transformers), else what the probe finds better
     pairs    as the teacher reads them; under 1,000 rows what the probe finds better (classes: of an encoder
              narrower than 768), else as one text
-    mix      starts at the last layer under the same conditions, else at random; pairs apart have none, since
-             sentence encoders were trained to give their last layer's vectors
+    mix      across, but none of pairs apart, and none where a sentence encoder narrower than 768 learns with
+             contrast: it was trained to give its last layer's vectors; starts at the last layer where there
+             is contrast, else at random
     pruning  movement by sensitivity over all matrices; units by size
 
 A spec is resolved once, before training; from then on every value is concrete, and the folder of the run
@@ -24,7 +25,7 @@ from dataclasses import dataclass, replace
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.methods.checks import resolve_prune
-from bermo.spec import HeadStart, MixKind, MixSpec, Pairs, Pooling, RunSpec, replace_in
+from bermo.spec import USUAL_MIX, HeadStart, MixKind, MixSpec, Pairs, Pooling, RunSpec, replace_in
 
 RATE = 3e-5
 WIDTH = 768
@@ -95,10 +96,13 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
     if contrast is None and pairs is not None:
         contrast = CONTRAST if can_contrast and pairs == "joined" else 0.0
         said += [f"contrast of classes {contrast:g}"] if contrast else []
-    if pairs is not None and (mix := _resolve_mix(spec.model.mix, pairs == "apart", can_contrast)):
-        model["mix"] = mix
-        said += ["the mix starts at the last layer"] if mix.init == "last" else []
-        said += ["no mix of layers"] if mix.kind == "none" else []
+    if pairs is not None:
+        given = spec.model.mix
+        is_sentence = facts.trained_pooling is not None and facts.width < WIDTH
+        has_none = pairs == "apart" or (can_contrast and is_sentence and spec.method.mix_path is None)
+        model["mix"] = mix = _resolve_mix(given, has_none, can_contrast)
+        said += ["the mix starts at the last layer"] if given.init is None and mix.init == "last" else []
+        said += ["no mix of layers"] if given.kind is None and mix.kind == "none" else []
     chosen = {"lr": lr, "batch_size": batch_size, "epochs": epochs, "contrast": contrast}
     resolved = replace_in(replace(spec, prune=resolve_prune(spec.prune)), train=chosen, model=model)
     return Resolved(spec=resolved, reasons=(*reasons, *said))
@@ -112,13 +116,13 @@ def _can_contrast(spec: RunSpec, facts: Facts, head: object) -> bool:
     return is_small and is_alone and head == "probe"
 
 
-def _resolve_mix(mix: MixSpec, is_apart: bool, is_last_best: bool) -> MixSpec | None:
-    """Return the mix with what the spec leaves open; None where nothing is."""
-    if is_apart and mix == MixSpec():
-        return MixSpec(kind="none")
-    if mix.init is not None or mix.kind not in SHARED_KINDS:
-        return None
-    return replace(mix, init="last" if is_last_best or is_apart else "xavier")
+def _resolve_mix(mix: MixSpec, has_none: bool, is_last_best: bool) -> MixSpec:
+    """Return the mix with what the spec leaves open; whoever says anything of a mix has one."""
+    kind = mix.kind or ("none" if has_none and mix == MixSpec() else USUAL_MIX)
+    init = mix.init
+    if init is None and kind in SHARED_KINDS:
+        init = "last" if is_last_best or has_none else "xavier"
+    return replace(mix, kind=kind, init=init)
 
 
 def usual_rate(facts: Facts, is_apart: bool = False) -> float:

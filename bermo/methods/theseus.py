@@ -23,10 +23,9 @@ from bermo.models.config import BermoConfig
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.nn.losses import even_map
 from bermo.nn.replacing import Replacement
-from bermo.spec import MixKind, MixSpec
+from bermo.spec import USUAL_MIX, MixKind
 
 FIRST_CHANCE = 0.3
-USUAL_MIX = MixSpec().kind
 RISING_SHARE = 2 / 3
 
 

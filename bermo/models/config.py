@@ -7,7 +7,7 @@ from transformers import AutoConfig, PretrainedConfig
 
 from bermo.encoders.families import family_of, num_layers
 from bermo.errors import BermoError, nearest
-from bermo.spec import PAIRS, POOLINGS, MixSpec
+from bermo.spec import PAIRS, POOLINGS, USUAL_MIX, MixSpec
 from bermo.values import from_dict, to_dict
 
 MixChoice = str | MixSpec | Mapping[str, Any] | None
@@ -18,7 +18,7 @@ def mix_options(mix: MixChoice) -> dict[str, Any]:
     if mix is None or isinstance(mix, str):
         mix = {"kind": mix or "none"}
     options: dict[str, Any] = to_dict(mix if isinstance(mix, MixSpec) else from_dict(MixSpec, mix))
-    return options
+    return options | {"kind": options["kind"] or USUAL_MIX}
 
 
 class BermoConfig(PretrainedConfig):

@@ -30,7 +30,7 @@ from bermo.runs.places import (
     locate,
     with_typed,
 )
-from bermo.spec import MixSpec, RunSpec, replace_in
+from bermo.spec import RunSpec, replace_in
 from bermo.typed import check_fields
 from bermo.values import from_dict, to_dict
 
@@ -51,6 +51,7 @@ FREE_FIELDS = (
 CHOSEN_FIELDS = (
     "model.head",
     "model.mix.init",
+    "model.mix.kind",
     "model.pairs",
     "model.pooling",
     "prune.rank",
@@ -157,11 +158,6 @@ def with_choices(out: Path, spec: RunSpec) -> RunSpec:
     known = read_spec_file(out).spec
     for dotted in CHOSEN_FIELDS:
         spec = _filled(spec, dotted.split("."), known)
-    if spec.model.pairs == "apart" and spec.model.mix == MixSpec():
-        # By default such a model has no mix, which the spec's default cannot say.
-        mix = known.get("model", {}).get("mix")
-        kind = mix.get("kind") if isinstance(mix, Mapping) else None
-        spec = replace_in(spec, model={"mix": MixSpec(kind=kind or MixSpec().kind)})
     return spec
 
 

@@ -10,7 +10,7 @@ from bermo.fields import check, group, option, positional
 from bermo.jobs.spec import SpreadSpec
 from bermo.printing import say
 from bermo.runs.results import RunResult
-from bermo.spec import Experiment
+from bermo.spec import USUAL_MIX, Experiment
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -104,7 +104,9 @@ def run_experiment(verb: str, experiment: Experiment, out: Path) -> int:
     results = {}
     display = TerminalDisplay()
     for name, spec in experiment.arms.items():
-        display.tell(f"\n{name}: {spec.data.task}, {spec.model.backbone}, mix {spec.model.mix.kind}")
+        display.tell(
+            f"\n{name}: {spec.data.task}, {spec.model.backbone}, mix {spec.model.mix.kind or USUAL_MIX}"
+        )
         try:
             results[name] = finetune(spec, out / name, display, data if spec.data == first else None)
         except Stopped as stopped:

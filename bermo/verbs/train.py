@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from bermo.fields import Rules, option
-from bermo.spec import MixSpec, RunSpec, replace_in
+from bermo.spec import USUAL_MIX, MixSpec, RunSpec, replace_in
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -54,7 +54,7 @@ def run(options: TrainOptions) -> int:
     from bermo.verbs.starting import check_before, data_name, say_start
 
     spec = with_kind(options.spec, options.kind)
-    out = options.out or Path(f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind}")
+    out = options.out or Path(f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind or USUAL_MIX}")
     check_before(spec, out)
     say_start("train", f"reading {data_name(spec.data)}")
     data = load_task(spec.data)

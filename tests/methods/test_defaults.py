@@ -61,9 +61,23 @@ def test_the_mix_starts_at_the_last_layer_where_rows_are_few() -> None:
     assert resolved.spec.model.mix.init == "last"
     assert "the mix starts at the last layer" in resolved.reasons
     assert resolve_defaults(OPEN, replace(FACTS, num_rows=1000)).spec.model.mix.init == "xavier"
-    for mix in (MixSpec(kind="none"), MixSpec(init="xavier")):
+    for mix in (MixSpec(kind="none"), MixSpec(kind="across", init="xavier")):
         spec = replace(OPEN, model=ModelSpec(mix=mix))
         assert resolve_defaults(spec, FACTS).spec.model.mix == mix
+
+
+def test_few_rows_of_a_narrow_sentence_encoder_need_no_mix_unless_one_is_asked_for() -> None:
+    sentence = replace(FACTS, trained_pooling="mean")
+    resolved = resolve_defaults(OPEN, sentence)
+    assert resolved.spec.model.mix == MixSpec(kind="none")
+    assert "no mix of layers" in resolved.reasons
+    for facts in (FACTS, replace(sentence, width=768), replace(sentence, num_rows=1000)):
+        assert resolve_defaults(OPEN, facts).spec.model.mix.kind == "across"
+    for asked in (MixSpec(kind="across"), MixSpec(dropout=0.2), MixSpec(init="zeros")):
+        spec = replace(OPEN, model=ModelSpec(mix=asked))
+        assert resolve_defaults(spec, sentence).spec.model.mix.kind == "across"
+    opening = replace_in(OPEN, method={"mix_path": "opens"})
+    assert resolve_defaults(opening, sentence).spec.model.mix.kind == "across"
 
 
 def test_ranking_and_scope_of_pruning_are_chosen_by_what_is_pruned() -> None:
@@ -85,7 +99,7 @@ def test_ranking_and_scope_of_pruning_are_chosen_by_what_is_pruned() -> None:
 
 def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:
     said = RunSpec(
-        model=ModelSpec(mix=MixSpec(init="zeros"), pooling="first", pairs="joined", head="probe"),
+        model=ModelSpec(mix=MixSpec(kind="across", init="zeros"), pooling="first", pairs="joined", head="probe"),
         train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5, contrast=0.2),
     )
     resolved = resolve_defaults(said, replace(FACTS, trained_pooling="mean"))
@@ -116,8 +130,9 @@ def test_pairs_are_read_as_one_text_unless_a_probe_of_few_rows_or_a_teacher_says
     assert (apart.spec.train.contrast, apart.spec.train.lr) == (0.0, 3e-5)
     assert apart.spec.model.mix == MixSpec(kind="none")
     assert apart.reasons == ("rate 3e-05 (width 384)", "no mix of layers")
-    asked = replace_in(undecided, model={"pairs": "apart", "mix": MixSpec(kind="within")})
-    assert resolve_defaults(asked, few).spec.model.mix == MixSpec(kind="within", init="last")
+    for kind in ("within", "across"):
+        asked = replace_in(undecided, model={"pairs": "apart", "mix": MixSpec(kind=kind)})
+        assert resolve_defaults(asked, few).spec.model.mix == MixSpec(kind=kind, init="last")
     with pytest.raises(BermoError, match=r"in a task of the kind reranker\. Leave --pairs out"):
         resolve_defaults(replace_in(OPEN, model={"pairs": "apart"}), replace(few, kind="reranker"))
 

@@ -28,7 +28,7 @@ from bermo.runs.folder import (
 )
 from bermo.runs.results import read_seed, write_result
 from bermo.runs.statistics import student_t, summarise
-from bermo.spec import RunSpec, replace_in
+from bermo.spec import MixSpec, RunSpec, replace_in
 from bermo.values import override
 from tests.results import seed_result
 
@@ -195,7 +195,7 @@ def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_pat
 
 def test_a_field_that_is_added_leaves_runs_that_began_before_it_their_names(tmp_path: Path) -> None:
     # A new field of a spec gets its earlier value in EARLIER_VALUES, or no run goes on that began before it.
-    joined = replace_in(RunSpec(), model={"pairs": "joined"})
+    joined = replace_in(RunSpec(), model={"pairs": "joined", "mix": MixSpec(kind="across")})
     assert identity(joined, "x", 1) == "8caf556b0bd9d961"
     assert identity(PretrainSpec(), "x", 1) == "501eff386d79e400"
     values = fixed_part(PretrainSpec())

@@ -20,7 +20,7 @@ HEAVY = {"torch", "transformers", "numpy", "rich", "accelerate", "safetensors", 
 OPTIONS = {
     "demo": "--out=runs/demo",
     "train": """
-        --out --model=box --mix=across --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init
+        --out --model=box --mix --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init
         --pooling --head --contrast --head-dropout=0.1 --freeze-embeddings=off --first-layers --keep-layers
         --keep-by --pairs --untrained=off
         --task=own --data --train --valid --split --separator --hub --text --label --label-separator
