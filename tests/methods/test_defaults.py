@@ -98,8 +98,9 @@ def test_ranking_and_scope_of_pruning_are_chosen_by_what_is_pruned() -> None:
 
 
 def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:
+    mix = MixSpec(kind="across", init="zeros")
     said = RunSpec(
-        model=ModelSpec(mix=MixSpec(kind="across", init="zeros"), pooling="first", pairs="joined", head="probe"),
+        model=ModelSpec(mix=mix, pooling="first", pairs="joined", head="probe"),
         train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5, contrast=0.2),
     )
     resolved = resolve_defaults(said, replace(FACTS, trained_pooling="mean"))
