@@ -32,8 +32,8 @@ class Options:
 
 def read_options(task: str, given: Mapping[str, Any]) -> Options:
     """Read options for a task; `seed` is the one seed, and the folder of a fitted `teacher` is taken."""
-    dotted = {leaf.flag.replace("-", "_"): leaf.dotted for leaf in leaves(RunSpec)}
-    known = [name for name in dotted if name not in LEFT_OUT]
+    fields = {leaf.flag.replace("-", "_"): leaf for leaf in leaves(RunSpec)}
+    known = [name for name in fields if name not in LEFT_OUT]
     spec = override(RunSpec(), "data.task", task)
     for option, value in given.items():
         if option in OWN or (option == "metric" and callable(value)):
@@ -41,7 +41,9 @@ def read_options(task: str, given: Mapping[str, Any]) -> Options:
         name, value = ("seeds", (value,)) if option == "seed" else (option, value)
         if name not in known:
             raise BermoError(f'There is no option "{option}".{nearest(option, (*known, *OWN, "seed"))}')
-        spec = override(spec, dotted[name], _text(getattr(value, "folder_", value)), option)
+        # None leaves open what is open; the word "none" may be one of the choices.
+        if value is not None or fields[name].default is not None:
+            spec = override(spec, fields[name].dotted, _text(getattr(value, "folder_", value)), option)
     return Options(check(spec), dict(given))
 
 

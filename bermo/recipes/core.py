@@ -6,7 +6,17 @@ Arms share everything but the mix. `bermo list` shows the first line of each doc
 from collections.abc import Callable
 from dataclasses import replace
 
-from bermo.spec import DataSpec, Experiment, MixSpec, ModelSpec, PruneSpec, RunSpec, TrainSpec, replace_in
+from bermo.spec import (
+    USUAL_MIX,
+    DataSpec,
+    Experiment,
+    MixSpec,
+    ModelSpec,
+    PruneSpec,
+    RunSpec,
+    TrainSpec,
+    replace_in,
+)
 
 GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 PAPER_SEEDS = (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)
@@ -26,7 +36,7 @@ def measured(
     usual = {"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1, "contrast": 0.0}
     left_open = {name: value for name, value in usual.items() if getattr(train, name) is None}
     return RunSpec(
-        model=replace(model, head="random"),
+        model=replace(model, head="random", mix=replace(model.mix, kind=model.mix.kind or USUAL_MIX)),
         data=data,
         train=replace(train, **left_open),  # type: ignore[arg-type]
         prune=prune,
