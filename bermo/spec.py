@@ -72,7 +72,7 @@ class MixSpec:
         None,
         "how layers combine; none = the plain encoder",
         "mix",
-        shown="across; none for pairs apart and for few rows of a narrow sentence encoder",
+        shown="across; none for pairs apart, vectors, and few rows of a narrow sentence encoder",
     )
     dropout: float = option(0.1, "dropout on the normalised layers", "mix-dropout", least=0, under=1)
     layer_dropout: float = option(0.0, "chance that a whole layer is left out of the mix", least=0, under=1)

@@ -345,13 +345,3 @@ def test_a_label_of_any_length_is_cut_in_a_moment(letter: str) -> None:
     assert cut(letter * 1_000_000, 100.0) == short
     assert short.endswith("…")
     assert width_of(short) <= 100.0 < width_of(letter + short)
-
-
-def test_bars_have_their_numbers_all_or_none() -> None:
-    names = tuple("abcdef")
-    values = (0.19, *(0.123456 + k / 1000 for k in range(5)))
-    short = replace(BARS, names=names, series={"one": values, "other": values}, errors={})
-    assert ">0.19<" not in to_svg(short)
-    fits = replace(BARS, names=("a", "b"), series={"one": (0.19, 0.25)}, errors={})
-    assert ">0.19<" in to_svg(fits)
-    assert ">0.25<" in to_svg(fits)
