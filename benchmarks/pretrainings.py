@@ -4,8 +4,8 @@
         objectives: --data DATA (sst2, cola, mrpc and stsb, unpacked)      elmo: --senses FOLDER, if there is
 
 1. pace    each arm trains a few steps alone, so that its seconds a step are known
-2. arms    each gets as many steps as fit into M minutes at its pace, in several processes side by side
-3. judges  what each encoder is good for: fine-tuned, probed, analysed
+2. arms    each gets as many steps as fit into M minutes at its pace, in several processes side by side;
+           as soon as an encoder is there, it is judged: fine-tuned, probed, analysed
 
 The same command goes on where it stopped. OUT/SET.json has a row for each encoder; pretraining_tables.py
 makes a page of it. `--tiny` makes all of it small enough for seconds on a CPU.
@@ -14,7 +14,7 @@ makes a page of it. `--tiny` makes all of it small enough for seconds on a CPU.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +23,13 @@ from benchmarks import pretraining_rows
 from benchmarks.stages import Stage, run
 from bermo.data.sentences.tasks import TASKS
 
+ROWS = 64
+"""Rows a step: so few that minutes hold thousands of steps."""
+LARGE = f"--batch-size {8 * ROWS} --lr-batch {ROWS}"
 HABITS = {
     "plain": "",
-    "lamb": "--optimizer lamb --batch-size 1024 --lr 2e-3 --lr-batch 256",
-    "large-adamw": "--batch-size 1024 --lr-batch 256",
+    "lamb": f"--optimizer lamb {LARGE} --lr 2e-3",
+    "large-adamw": LARGE,
     "layer-drop": "--layer-drop 0.1",
     "average": "--average 0.999",
     "recompute": "--recompute",
@@ -85,6 +88,7 @@ class Settings:
         else:
             words += [] if model else ["--tokenizer", "box", *([] if is_elmo else ["--config", "box"])]
             words += ["--precision", "bf16", "--checkpoint-minutes", "2", "--length", str(length)]
+            words += ["--batch-size", str(ROWS)]
         words += ["--model", model] if model else []
         return (*words, *options.split(), *(["--batch-size", "8"] if self.is_tiny else []))
 
@@ -117,67 +121,58 @@ def habits(settings: Settings) -> list[Callable[[], list[Stage]]]:
     alone = {name: options for name, options in alone.items() if not settings.arms or name in settings.arms}
     extra = {"plain": ""} if {"short-first", "stacked"} & set(alone) else {}
 
-    def first() -> list[Stage]:
+    def train() -> list[Stage]:
         paced = settings.paced(extra | alone)
         arms = [name for name in known if name in paced]
         stages = [arm(settings, name, known[name], seed) for name in arms for seed in settings.seeds]
         for seed in settings.seeds if "plain" in paced else ():
-            of_seed = ("--seed", str(seed))
-            if "short-first" in paced:
-                short = steps(settings, "short-first", SHORT)
-                more = f"--short-length 32 --short-steps {short}"
-                whole = ("--steps", str(short + steps(settings, "plain", 1 - SHORT)))
-                stages.append(Stage(f"short-first-{seed}", (*settings.pretrain(more), *whole, *of_seed)))
-            if "stacked" in paced:
-                below = ("--steps", str(steps(settings, "stacked", 0.5)))
-                stages.append(Stage(f"below/stacked-{seed}", (*settings.pretrain(own), *below, *of_seed)))
+            stages += short_first(settings, seed) if "short-first" in paced else []
+            stages += stacked(settings, seed, own) if "stacked" in paced else []
         return stages
 
-    def second() -> list[Stage]:
-        layers = "--layers 2" if settings.is_tiny else "--layers 6"
-        is_wanted = {"stacked", "plain"} <= set(settings.paced(extra | alone))
-        half = ("--steps", str(steps(settings, "plain", 0.5))) if is_wanted else ()
-        return [
-            Stage(
-                f"stacked-{seed}",
-                (
-                    *settings.pretrain(layers, model=f"{settings.out}/below/stacked-{seed}/model"),
-                    *half,
-                    "--seed",
-                    str(seed),
-                ),
-            )
-            for seed in settings.seeds
-            if is_wanted
-        ]
+    return [lambda: pace(settings, extra | alone), train]
 
-    return [lambda: pace(settings, extra | alone), first, second]
+
+def short_first(settings: Settings, seed: int) -> list[Stage]:
+    """Return the pretraining whose first rows are short."""
+    short = steps(settings, "short-first", SHORT)
+    words = settings.pretrain(f"--short-length 32 --short-steps {short}")
+    whole = short + steps(settings, "plain", 1 - SHORT)
+    return [Stage(f"short-first-{seed}", (*words, "--steps", str(whole), "--seed", str(seed)))]
+
+
+def stacked(settings: Settings, seed: int, own: str) -> list[Stage]:
+    """Return the pretraining of half the layers, and the one that goes on with twice as many."""
+    below, layers = f"below/stacked-{seed}", "--layers 2" if settings.is_tiny else "--layers 6"
+    few = (*settings.pretrain(own), "--steps", str(steps(settings, "stacked", 0.5)), "--seed", str(seed))
+    all_of_them = settings.pretrain(layers, model=f"{settings.out}/{below}/model")
+    half = ("--steps", str(steps(settings, "plain", 0.5)), "--seed", str(seed))
+    return [Stage(below, few), Stage(f"stacked-{seed}", (*all_of_them, *half), needs=(below,))]
 
 
 def elmo(settings: Settings) -> list[Callable[[], list[Stage]]]:
     """Return the waves of a biLM beside a Transformer of as many layers: probes, senses, geometry."""
     arms = settings.chosen({"elmo": "--objective elmo", "transformer": "--layers 3"})
+    tasks = ("tense",) if settings.is_tiny else tuple(TASKS)
 
     def train() -> list[Stage]:
         paced = settings.paced(arms)
-        return [arm(settings, name, paced[name], seed, 64) for name in paced for seed in settings.seeds]
+        trained = [arm(settings, name, paced[name], seed, 64) for name in paced for seed in settings.seeds]
+        names = [stage.name for stage in trained]
+        return [*trained, *(probe(settings, name, tasks) for name in names), look(settings, names)]
 
-    def look() -> list[Stage]:
-        names = [f"{name}-{seed}" for name in settings.paced(arms) for seed in settings.seeds]
-        pretraining_rows.write_lines(settings.texts, settings.out / "texts.txt", 2000)
-        models = [f"{settings.out}/{name}/model" for name in names]
-        senses = ["--senses", settings.senses] if settings.senses else []
-        measures = "geometry,layers" + (",senses" if senses else "")
-        words = ["analyse", *models, "--measures", measures, *senses]
-        words += ["--text", f"{settings.out}/texts.txt"]
-        words += ["--device", "cpu", "--max-texts", "40"] if settings.is_tiny else []
-        tasks = ("tense",) if settings.is_tiny else tuple(TASKS)
-        return [
-            *(probe(settings, name, tasks) for name in names),
-            Stage("look", tuple(words), "figures.json"),
-        ]
+    return [lambda: pace(settings, arms, 64), train]
 
-    return [lambda: pace(settings, arms, 64), train, look]
+
+def look(settings: Settings, names: Sequence[str]) -> Stage:
+    """Return the analysis of all encoders together."""
+    pretraining_rows.write_lines(settings.texts, settings.out / "texts.txt", 2000)
+    senses = ["--senses", settings.senses] if settings.senses else []
+    words = ["analyse", *(f"{settings.out}/{name}/model" for name in names), *senses]
+    words += ["--measures", "geometry,layers" + (",senses" if senses else "")]
+    words += ["--text", f"{settings.out}/texts.txt"]
+    words += ["--device", "cpu", "--max-texts", "40"] if settings.is_tiny else []
+    return Stage("look", tuple(words), "figures.json", tuple(names))
 
 
 def objectives(settings: Settings) -> list[Callable[[], list[Stage]]]:
@@ -186,21 +181,23 @@ def objectives(settings: Settings) -> list[Callable[[], list[Stage]]]:
 
     def train() -> list[Stage]:
         paced = settings.paced(arms)
-        return [arm(settings, name, paced[name], seed) for name in paced for seed in settings.seeds]
+        trained = [arm(settings, name, paced[name], seed) for name in paced for seed in settings.seeds]
+        judges = [judge(settings, name, seed) for name in paced for seed in settings.seeds]
+        return [*trained, *(stage for stages in judges for stage in stages)]
 
-    def judge() -> list[Stage]:
-        stages = []
-        for name in settings.paced(arms):
-            for seed in settings.seeds:
-                stages += [tune(settings, f"{name}-{seed}", task, seed) for task in settings.tasks]
-                stages.append(probe(settings, f"{name}-{seed}", PROBES))
-                if name in OTHER_MASKS:
-                    # A step at a rate of 0 changes nothing; then single tokens of held-out text are masked.
-                    words = settings.pretrain("--lr 0 --steps 1", f"{settings.out}/{name}-{seed}/model")
-                    stages.append(Stage(f"masked/{name}-{seed}", words))
-        return stages
+    return [lambda: pace(settings, arms), train]
 
-    return [lambda: pace(settings, arms), train, judge]
+
+def judge(settings: Settings, arm: str, seed: int) -> list[Stage]:
+    """Return what an encoder is judged by."""
+    name = f"{arm}-{seed}"
+    stages = [tune(settings, name, task, seed) for task in settings.tasks]
+    stages.append(probe(settings, name, PROBES))
+    if arm in OTHER_MASKS:
+        # A step at a rate of 0 changes nothing; then single tokens of held-out text are masked.
+        words = settings.pretrain("--lr 0 --steps 1", f"{settings.out}/{name}/model")
+        stages.append(Stage(f"masked/{name}", words, needs=(name,)))
+    return stages
 
 
 def tune(settings: Settings, name: str, task: str, seed: int) -> Stage:
@@ -211,14 +208,14 @@ def tune(settings: Settings, name: str, task: str, seed: int) -> Stage:
         words += ["--epochs", "1", "--batch-size", "8", "--max-length", "16", *TINY]
     else:
         words += ["--epochs", str(EPOCHS[task]), "--precision", "bf16"]
-    return Stage(f"tuned/{name}-{task}", tuple(words))
+    return Stage(f"tuned/{name}-{task}", tuple(words), needs=(name,))
 
 
 def probe(settings: Settings, name: str, tasks: tuple[str, ...]) -> Stage:
     """Return the probes of an encoder's frozen layers, read by the mean of a text."""
     words = ["probe", "--model", f"{settings.out}/{name}/model", "--tasks", ",".join(tasks)]
     words += ["--pooling", "mean", "--no-controls", *(["--limit", "60"] if settings.is_tiny else [])]
-    return Stage(f"probe/{name}", tuple(words), f"{tasks[-1]}.json")
+    return Stage(f"probe/{name}", tuple(words), f"{tasks[-1]}.json", (name,))
 
 
 SETS = {"habits": habits, "elmo": elmo, "objectives": objectives}

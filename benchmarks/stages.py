@@ -1,43 +1,44 @@
 """Commands of bermo run side by side, each with a log; what has ended is not begun again."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from bermo.jobs.drive import drive
+from bermo.jobs.executor import Executor
+from bermo.jobs.job import Job
+from bermo.jobs.local import Local
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A command of bermo, its folder below OUT, and the file in that folder with which it has ended."""
+    """A command of bermo, its folder below OUT, the file there that it ends with, and stages before it."""
 
     name: str
     words: tuple[str, ...]
     ends_with: str = "result.json"
+    needs: tuple[str, ...] = ()
 
 
 def run(stages: Sequence[Stage], out: Path, workers: int) -> list[str]:
-    """Run the stages that have not ended, so many at a time, and return the names of those that failed."""
-    (out / "logs").mkdir(parents=True, exist_ok=True)
-    left = [stage for stage in stages if not (out / stage.name / stage.ends_with).exists()]
-    with ThreadPoolExecutor(workers) as pool:
-        codes = list(pool.map(lambda stage: _run(stage, out), left))
-    return [stage.name for stage, code in zip(left, codes, strict=True) if code != 0]
+    """Run the stages that have not ended, so many at a time, and return the names of those that failed.
+
+    What a stage printed is in the folder `jobs` beside its own.
+    """
+    jobs = [_job(stage, out) for stage in stages]
+    return list(drive(_executor(out, workers), jobs, 0, lambda line: print(line, flush=True)))
 
 
-def _run(stage: Stage, out: Path) -> int:
-    log = out / "logs" / f"{stage.name.replace('/', '-')}.log"
-    threads = os.environ.get("OMP_NUM_THREADS", "1")
-    own = {"OMP_NUM_THREADS": threads, "BERMO_CACHE": str(out / "cache")}
-    with log.open("w", encoding="utf-8") as written:
-        ended = subprocess.run(
-            [sys.executable, "-m", "bermo", *stage.words, "--out", str(out / stage.name)],
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            env=os.environ | own,
-            check=False,
-        )
-    print(f"{stage.name}: {'done' if ended.returncode == 0 else f'failed, see {log}'}", flush=True)
-    return ended.returncode
+def _job(stage: Stage, out: Path) -> Job:
+    folder = out / stage.name
+    return Job(
+        name=stage.name,
+        folder=folder,
+        words=(*stage.words, "--out", str(folder)),
+        needs=stage.needs,
+        makes=folder / stage.ends_with,
+    )
+
+
+def _executor(out: Path, workers: int) -> Executor:
+    return Local([{"BERMO_CACHE": str((out / "cache").absolute())}] * workers)

@@ -14,6 +14,7 @@ from benchmarks.pretraining_tables import page, verdict
 from benchmarks.pretrainings import OBJECTIVES, SETS, Settings, pace
 from bermo.cli import build_parser, main
 from bermo.data.sentences import generate
+from bermo.jobs.here import Here
 from bermo.methods.pretraining.pace import TRIAL_STEPS
 from bermo.methods.probing import fitting
 from bermo.nn.probes import Settings as ProbeSettings
@@ -59,11 +60,7 @@ def run_here(
     name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch, leaves_out: tuple[str, ...] = ("none",)
 ) -> None:
     """Run the waves of a set in this process, so that nothing is imported again."""
-
-    def start(stage: stages.Stage, out: Path) -> int:
-        return main([*stage.words, "--out", str(out / stage.name)])
-
-    monkeypatch.setattr(stages, "_run", start)
+    monkeypatch.setattr(stages, "_executor", lambda out, workers: Here(main))
     monkeypatch.setattr(fitting, "settings_for", few_steps)
     monkeypatch.setitem(TRIAL_STEPS, "cpu", (1, 2))
     monkeypatch.setenv("BERMO_CACHE", str(settings.out / "cache"))
@@ -113,7 +110,8 @@ def test_every_objective_gets_the_steps_that_fit_at_its_own_pace(world: Path, tm
         (tmp_path / "pace" / name).mkdir(parents=True)
         (tmp_path / "pace" / name / "plan.json").write_text(json.dumps({"seconds_a_step": 0.01 * number}))
     assert len(pace(settings, OBJECTIVES)) == 9
-    trained = SETS["objectives"](replace(settings, seeds=(1, 2, 3)))[1]()
+    stages_of_all = SETS["objectives"](replace(settings, seeds=(1, 2, 3)))[1]()
+    trained = [stage for stage in stages_of_all if not stage.needs]
     assert len(trained) == 27
     words = {stage.name: stage.words for stage in trained}
     steps = [int(words[f"{name}-3"][words[f"{name}-3"].index("--steps") + 1]) for name in OBJECTIVES]
@@ -207,7 +205,7 @@ def test_a_stage_that_fails_is_named_and_begun_again(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     wrong = stages.Stage("wrong", ("pretrain", "--text", "nowhere.txt"))
     assert stages.run([wrong], tmp_path, workers=2) == ["wrong"]
-    assert "There is no file nowhere.txt" in (tmp_path / "logs" / "wrong.log").read_text()
+    assert "There is no file nowhere.txt" in (tmp_path / "jobs" / "wrong.log").read_text()
     (tmp_path / "wrong").mkdir(exist_ok=True)
     (tmp_path / "wrong" / "result.json").write_text("{}")
     assert stages.run([wrong], tmp_path, workers=2) == []
