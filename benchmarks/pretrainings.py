@@ -233,6 +233,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--arms", default="", help="names with commas between; default: all")
     parser.add_argument("--tasks", default=",".join(EPOCHS))
+    parser.add_argument("--pace-only", action="store_true", help="stop after the first wave")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if given.set == "objectives" and given.data is None:
@@ -249,9 +250,10 @@ def main() -> int:
         is_tiny=given.tiny,
     )
     failed = []
-    for number, wave in enumerate(SETS[given.set](settings)):
-        # The first wave measures time, and must have the machine for itself.
-        failed += run(wave(), settings.out, given.workers if number else 1)
+    measure, train = SETS[given.set](settings)
+    # The first wave measures time, and must have the machine for itself.
+    failed += run(measure(), settings.out, 1)
+    failed += [] if given.pace_only else run(train(), settings.out, given.workers)
     pretraining_rows.write(given.set, settings.out)
     if failed:
         print(f"Failed: {', '.join(failed)}. The same command tries these again.", file=sys.stderr)
