@@ -4,6 +4,7 @@
     of a share  Wilson's interval with as many rows as the spread over texts is worth: tokens of one text are
                 alike, so that n tokens say less than n texts, and never less than one token a text
     left out    the spread of a number over what it is without each group of texts (jackknife, Tukey 1958)
+    the least   size of a model that is good enough: the middle 95 % of it over resamples of the rows
     Holm        the k-th smallest p of n tries, times n − k + 1, never below the one before (Holm 1979)
 
 With n tries a change is seen only where at least `least_seen(n)` rows change, all in one direction.
@@ -13,11 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bermo.data.intervals import LEVEL, Interval, wilson
+import numpy as np
+
+from bermo.data.intervals import LEVEL, RESAMPLES, Interval, wilson
 from bermo.runs.statistics import student_t
 
 FEWEST_TEXTS = 4
 """Of fewer texts no interval is given."""
+FEWEST_ROWS = 20
+"""Of fewer rows no size of a model is given an interval: one row is more than five points."""
 Ends = Interval | None
 """A 95 % interval; None where the texts are too few for one."""
 
@@ -80,12 +85,48 @@ def ends_left_out(value: float, without: Sequence[float]) -> Ends:
     return value - half, value + half
 
 
+def least_within(sizes: Sequence[float], scores: Sequence[float], points: float) -> float:
+    """Return the least size whose score is at most so many points below that of the largest size."""
+    lowest = scores[sizes.index(max(sizes))] - points
+    # None where the score is not a number.
+    return min(
+        (size for size, score in zip(sizes, scores, strict=True) if score >= lowest), default=max(sizes)
+    )
+
+
+def ends_of_least(sizes: Sequence[float], judged: Sequence[Judged], points: float) -> Ends:
+    """Return the interval of `least_within` by the share of right rows, over resamples of the rows.
+
+    Rows that are right at the same sizes are alike, so that only how many of each kind is drawn.
+    """
+    right = [item.right for item in judged if item.right is not None]
+    if len(right) < len(sizes) or len(right[0]) < FEWEST_ROWS:
+        return None
+    kinds_KS, counts_K = np.unique(np.array(right).T, axis=0, return_counts=True)
+    rows = len(right[0])
+    drawn_RK = np.random.default_rng(0).multinomial(rows, counts_K / rows, size=RESAMPLES)
+    right_RS = drawn_RK @ kinds_KS.astype(np.int64)
+    whole_R1 = right_RS[:, [sizes.index(max(sizes))]]
+    is_within_RS = 100 * (whole_R1 - right_RS) <= points * rows
+    least_R = np.where(is_within_RS, np.array(sizes), np.inf).min(1)
+    low, high = np.quantile(least_R, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high)
+
+
 def told(value: float, ends: Ends, form: str = ".3f", what: str = "texts") -> str:
     """Write a number with its interval, or say that there are too few; `form` may be a percent's."""
     if ends is None:
         return f"{value:{form}} (too few {what} for an interval)"
     scale, digits = (100, form.replace("%", "f")) if form.endswith("%") else (1, form)
     return f"{value:{form}} ({scale * ends[0]:{digits}} … {scale * ends[1]:{digits}})"
+
+
+def least_told(value: float, ends: Ends, form: str, metric: str, rows: int) -> str:
+    """Write the least size that is good enough with its interval, or say why there is none."""
+    if ends is None and rows >= FEWEST_ROWS:
+        return f"{value:{form}} (no interval: rows of {metric} are not right or wrong)"
+    by = " by accuracy)" if metric != "accuracy" and ends is not None else ")"
+    return told(value, ends, form, "rows").removesuffix(")") + by
 
 
 def holm(values: Sequence[float]) -> list[float]:

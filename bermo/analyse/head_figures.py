@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bermo.analyse.attention import Grid, known
-from bermo.analyse.certainty import LEVEL, holm, least_seen, num_sure, told
+from bermo.analyse.certainty import LEVEL, holm, least_seen, least_told, least_within, num_sure, told
 from bermo.analyse.effects import Effects
-from bermo.analyse.heads import Importance, Pruning, Scan
+from bermo.analyse.heads import POINT, Importance, Pruning, Scan
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
 
 
@@ -120,11 +120,11 @@ def pruning_section(models: Mapping[str, Pruning]) -> Section:
     )
     lines = []
     for name, item in models.items():
-        full = item.by_importance[0]
-        fine = [k for k, s in zip(item.kept, item.by_importance, strict=True) if s >= full - 1]
+        least = least_within(item.kept, item.by_importance, POINT)
+        share = least_told(least, item.least_ends, ".0%", item.metric, item.rows)
         lines.append(
-            f"{name}: {item.metric} {_full(item)}; within one point of it with {min(fine):.0%} of the heads,"
-            f" nothing trained again. {_first_loss(item)}"
+            f"{name}: {item.metric} {_full(item)}; within one point of it with {share} of the heads, nothing"
+            f" trained again. {_first_loss(item)}"
         )
     return Section(title="Heads: pruning", text=paragraphs(lines), figures=figures)
 

@@ -18,13 +18,15 @@ import torch
 from torch import Tensor
 
 from bermo.analyse.attention import Advance, Grid, grid_of
-from bermo.analyse.certainty import Judged
+from bermo.analyse.certainty import Ends, Judged, ends_of_least
 from bermo.analyse.labelled import Labelled
 from bermo.data.intervals import sign_test
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.encoders.sites import encoder_of
 
 STEPS = 10
+POINT = 1.0
+"""Points of score that heads may cost and still count as not missed."""
 PATTERNS = ("itself", "previous", "next", "first", "last", "all before", "all after", "all")
 
 
@@ -70,6 +72,8 @@ class Pruning:
     """Of the score with all heads on, by its rows."""
     chance: tuple[float, ...] = ()
     """The p of each step by importance against all heads on (sign test); empty without right rows."""
+    least_ends: Ends = None
+    """Of the least share of heads within a point of all, by accuracy."""
 
 
 def heads_there(labelled: Labelled) -> tuple[int, ...]:
@@ -194,8 +198,7 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
     counts = sorted({round(total * step / STEPS) for step in range(STEPS + 1)})
     order = torch.randperm(total, generator=torch.Generator().manual_seed(0)).tolist()
     random = [places[index] for index in order]
-    scores: dict[bool, list[float]] = {True: [], False: []}
-    full, chance = labelled.judge(), []
+    found: dict[bool, list[Judged]] = {True: [], False: []}
     for is_random in (False, True):
         gates = all_on(labelled)
         for count in counts:
@@ -205,19 +208,19 @@ def measure_pruning(labelled: Labelled, advance: Advance = lambda done: None) ->
                 on = {place for place in places if gates.view(-1)[place]}
                 least = [place for place in prune_order(head_importance(labelled, gates)) if place in on]
                 gates.view(-1)[least[: len(on) - (total - count)]] = 0
-            judged = judge_with(labelled, gates)
-            scores[is_random].append(judged.score)
-            if not is_random and count and full.right and judged.right:
-                chance.append(sign_test(full.right, judged.right))
+            found[is_random].append(judge_with(labelled, gates))
             advance(1)
+    full, *fewer = found[False]
+    kept = tuple(1 - count / total for count in counts)
     return Pruning(
         metric=labelled.metric,
-        kept=tuple(1 - count / total for count in counts),
-        by_importance=tuple(scores[False]),
-        at_random=tuple(scores[True]),
+        kept=kept,
+        by_importance=tuple(item.score for item in found[False]),
+        at_random=tuple(item.score for item in found[True]),
         rows=len(labelled.features),
         interval=full.interval,
-        chance=tuple(chance),
+        chance=tuple(sign_test(full.right, item.right) for item in fewer if full.right and item.right),
+        least_ends=ends_of_least(kept, found[False], POINT),
     )
 
 

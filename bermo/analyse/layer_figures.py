@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from bermo.analyse.certainty import told
+from bermo.analyse.certainty import least_told, least_within, told
 from bermo.analyse.curves import MIX
 from bermo.analyse.head_figures import head_grid
-from bermo.analyse.layers import Between, CutScores, Kept, LayerFacts, mean_of_same
+from bermo.analyse.layers import TOLERANCE, Between, CutScores, Kept, LayerFacts, mean_of_same
 from bermo.data.intervals import LEVEL
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
 
-TOLERANCE = 0.5
-"""Points of score that a cut may cost and still count as no loss."""
 ALMOST_ALL = 0.999
 """Kept share above which a model counts as whole: half-precision files hold a few exact zeros."""
 ALMOST = 0.99
@@ -171,7 +169,7 @@ def cut_section(models: Mapping[str, CutScores]) -> Section:
     )
     text = paragraphs(
         f"{name} is within {TOLERANCE} points of its {item.scores[-1]:.2f}{_rows(item)}"
-        f" with its first {_layers(enough(item))}. {_losses(item)}"
+        f" with its first {_fewest(item)} {'layer' if enough(item) == 1 else 'layers'}. {_losses(item)}"
         for name, item in models.items()
     )
     return Section(title="Layers: cut", text=text, figures=(figure,))
@@ -193,16 +191,14 @@ def _losses(item: CutScores) -> str:
     )
 
 
-def _layers(number: int) -> str:
-    return f"{number} layer{'' if number == 1 else 's'}"
-
-
 def enough(item: CutScores) -> int:
     """Return the fewest first layers whose score is within the tolerance of the whole model's."""
-    least = item.scores[-1] - TOLERANCE
-    fine = (k for k, score in enumerate(item.scores, start=1) if score >= least)
-    # None where the score is not a number.
-    return next(fine, len(item.scores))
+    return int(least_within(range(1, len(item.scores) + 1), item.scores, TOLERANCE))
+
+
+def _fewest(item: CutScores) -> str:
+    """Write the fewest layers that are enough, with their interval."""
+    return least_told(enough(item), item.enough_ends, ".0f", item.metric, item.rows)
 
 
 def alive_section(
@@ -249,7 +245,8 @@ def _verdict(name: str, item: LayerFacts, cut: CutScores | None) -> str:
         rest = f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
         above = "layer above adds" if depth - k == 1 else f"{depth - k} layers above add"
         lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else ("every layer is needed")
-        return f"{name}: with its first {k} of {depth} layers it scores as the whole{_rows(cut)}; {lost}."
+        few = _fewest(cut)
+        return f"{name}: with its first {few} of {depth} layers it scores as the whole{_rows(cut)}; {lost}."
     almost = [k for k, value in enumerate(item.cut, start=1) if value is not None and value >= ALMOST]
     if not almost:
         return f"{name}: no cut leaves the output as it is."

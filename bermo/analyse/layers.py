@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from bermo.analyse.attention import Advance, Grid, grid_of
-from bermo.analyse.certainty import Ends, ends_left_out, ends_of_mean, holm
+from bermo.analyse.certainty import Ends, ends_left_out, ends_of_least, ends_of_mean, holm
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.words import Key, has_mix, layer_names, pool_words
 from bermo.data.intervals import sign_test
@@ -34,6 +34,8 @@ LEAST = 4
 """Words that the unbiased estimator needs."""
 GROUPS = 10
 """Of texts, each left out once."""
+TOLERANCE = 0.5
+"""Points of score that a cut may cost and still count as no loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,8 @@ class CutScores:
     """Of the whole model's score, by its rows."""
     chance: tuple[float, ...] = ()
     """The p of each cut against the whole (sign test, corrected for all cuts); empty without right rows."""
+    enough_ends: Ends = None
+    """Of the fewest layers within the tolerance of all, by accuracy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +290,7 @@ def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> Cut
         rows=len(labelled.features),
         interval=whole.interval,
         chance=tuple(holm(chance)),
+        enough_ends=ends_of_least(range(1, depth + 1), judged, TOLERANCE),
     )
 
 

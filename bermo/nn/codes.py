@@ -19,9 +19,9 @@ from torch import Tensor
 from bermo.nn.probe_kinds import Probes
 from bermo.nn.probes import LabelledVectors, Settings, fit_probes, label_logs, outputs
 
-EVALUATIONS, RATE = 8, 2.0
-"""Ten probes are trained for one code, so each for fewer evaluations and at a rate so many times higher; any
-learner gives a code that is right, and a better one a shorter code."""
+EVALUATIONS, RATE = 4, 4.0
+"""Ten probes are trained for one code, so each for fewer evaluations, at a rate that starts so many times
+higher and falls to 0; any learner gives a code that is right, and a better one a shorter code."""
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
@@ -45,6 +45,7 @@ def online_code(
     settings = replace(
         settings,
         is_by_loss=True,
+        is_falling=True,
         evaluations=min(EVALUATIONS, settings.evaluations),
         rate=RATE * settings.rate,
     )

@@ -55,10 +55,19 @@ def _discriminant(
 def standardise_(parts: Sequence[Tensor]) -> None:
     """Turn x into (x − mean) / deviation of the first part, for each layer and unit, in place.
 
-    A layer at a time: a copy of all layers in float32 would take twice the memory of the vectors.
+    Some rows at a time: they stay in the processor's cache, and the vectors are never copied whole.
     """
     for layer in range(len(parts[0])):
-        variance, mean = torch.var_mean(parts[0][layer].float(), dim=0, correction=0)
-        factor = (variance.sqrt() + SMALL).reciprocal()
+        mean_D, deviation_D = _moments(parts[0][layer])
+        factor_D = (deviation_D + SMALL).reciprocal()
         for x_LND in parts:
-            x_LND[layer] = ((x_LND[layer].float() - mean) * factor).clamp(-LARGEST, LARGEST)
+            for rows_BD in x_LND[layer].split(EVAL_ROWS):
+                rows_BD.copy_(rows_BD.float().sub_(mean_D).mul_(factor_D).clamp_(-LARGEST, LARGEST))
+
+
+def _moments(x_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the deviation of each unit over the rows."""
+    parts = x_ND.split(EVAL_ROWS)
+    mean_D = torch.stack([rows.sum(0, dtype=torch.float32) for rows in parts]).sum(0) / len(x_ND)
+    squares = [rows.float().sub_(mean_D).square_().sum(0) for rows in parts]
+    return mean_D, (torch.stack(squares).sum(0) / len(x_ND)).sqrt()

@@ -5,7 +5,8 @@
 No probe sees another's gradient, and Adam scales every weight by itself, so training them together is
 training each alone; the layers' vectors are read once for all penalties. Of each probe the weights with the
 best accuracy on the dev part are kept, and of each layer the best penalty. A layer whose probes get no
-better leaves the problem, so the others go on faster. With many classes `start_at_means_` saves most of the
+better leaves the problem, so the others go on faster. At a rate that falls to 0 (`is_falling`) probes are
+trained to the end, and dev chooses the penalty alone. With many classes `start_at_means_` saves most of the
 steps. A mix is trained to the end (`fit_mix`), since its shares are read.
 
 Axes: L layers, N rows, B rows of a batch, D units, P penalties, C classes.
@@ -44,6 +45,9 @@ class Settings:
     """At most so many evaluations on the dev part, one in each epoch or every 40 steps."""
     patience: int = 4
     """Evaluations without a better probe of a layer, after which its training ends."""
+    is_falling: bool = False
+    """The rate falls linearly to 0 at the last evaluation, the only one: no weights before it are kept and no
+    layer leaves. A few epochs of many rows then reach what takes tens of them at a constant rate."""
     mix_rate: float = 2e-2
     """Of a mix's logits and scale, whose gradients are sums over all units."""
     mix_steps: int = 4000
@@ -84,9 +88,16 @@ def fit_probes(
     rows = _row_batches(len(train.labels_N), settings, device)
     reader = _Reader(train, probes.reads(active), min(settings.batch_size, len(train.labels_N)))
     while evaluations < settings.evaluations and active:
-        for batch in next(rows):
+        batches = next(rows)
+        for done, batch in enumerate(batches):
+            if settings.is_falling:
+                share = 1 - (evaluations + done / len(batches)) / settings.evaluations
+                optimizer.param_groups[0]["lr"] = share * settings.rate
             _step_(probes, optimizer, *reader.read(batch), penalties_P)
         evaluations += 1
+        advance(evaluations)
+        if settings.is_falling and evaluations < settings.evaluations:
+            continue
         dev_AP = measure(probes, dev, probes.reads(active)).cpu()
         is_better_AP = dev_AP > best_LP[active]
         best_LP[active] = torch.where(is_better_AP, dev_AP, best_LP[active])
@@ -97,7 +108,6 @@ def fit_probes(
             _narrow_(probes, optimizer, torch.tensor(going, dtype=torch.long, device=device))
             active = [active[at] for at in going]
             reader.layers = probes.reads(active)
-        advance(evaluations)
     for parameter, value in zip(probes.parameters(), kept, strict=True):
         parameter.data = value
     chosen_L = best_LP.argmax(1)

@@ -4,7 +4,8 @@
     depth      p_i = ‖B h_i‖²              loss: mean over sentences of Σ_i |p_i − tree depth| / T
 
 One B of a low rank for each layer, all trained together, each exactly as if alone; of each the weights with
-the least loss on the dev part are kept. Axes: L layers, S sentences, T words, D units, R rank.
+the least loss on the dev part are kept. A rate that falls to 0 needs 8 epochs for what a constant one, halved
+where dev gets no better, needs 20 for. Axes: L layers, S sentences, T words, D units, R rank.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,12 +34,11 @@ class TreeBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSettings:
-    """How structural probes are trained: H&M's rate, halved where dev gets no better."""
+    """How structural probes are trained: the rate falls linearly to 0 over the epochs."""
 
     rank: int = 64
-    rate: float = 1e-3
-    epochs: int = 20
-    patience: int = 3
+    rate: float = 3e-3
+    epochs: int = 8
     seed: int = 0
 
 
@@ -93,24 +93,21 @@ def fit_structural(
     generator = torch.Generator().manual_seed(settings.seed)
     best_L = torch.full((layers,), torch.inf)
     kept = probes.weight.detach().clone()
-    idle, repeats = 0, -(-LEAST_STEPS // len(train))
+    repeats = -(-LEAST_STEPS // len(train))
+    done, total = 0, settings.epochs * repeats * len(train)
     for _ in range(settings.epochs):
         orders = [torch.randperm(len(train), generator=generator) for _ in range(repeats)]
         for at in torch.cat(orders).tolist():
+            optimizer.param_groups[0]["lr"] = settings.rate * (1 - done / total)
             optimizer.zero_grad()
             probes.losses(train[at], target).mean(1).sum().backward()
             optimizer.step()
+            done += 1
         dev_L = _mean_loss(probes, dev, target)
         is_better_L = dev_L < best_L
         best_L = torch.where(is_better_L, dev_L, best_L)
         kept[is_better_L] = probes.weight.detach()[is_better_L]
-        idle = 0 if bool(is_better_L.any()) else idle + 1
-        if not bool(is_better_L.any()):
-            for group in optimizer.param_groups:
-                group["lr"] /= 2
         advance(1)
-        if idle >= settings.patience:
-            break
     probes.weight.data = kept
     return probes
 

@@ -12,10 +12,13 @@ from bermo.analyse.certainty import (
     LEVEL,
     Judged,
     ends_left_out,
+    ends_of_least,
     ends_of_mean,
     ends_of_share,
     holm,
     least_seen,
+    least_told,
+    least_within,
     told,
 )
 from bermo.analyse.effective import effective_section, measure_effective
@@ -54,6 +57,52 @@ def test_so_many_rows_must_change_to_be_seen(tries: int) -> None:
     rows = least_seen(tries)
     p = [sign_test([True] * count, [False] * count) * tries for count in (rows - 1, rows)]
     assert p[0] >= LEVEL > p[1]
+
+
+def answers(*wrong: int, rows: int) -> list[Judged]:
+    """Models of which each gets so many rows wrong, the first ones."""
+    return [Judged(score=100 - 100 * n / rows, right=(False,) * n + (True,) * (rows - n)) for n in wrong]
+
+
+def test_the_least_size_is_the_first_that_is_near_the_largest() -> None:
+    assert least_within((0.0, 0.5, 1.0), (50.0, 89.0, 90.0), 1.0) == 0.5
+    assert least_within((1.0, 0.5, 0.0), (90.0, 88.9, 50.0), 1.0) == 1.0
+    assert least_within(range(1, 3), (float("nan"),) * 2, 0.5) == 2
+
+
+def test_the_interval_of_the_least_size_is_that_of_a_slow_bootstrap() -> None:
+    rows, sizes, points = 200, (1, 2, 3, 4), 1.0
+    judged = answers(40, 12, 9, 8, rows=rows)
+    random, found = Random(0), []
+    for _ in range(2000):
+        drawn = random.choices(range(rows), k=rows)
+        scores = [100 * sum(item.right[row] for row in drawn) / rows for item in judged if item.right]
+        found.append(least_within(sizes, scores, points + 1e-9))
+    found.sort()
+    assert ends_of_least(sizes, judged, points) == (found[50], found[1949]) == (2, 4)
+
+
+def test_of_few_rows_or_rows_that_are_not_right_or_wrong_no_least_size_has_an_interval() -> None:
+    few = answers(3, 0, rows=19)
+    numbers = [Judged(score=80.0, right=None), Judged(score=81.0, right=None)]
+    for judged, rows, metric, say in (
+        (few, 19, "accuracy", "too few rows for an interval"),
+        (numbers, 500, "pearson", "no interval: rows of pearson are not right or wrong"),
+    ):
+        ends = ends_of_least((1, 2), judged, 0.5)
+        assert ends is None
+        assert least_told(2, ends, ".0f", metric, rows) == f"2 ({say})"
+    assert least_told(0.4, (0.2, 0.7), ".0%", "accuracy", 64) == "40% (20 … 70)"
+    assert least_told(0.4, (0.2, 0.7), ".0%", "f1", 64) == "40% (20 … 70 by accuracy)"
+
+
+def test_a_noisy_curve_of_few_rows_has_a_wide_interval_and_one_of_many_rows_a_narrow_one() -> None:
+    sizes = (1, 2, 3)
+    widths = []
+    for rows in (40, 4000):
+        low, high = ends_of_least(sizes, answers(rows // 2, rows // 20, rows // 20, rows=rows), 1.0) or (0, 0)
+        widths.append(high - low)
+    assert widths[1] == 0 <= widths[0]
 
 
 def test_an_interval_stays_within_0_and_100() -> None:

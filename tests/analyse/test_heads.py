@@ -8,8 +8,9 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from bermo.analyse.certainty import FEWEST_ROWS
 from bermo.analyse.effects import measure_effects
-from bermo.analyse.head_figures import one_off_section
+from bermo.analyse.head_figures import one_off_section, pruning_section
 from bermo.analyse.heads import (
     PATTERNS,
     all_on,
@@ -115,6 +116,10 @@ def test_pruning_goes_from_all_heads_to_none_by_importance(labelled: Labelled) -
     assert measured.by_importance[0] == measured.at_random[0] == labelled.score()
     assert measured.by_importance[-1] == score_with(labelled, 0 * all_on(labelled))
     assert prune_order(torch.tensor([[3.0, 4.0], [0.1, 0.0]])) == [3, 0, 1, 2]
+    assert measured.rows < FEWEST_ROWS
+    assert "(too few rows for an interval) of the heads" in pruning_section({"tiny": measured}).text
+    sure = replace(measured, least_ends=(0.2, 0.7), by_importance=(90.0, *measured.by_importance[1:]))
+    assert "100% (20 … 70) of the heads" in pruning_section({"tiny": sure}).text
 
 
 def test_fixed_patterns_are_distributions_that_respect_the_mask() -> None:

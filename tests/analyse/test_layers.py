@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bermo.analyse.layer_figures import alive_section, enough, kept_section, layers_section
+from bermo.analyse.layer_figures import alive_section, cut_section, enough, kept_section, layers_section
 from bermo.analyse.layers import (
     CutScores,
     alikeness,
@@ -76,10 +76,10 @@ def test_layers_of_a_mixed_model_are_measured(mixed: Encoder) -> None:
     assert measured.cut[-1] == pytest.approx(1, abs=1e-6)
     assert (measured.cut[0] or 1) < 0.999
     assert all(measured.alike[k][k] == pytest.approx(1, abs=1e-4) for k in range(5))
-    section = alive_section(
-        {"tiny": measured}, {}, {"tiny": CutScores(metric="f1", scores=(50.0, 80.0, 80.2))}, {}
-    )
-    assert "first 2 of 3 layers" in section.text
+    cut = CutScores(metric="f1", scores=(50.0, 80.0, 80.2), rows=90, enough_ends=(2, 3))
+    section = alive_section({"tiny": measured}, {}, {"tiny": cut}, {})
+    assert "first 2 (2 … 3 by accuracy) of 3 layers" in section.text
+    assert "first 2 (2 … 3 by accuracy) layers." in cut_section({"tiny": cut}).text
     assert "centre of gravity" in layers_section({"tiny": measured}).text
 
 

@@ -46,9 +46,8 @@ def test_the_code_is_that_of_a_computation_by_hand() -> None:
         known, coming = order[:begin], order[begin:end]
         part = LabelledVectors(x_LND=train.x_LND[:, known], labels_N=train.labels_N[known])
         learned = LinearProbes(2, 4, 2, 2)
-        fit = fit_probes(
-            learned, (part, dev, dev), replace(SETTINGS, is_by_loss=True, rate=RATE * SETTINGS.rate)
-        )
+        settings = replace(SETTINGS, is_by_loss=True, is_falling=True, rate=RATE * SETTINGS.rate)
+        fit = fit_probes(learned, (part, dev, dev), settings)
         learned.requires_grad_(False)
         for layer in range(2):
             weight = learned.weight[layer, :, fit.penalty_L[layer]]

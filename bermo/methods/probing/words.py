@@ -36,8 +36,8 @@ from bermo.nn.probes import Settings, train_mix_
 from bermo.progress import Display, counted
 
 Percent = tuple[float, ...]
-MIX_STEPS = 2000
-"""Steps of the mixes of the layers up to each, which are as many as layers."""
+MIX_STEPS, MIX_RATE = 1000, 2.0
+"""Steps of the mixes of the layers up to each, which are as many as layers, at rates so many times higher."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ def probe_words(
     start, digest = time.monotonic(), word_digest(data)
     data = kept_data(data, read)
     classes, num_rows = len(data.labels), len(data.parts[0])
-    settings = fitting.settings_for(classes, num_rows, spec)
+    settings = fitting.settings_for_words(classes, num_rows, spec)
     vectors = stacked_rows(data, read)
     standardise_(vectors)
     parts = fitting.parts_of(vectors, _label_ids(data))
@@ -154,7 +154,9 @@ def probe_words(
     if spec.controls:
         random = control_of(data, spec.seed)
         control_memoriser = memoriser_score(random)
-        found = fitting.fit_layers("the control task", vectors, _label_ids(random), classes, spec, display)
+        of_words = fitting.parts_of(vectors, _label_ids(random))
+        probes = fitting.make_probes(*shape, settings, spec)
+        found = fitting.fit_shown("the control task", probes, of_words, settings, display)
         control = _percent(found.test_L.tolist())
     counts = Counter(data.parts[2].labels)
     even = num_rows * math.log2(classes)
@@ -182,7 +184,7 @@ def probe_words(
         memoriser=memoriser_score(data),
         control=control,
         control_memoriser=control_memoriser,
-        untrained=_untrained(untrained, data, names, spec, display) if untrained is not None else (),
+        untrained=() if untrained is None else _untrained(untrained, data, names, settings, spec, display),
         seconds=time.monotonic() - start,
         notes=(f"{read.num_unread:,} words beyond the longest text were left out",) * (read.num_unread > 0),
         digest=digest,
@@ -206,8 +208,13 @@ def _mixes(
     depths = [int(names[at]) for at in proper]
     parts = fitting.parts_of([x[proper] for x in vectors], _label_ids(data))
     probes = mixes_up_to_each(len(proper), vectors[0].shape[-1], len(data.labels))
-    steps = min(MIX_STEPS, settings.mix_steps)
-    settings = replace(settings, penalties=settings.penalties * len(proper), mix_steps=steps)
+    settings = replace(
+        settings,
+        penalties=settings.penalties * len(proper),
+        mix_steps=min(MIX_STEPS, settings.mix_steps),
+        rate=MIX_RATE * settings.rate,
+        mix_rate=MIX_RATE * settings.mix_rate,
+    )
     display.start("mixes of the layers up to each", settings.evaluations, 0)
     try:
         train_mix_(probes, parts[0], settings, lambda n: display.step(n, None))
@@ -256,13 +263,20 @@ def _intervals(right_LN: Tensor, test: Labelled) -> npt.NDArray[np.float64]:
 
 
 def _untrained(
-    read: ReadSource, data: WordData, names: Sequence[str], spec: ProbeSpec, display: Display
+    read: ReadSource,
+    data: WordData,
+    names: Sequence[str],
+    settings: Settings,
+    spec: ProbeSpec,
+    display: Display,
 ) -> Percent:
     """Probe the same layers with random weights; a model's own mix has none."""
     vectors = stacked_rows(data, read)
     standardise_(vectors)
-    labels = _label_ids(data)
-    fit = fitting.fit_layers("the untrained encoder", vectors, labels, len(data.labels), spec, display)
+    layers, _, units = vectors[0].shape
+    probes = fitting.make_probes(layers, units, len(data.labels), settings, spec)
+    parts = fitting.parts_of(vectors, _label_ids(data))
+    fit = fitting.fit_shown("the untrained encoder", probes, parts, settings, display)
     return _percent(fit.test_L.tolist()) + (math.nan,) * (len(names) - len(vectors[0]))
 
 

@@ -170,10 +170,10 @@ def test_a_folder_with_a_comma_is_one_model(tmp_path: Path) -> None:
 
 
 def test_codes_and_mixes_take_small_batches_of_many_rows() -> None:
-    large = Settings(batch_size=1024, rate=4e-3, penalties=(1.0,), mix_steps=7)
+    large = Settings(batch_size=1024, rate=4e-3, is_falling=True, penalties=(1.0,), mix_steps=7)
     small = fitting.with_small_batches(large)
     assert (small.batch_size, small.rate) == (Settings.batch_size, Settings.rate)
-    assert replace(small, batch_size=1024, rate=4e-3) == large
+    assert replace(small, batch_size=1024, rate=4e-3, is_falling=True) == large
 
 
 def test_one_kind_of_task_has_no_order() -> None:
