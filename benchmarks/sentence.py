@@ -4,11 +4,14 @@
         --stsb stsb/sts-dev.tsv --squad squad/dev-v1.1.json --out out/minilm [--seeds 3] [--precision bf16]
 
 Students are taught by the teacher's vectors of texts alone, sentences and paragraphs of Wikipedia: every
-second layer, the same with fewer neurons, every third, as many of the first layers, equally taught, and a
-student without layers (static_student.py). Each is scored as it is and, for the first seed, as an int8 graph,
-which a bench on two threads times beside the dense model. With --only some students are trained, so that
-others can be trained beside them in another folder; --no-bench leaves the times to a quieter hour, and
---bench-only times students that are trained on 200 texts and scored by nothing.
+second layer, the same with fewer neurons and heads, every third, as many of the first layers, equally taught,
+and a student without layers (static_student.py). Each seed is scored as it is and in int8, by onnxruntime and
+by OpenVINO; a bench on two threads times those of the first seed beside the dense model.
+
+A GPU trains and scores, --train-only; neither onnxruntime nor OpenVINO is needed there. What it left in --out
+is exported, scored and timed elsewhere by the same command with --ship-only. With --only some students are
+trained, so that others can be trained beside them in another folder; --no-bench leaves the times to a quieter
+hour, and --bench-only times students that are trained on 200 texts and scored by nothing.
 """
 
 import argparse
@@ -32,39 +35,57 @@ from bermo.runs.trained import open_sentence_encoder
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import bench
 from bermo.ship.bench.spec import BenchSpec
-from bermo.ship.compress.plan import Arm
-from bermo.ship.compress.sentence import hold_out, prepared_teacher, sentence_arm_spec, write_pairs
+from bermo.ship.compress.sentence import hold_out, prepared_teacher, write_pairs
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.embed import SentenceEncoder
 from bermo.ship.runtimes.evaluate import evaluate_file
+from bermo.ship.runtimes.forms import FormName
 from bermo.ship.runtimes.spec import EvaluateSpec
-from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
+from bermo.spec import DataSpec, DistillSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
 
+Models = dict[str, dict[int, Path]]
+"""The folders of each model's seeds."""
 STS = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
 QUESTIONS = 2000
-STATIC, INT8 = "no layers", ", int8"
+STATIC = "no layers"
+FORMS: dict[str, FormName] = {", int8": "onnx-int8", ", OpenVINO int8": "openvino-int8"}
+CALIBRATION_TEXTS = 300
 LEAST_LETTERS, MOST_LETTERS = 30, 1200
-SENTENCE = re.compile(r"(?<=[.!?]) ")
+SENTENCE, CLAUSE = re.compile(r"(?<=[.!?]) "), re.compile(r"(?<=[.!?,;:]) ")
 MAX_LOSS = 100.0
 """An export is kept whatever it loses: what it loses is the result."""
 
 
 @dataclass(frozen=True)
 class Student:
-    """A name for the table, the teacher's layers, and the share of their neurons."""
+    """A name for the table, the teacher's layers, and the shares of their neurons and heads."""
 
     name: str
     layers: tuple[int, ...]
     neurons: float = 1.0
+    heads: float = 1.0
+
+    @property
+    def folder(self) -> str:
+        return folder_of(self.name)
+
+
+def folder_of(name: str) -> str:
+    return name.replace(",", "").replace(" ", "-")
 
 
 def students(num_layers: int) -> list[Student]:
     """The shapes that are compared, for a teacher of so many layers."""
     half, third = num_layers // 2, max(1, num_layers // 3)
+    even, thin = f"{half} even layers", f"{half} even layers, half of the neurons"
+    layers = even_map(half, num_layers)
     return [
-        Student(f"{half} even layers", even_map(half, num_layers)),
-        Student(f"{half} even layers, half of the neurons", even_map(half, num_layers), 0.5),
+        Student(even, layers),
+        Student(thin, layers, 0.5),
+        Student(f"{even}, half of the heads", layers, 1.0, 0.5),
+        Student(f"{thin}, two thirds of the heads", layers, 0.5, 2 / 3),
+        Student(f"{thin}, half of the heads", layers, 0.5, 0.5),
         Student(f"{third} even layers", even_map(third, num_layers)),
         Student(f"first {half} layers", tuple(range(1, half + 1))),
     ]
@@ -95,19 +116,23 @@ def scores(folder: Path, files: dict[str, Path]) -> dict[str, float]:
     }
 
 
-def texts_of(path: str) -> Iterator[str]:
-    """Yield the paragraphs of a file, every fourth as it is and the others in sentences."""
+def texts_of(path: str, has_clauses: bool = False) -> Iterator[str]:
+    """Yield the paragraphs of a file, every fourth as it is and the others in sentences; with clauses, every
+    second of these others is divided at commas too.
+    """
     opened = lzma.open if path.endswith(".xz") else open
     with opened(path, "rt", encoding="utf-8") as file:
         paragraphs = (line.strip() for line in file)
         for number, paragraph in enumerate(text for text in paragraphs if len(text) > LEAST_LETTERS):
-            sentences = [paragraph] if number % 4 == 0 else SENTENCE.split(paragraph)
-            yield from (text[:MOST_LETTERS] for text in sentences if len(text) > LEAST_LETTERS)
+            ends = CLAUSE if has_clauses and number % 2 else SENTENCE
+            pieces = [paragraph] if number % 4 == 0 else ends.split(paragraph)
+            yield from (text[:MOST_LETTERS] for text in pieces if len(text) > LEAST_LETTERS)
 
 
 def run_spec(arguments: argparse.Namespace, teacher: Path, out: Path) -> RunSpec:
     """The training that all students share: texts, and pairs of some held out that choose the evaluation."""
-    train, held_out = hold_out(list(dict.fromkeys(islice(texts_of(arguments.texts), arguments.limit))))
+    texts = islice(texts_of(arguments.texts, arguments.clauses), arguments.limit)
+    train, held_out = hold_out(list(dict.fromkeys(texts)))
     write_text(out / "train.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in train))
     write_pairs(SentenceEncoder(teacher).encode(held_out), held_out, out / "valid.jsonl")
     length = open_sentence_encoder(teacher).trained.max_length
@@ -129,52 +154,92 @@ def run_spec(arguments: argparse.Namespace, teacher: Path, out: Path) -> RunSpec
 
 
 def measured(arguments: argparse.Namespace, out: Path) -> Iterator[dict[str, object]]:
-    """Yield a row for the dense model, for its int8 graph, and for each student and its int8 graph."""
+    """Yield a row for the dense model, for each seed of each student and for their int8 forms; then times."""
     files = write_data(arguments, out)
     teacher = prepared_teacher(open_sentence_encoder(arguments.model), out / "teacher")
-    spec, folders = run_spec(arguments, teacher, out), {"dense": teacher}
-    if arguments.bench_only:
-        yield from timed(dict(exported(folders | trained(arguments, spec, teacher, out), out)))
+    models = {"dense": {1: teacher}}
+    if not arguments.ship_only:
+        spec = run_spec(arguments, teacher, out)
+        models |= trained(arguments, spec, teacher, out)
+        if not arguments.bench_only:
+            yield from torch_rows(arguments, models, spec, files)
+    if arguments.train_only:
         return
-    yield {"name": "dense", **scores(teacher, files)}
-    if re.search(arguments.only, STATIC):
-        yield from static_rows(teacher, spec, files, arguments.epochs)
-    for name, place in trained(arguments, spec, teacher, out).items():
-        for seed in spec.seeds:
-            yield {"name": name, "seed": seed, **scores(place.parents[1] / f"seed-{seed}" / "model", files)}
-        folders[name] = place
-    wanted = {name: folder for name, folder in folders.items() if re.search(arguments.only, name)}
-    for name, folder in exported(wanted, out):
-        folders[name] = folder
-        if name.endswith(INT8):
-            yield {"name": name, "seed": 1, **scores(folder, files)}
+    if arguments.ship_only:
+        models |= found(arguments, teacher, out)
+    folders = {}
+    for name, seed, folder in exported(arguments, models, out):
+        if seed == 1:
+            folders[name] = folder
+        if not arguments.bench_only and name not in models:
+            yield {"name": name, "seed": seed, **scores(folder, files)}
     if not arguments.no_bench:
         yield from timed(folders)
 
 
-def trained(arguments: argparse.Namespace, spec: RunSpec, teacher: Path, out: Path) -> dict[str, Path]:
-    """Train the students that are asked for; return the folder of the first seed's model of each."""
+def torch_rows(
+    arguments: argparse.Namespace, models: Models, spec: RunSpec, files: dict[str, Path]
+) -> Iterator[dict[str, object]]:
+    """Yield a row for the dense model, for the student without layers and for each seed of the others."""
+    for name, seeds in models.items():
+        for seed, folder in seeds.items():
+            row = {"name": name} if name == "dense" else {"name": name, "seed": seed}
+            yield row | scores(folder, files)
+    if re.search(arguments.only, STATIC):
+        yield from static_rows(models["dense"][1], spec, files, arguments.epochs)
+
+
+def wanted_students(arguments: argparse.Namespace, teacher: Path) -> list[Student]:
     num_layers = int(open_sentence_encoder(teacher).load_model().config.num_hidden_layers or 0)
-    places = {}
-    for student in students(num_layers):
-        if not re.search(arguments.only, student.name):
-            continue
-        places[student.name] = out / student.name.replace(",", "").replace(" ", "-") / "seed-1" / "model"
-        arm = Arm(layers=len(student.layers), neurons=student.neurons)
-        wanted = sentence_arm_spec(arm, spec, teacher, num_layers)
-        wanted = replace(wanted, distill=replace(wanted.distill, student_layers=student.layers))
-        finetune(wanted, places[student.name].parents[1], TerminalDisplay())
-    return places
+    return [student for student in students(num_layers) if re.search(arguments.only, student.name)]
 
 
-def exported(folders: dict[str, Path], out: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each model, and after it its int8 graph."""
-    for name, folder in folders.items():
-        graph = out / f"{name.replace(',', '').replace(' ', '-')}-int8"
-        if not graph.exists():
-            export(folder, graph, ExportSpec(to="onnx-int8", max_loss=MAX_LOSS), TerminalDisplay())
-        yield name, folder
-        yield name + INT8, graph
+def trained(arguments: argparse.Namespace, spec: RunSpec, teacher: Path, out: Path) -> Models:
+    """Train the students that are asked for; those that are done are not trained again."""
+    for student in wanted_students(arguments, teacher):
+        taught = DistillSpec(
+            teacher=str(teacher),
+            student_layers=student.layers,
+            student_neurons=student.neurons,
+            student_heads=student.heads,
+            hard=0.0,
+            soft=1.0,
+            neighbours=arguments.neighbours,
+            hidden=arguments.hidden,
+        )
+        finetune(replace(spec, distill=taught), out / student.folder, TerminalDisplay())
+    return found(arguments, teacher, out)
+
+
+def found(arguments: argparse.Namespace, teacher: Path, out: Path) -> Models:
+    """Return the models of each trained student by its seeds, as far as they are in the folder."""
+    places = {
+        student.name: {
+            seed: place
+            for seed in range(1, arguments.seeds + 1)
+            if (place := out / student.folder / f"seed-{seed}" / "model").exists()
+        }
+        for student in wanted_students(arguments, teacher)
+    }
+    return {name: seeds for name, seeds in places.items() if seeds}
+
+
+def exported(arguments: argparse.Namespace, models: Models, out: Path) -> Iterator[tuple[str, int, Path]]:
+    """Yield each model of each seed, and after it its int8 forms."""
+    texts = out / "calibrate.txt"
+    if not texts.exists():
+        drawn = random.Random(0).sample(list(islice(texts_of(arguments.texts), 50_000)), CALIBRATION_TEXTS)
+        write_text(texts, "\n".join(drawn) + "\n")
+    for name, seeds in models.items():
+        for seed, folder in seeds.items():
+            yield name, seed, folder
+            for ending, form in FORMS.items():
+                graph = out / "int8" / f"{folder_of(name)}-{form}-{seed}"
+                if not graph.exists():
+                    calibrate = texts if form == "openvino-int8" else None
+                    spec = ExportSpec(to=form, max_loss=MAX_LOSS, calibrate=calibrate)
+                    export(folder, graph, spec, TerminalDisplay())
+                yield name + ending, seed, graph
 
 
 def timed(folders: dict[str, Path]) -> Iterator[dict[str, object]]:
@@ -203,6 +268,12 @@ def static_rows(
         yield {"name": STATIC, "seed": seed, **student.scores(files)}
 
 
+def known_rows(path: Path) -> list[dict[str, object]]:
+    """Return the scores that a training left behind; times and int8 rows are measured anew."""
+    rows: list[dict[str, object]] = json.loads(path.read_text()) if path.exists() else []
+    return [row for row in rows if "times" not in row and not str(row["name"]).endswith(tuple(FORMS))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -217,14 +288,16 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--fast", default="auto")
     parser.add_argument("--only", default=".", help="students whose name fits")
-    parser.add_argument("--no-bench", action="store_true")
-    parser.add_argument("--bench-only", action="store_true")
+    parser.add_argument("--neighbours", type=float, default=0.0, help="weight of likeness within a batch")
+    parser.add_argument("--hidden", type=float, default=0.0, help="weight of the teacher's hidden states")
+    for name in ("clauses", "train-only", "ship-only", "no-bench", "bench-only"):
+        parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if arguments.bench_only:
         arguments.seeds, arguments.limit, arguments.epochs = 1, 200, 1.0
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows = known_rows(out / "table.json") if arguments.ship_only else []
     for row in measured(arguments, out):
         rows.append(row)
         print(json.dumps(row), flush=True)

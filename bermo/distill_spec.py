@@ -63,10 +63,18 @@ class DistillSpec:
     last_attention: float = option(
         0.0, "weight of its last layer's attention and relations of values", "distill-last-attention"
     )
+    neighbours: float = option(
+        0.0,
+        "sentence encoders: weight of how alike the vectors of a batch are to each other",
+        "distill-neighbours",
+    )
     layer_map: tuple[int, ...] | None = option(None, "teacher layer for each student layer; default: even")
     student_layers: tuple[int, ...] | None = option(None, "build the student from these teacher layers")
     student_neurons: float = option(
         1.0, "share of each of their layers' neurons that the student keeps", over=0, most=1
+    )
+    student_heads: float = option(
+        1.0, "share of each of their layers' heads that the student keeps", over=0, most=1
     )
 
     @property
@@ -86,9 +94,8 @@ class DistillSpec:
 
     def rules(self) -> Rules:
         usual = {item.name: item.default for item in fields(self)}
-        given = [
-            name for name in ("hard", "soft", "temperature", *INNER) if getattr(self, name) != usual[name]
-        ]
+        weights = ("hard", "soft", "temperature", "neighbours", *INNER)
+        given = [name for name in weights if getattr(self, name) != usual[name]]
         flags = [name if name == "temperature" else f"distill-{name.replace('_', '-')}" for name in given]
         return [
             (

@@ -306,8 +306,10 @@ def _model(prepared: Prepared, teacher: Teacher | None) -> BermoPreTrainedModel:
     elif teacher is None or layers is None:
         model = build_model(prepared)
     else:
-        neurons = prepared.spec.distill.student_neurons
-        model = student_from_teacher(teacher.model, layers, prepared.spec.model.mix, neurons)
+        taught = prepared.spec.distill
+        model = student_from_teacher(
+            teacher.model, layers, prepared.spec.model.mix, taught.student_neurons, taught.student_heads
+        )
         model.requires_grad_(True)
     if prepared.spec.method.tie_layers is not None:
         tie_layers_(model, prepared.spec.method.tie_layers)

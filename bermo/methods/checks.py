@@ -34,11 +34,26 @@ def check_methods(spec: RunSpec) -> None:
         raise BermoError(
             "Contrast compares the texts of whole batches. Leave --accumulation or --contrast out."
         )
+    if spec.distill.neighbours:
+        check_neighbours(spec)
     check_prune(spec.prune)
     check_together(spec)
     check_steady(spec)
     check_kept_tokens(spec)
     check_mix_path(spec)
+
+
+def check_neighbours(spec: RunSpec) -> None:
+    """Refuse neighbours of what has no vector, and of batches that are computed in parts."""
+    if spec.data.task != "own/embedding":
+        raise BermoError(
+            "--distill-neighbours compares sentence vectors. Leave it out, or train a sentence encoder"
+            " (--kind embedding)."
+        )
+    if spec.train.accumulation > 1:
+        raise BermoError(
+            "Neighbours are those of whole batches. Leave --accumulation or --distill-neighbours out."
+        )
 
 
 def check_kept(spec: RunSpec) -> None:
@@ -186,14 +201,13 @@ def check_mix_path(spec: RunSpec) -> None:
 def check_distill(spec: DistillSpec) -> None:
     """Refuse weights of terms that make no sense, before anything is loaded."""
     spec = spec.parts
-    weights = {name: getattr(spec, name) for name in ("hard", "soft", *INNER)}
+    weights = {name: getattr(spec, name) for name in ("hard", "soft", "neighbours", *INNER)}
     if spec.teacher is None:
         if spec.student_layers is not None:
             raise BermoError("student-layers are layers of a teacher. Name one with --teacher.")
         return
-    if spec.student_neurons < 1 and spec.student_layers is None:
-        raise BermoError("student-neurons are of a teacher's layers. Name these with --student-layers.")
-    if min(weights.values()) < 0 or not (spec.soft or spec.has_inner):
+    _check_shares(spec)
+    if min(weights.values()) < 0 or not (spec.soft or spec.neighbours or spec.has_inner):
         shown = ", ".join(f"{name.replace('_', '-')} {weight}" for name, weight in weights.items())
         raise BermoError(
             "The weights of distillation must be 0 or more, and one of the teacher's over 0, but got"
@@ -201,6 +215,18 @@ def check_distill(spec: DistillSpec) -> None:
         )
     if spec.temperature <= 0:
         raise BermoError(f"temperature must be over 0, but got {spec.temperature}.")
+
+
+def _check_shares(spec: DistillSpec) -> None:
+    """Refuse a share of the neurons or heads of layers that are not named."""
+    for name, share in (("neurons", spec.student_neurons), ("heads", spec.student_heads)):
+        if share < 1 and spec.student_layers is None:
+            raise BermoError(f"student-{name} are of a teacher's layers. Name these with --student-layers.")
+    if spec.student_heads < 1 and (spec.attention or spec.last_attention):
+        raise BermoError(
+            "Attention is compared head by head, and --student-heads takes some out. Leave it out, or learn"
+            " --distill-relations instead."
+        )
 
 
 def check_together(spec: RunSpec) -> None:

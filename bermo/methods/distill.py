@@ -31,6 +31,7 @@ from bermo.nn.losses import (
     hidden_distance,
     last_attention_distance,
     mean_over,
+    neighbour_distance,
     patient_distance,
     relation_distance,
     soft_labels,
@@ -121,6 +122,10 @@ class DistilledLoss:
             kind, temperature = self.teacher.trained.task.kind, self.spec.temperature
             losses_B = answer_distance(kind, logits_of(outputs), logits, batch, temperature)
             loss = loss + self.spec.soft * mean_over(losses_B, counts_B)
+        if self.spec.neighbours:
+            vectors = logits_of(teacher) if cached is None else cached
+            losses_B = neighbour_distance(logits_of(outputs), vectors)
+            loss = loss + self.spec.neighbours * mean_over(losses_B, counts_B)
         if teacher is not None:
             inner_B = self._inner(outputs.hidden_states, teacher.hidden_states, mask_BT)
             # Each ending of a multiple choice is a sequence, with an equal part of its row's weight.

@@ -6,6 +6,7 @@ mix: the teacher's logits of the layers that stay, and its scale
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from bermo.encoders.families import num_layers
 from bermo.encoders.shape import WIDTHS
 from bermo.encoders.sites import layers_of
-from bermo.encoders.structure import Group, anatomy_of, groups_of, keep_units_
+from bermo.encoders.structure import Group, anatomy_of, groups_of, keep_units_, structure_of
 from bermo.encoders.tied import FIELD
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, MixChoice, mix_options
@@ -24,13 +25,17 @@ from bermo.nn.mix import LayerMix
 
 
 def student_from_teacher(
-    teacher: BermoPreTrainedModel, layers: Sequence[int], mix: MixChoice = None, neurons: float = 1.0
+    teacher: BermoPreTrainedModel,
+    layers: Sequence[int],
+    mix: MixChoice = None,
+    neurons: float = 1.0,
+    heads: float = 1.0,
 ) -> BermoPreTrainedModel:
     """Build a smaller model of the teacher's class from its layers (1 = the first), in eval mode.
 
-    `mix` is another mix for the student; without it, the teacher's. `neurons` is the share of each layer's
-    that stays, those with the largest weights. What does not fit starts at random, drawn from torch's
-    generator: call torch.manual_seed first.
+    `mix` is another mix for the student; without it, the teacher's. `neurons` and `heads` are the shares of
+    each layer's that stay, those with the largest weights. What does not fit starts at random, drawn from
+    torch's generator: call torch.manual_seed first.
     """
     old = cast(BermoConfig, teacher.config)
     chosen = check_layers(layers, old.backbone)
@@ -50,6 +55,8 @@ def student_from_teacher(
         copy_mix_(student.mix, teacher.mix, (0, *chosen))
     if neurons < 1:
         keep_neurons_(student, neurons)
+    if heads < 1:
+        keep_heads_(student, heads)
     return student.eval()
 
 
@@ -78,6 +85,24 @@ def keep_count_(model: BermoPreTrainedModel, kept: int) -> None:
         best = importance(group).topk(kept).indices.sort().values
         keep_units_(layers[group.layer - 1], anatomy, group, best.tolist(), heads)
     setattr(config.backbone, name, kept)
+
+
+@torch.no_grad()
+def keep_heads_(model: BermoPreTrainedModel, share: float) -> None:
+    """Keep a share of the heads of every layer, in place; the model's config records which ones. A head's
+    weight is ‖what feeds it‖ · ‖what reads it‖.
+    """
+    config, anatomy, known = cast(BermoConfig, model.config), anatomy_of(model), structure_of(model)
+    layers, shapes = layers_of(model), list(known.layers)
+    for group in groups_of(model):
+        if group.kind == "heads":
+            shape = shapes[group.layer - 1]
+            count = max(1, round(share * group.count))
+            best = importance(group).topk(count).indices.sort().values.tolist()
+            heads = tuple(shape.heads[unit] for unit in best)
+            keep_units_(layers[group.layer - 1], anatomy, group, best, heads)
+            shapes[group.layer - 1] = replace(shape, heads=heads)
+    config.structure = replace(known, layers=tuple(shapes)).to_dict()
 
 
 def importance(group: Group) -> torch.Tensor:

@@ -79,6 +79,8 @@ EARLIER_VALUES = {
     "distill.patient": 0.0,
     "distill.attention": 0.0,
     "distill.last_attention": 0.0,
+    "distill.student_heads": 1.0,
+    "distill.neighbours": 0.0,
     "data.split": None,
     "data.separator": None,
     "data.metric": None,

@@ -225,6 +225,12 @@ def test_projections_are_part_of_a_checkpoint(world: World, tmp_path: Path) -> N
         (DistillSpec(teacher="x", hidden=-1.0), "must be 0 or more"),
         (DistillSpec(teacher="x", temperature=0.0), "temperature must be over 0"),
         (DistillSpec(student_layers=(1, 2)), "Name one with --teacher"),
+        (DistillSpec(teacher="x", student_neurons=0.5), "student-neurons are of a teacher's layers"),
+        (DistillSpec(teacher="x", student_heads=0.5), "student-heads are of a teacher's layers"),
+        (
+            DistillSpec(teacher="x", student_layers=(1,), student_heads=0.5, attention=1.0),
+            "learn --distill-relations instead",
+        ),
     ],
 )
 def test_weights_without_sense_are_refused(spec: DistillSpec, sentence: str) -> None:

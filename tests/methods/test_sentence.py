@@ -13,7 +13,7 @@ from bermo.encoders.sentence import SentenceSettings, is_sentence_folder
 from bermo.errors import BermoError
 from bermo.methods.student import keep_neurons_, student_from_teacher
 from bermo.models.sentence import BermoForSentenceEmbedding
-from bermo.nn.losses import soft_vectors
+from bermo.nn.losses import NEIGHBOUR_TEMPERATURE, neighbour_distance, soft_vectors
 from bermo.runs.results import read_seed
 from bermo.ship.runtimes.embed import SentenceEncoder
 from tests.tiny import ENCODERS, WORDS, make_batch, make_config, save_backbone
@@ -159,3 +159,25 @@ def test_the_distance_to_a_teachers_vectors_of_length_one_is_one_minus_the_cosin
     torch.manual_seed(0)
     ours, theirs = (torch.nn.functional.normalize(torch.randn(3, 5), dim=-1) for _ in range(2))
     torch.testing.assert_close(soft_vectors(ours, theirs), 1 - (ours * theirs).sum(-1))
+
+
+def test_neighbours_are_compared_as_in_a_slow_loop() -> None:
+    torch.manual_seed(0)
+    student, teacher = torch.randn(5, 8), torch.randn(5, 8)
+    for row, found in enumerate(neighbour_distance(student, teacher)):
+        others = [other for other in range(5) if other != row]
+        log_shares = [
+            torch.stack([torch.cosine_similarity(vectors[row], vectors[k], dim=0) for k in others])
+            .div(NEIGHBOUR_TEMPERATURE)
+            .log_softmax(0)
+            for vectors in (student, teacher)
+        ]
+        expected = (log_shares[1].exp() * (log_shares[1] - log_shares[0])).sum()
+        torch.testing.assert_close(found, expected)
+
+
+def test_neighbours_of_one_text_alone_cost_nothing_and_have_a_gradient() -> None:
+    student = torch.randn(1, 8, requires_grad=True)
+    neighbour_distance(student, torch.randn(1, 8)).sum().backward()
+    assert student.grad is not None
+    assert not student.grad.any()

@@ -9,8 +9,9 @@ from torch import nn
 from transformers import AlbertConfig, AutoModelForSequenceClassification, GPT2Config
 
 from bermo.encoders.families import family_of
+from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
-from bermo.methods.student import student_from_teacher
+from bermo.methods.student import importance, student_from_teacher
 from bermo.models import tasks as models
 from tests.tiny import FAMILIES, SIZES, make_batch, make_config
 
@@ -51,6 +52,24 @@ def test_a_student_runs_the_chosen_layers_and_only_these(family: str, tmp_path: 
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     batch = make_batch(family)
     torch.testing.assert_close(again(**batch).logits, student(**batch).logits)
+
+
+@pytest.mark.parametrize("family", PLAIN)
+def test_a_student_with_half_of_the_heads_is_the_teacher_without_the_others(
+    family: str, tmp_path: Path
+) -> None:
+    teacher, batch = make_teacher(family), make_batch(family)
+    student = student_from_teacher(teacher, (1, 2, 3), heads=0.5)
+    for group in (g for g in groups_of(teacher) if g.kind == "heads"):
+        gone = torch.ones(group.count, dtype=torch.bool)
+        gone[importance(group).topk(group.count // 2).indices] = False
+        group.zero_units_(gone)
+    kept = [g.count for g in groups_of(student) if g.kind == "heads"]
+    assert kept == [g.count // 2 for g in groups_of(teacher) if g.kind == "heads"]
+    torch.testing.assert_close(student(**batch).logits, teacher(**batch).logits)
+    student.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert torch.equal(again(**batch).logits, student(**batch).logits)
 
 
 def test_the_mix_starts_from_the_teachers_logits_of_the_layers_that_stay() -> None:

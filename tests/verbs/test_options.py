@@ -32,7 +32,8 @@ OPTIONS = {
         --block=1,1 --scores=zeros --rank --prune-warmup --initial-warmup=1 --final-warmup=1
         --score-lr=0.01 --teacher --distill-hard=0.1 --distill-soft=0.9 --temperature=2.0
         --distill-hidden=0.0 --distill-relations=0.0 --distill-embeddings=0.0 --layer-map --student-layers
-        --student-neurons=1.0 --class-weights --metric --tune-thresholds=off --teacher-answers
+        --student-neurons=1.0 --student-heads=1.0 --distill-neighbours=0.0
+        --class-weights --metric --tune-thresholds=off --teacher-answers
         --unlabelled --distill-as --distill-cosine=0.0 --distill-patient=0.0 --distill-attention=0.0
         --distill-last-attention=0.0 --low-rank
         --embedding-rank --keep-tokens --mix-path --rewind --quantize --quantize-from --theseus --mixout
