@@ -10,7 +10,9 @@ checked, and it says so. --pictures writes the pages as PNG files.
 
 import argparse
 import base64
+import contextlib
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -56,6 +58,15 @@ KINDS = {
         "probe --words my.conllu,names.txt --tasks upos,deprel,entity,tree --max-unknown 1 --out words",
         "words",
     ),
+    "compress": (
+        "compress dense --train my.csv --valid my.csv --speedup 1.5 --quick --out compress",
+        "compress",
+    ),
+    "atlas": (
+        "atlas --train my.csv --valid my.csv --epochs 1 --methods movement,first-layers,tf-idf"
+        " --batch 1,2 --lengths 8 --rounds 1 --pick 'smallest size' --out atlas",
+        "atlas",
+    ),
 }
 """For each kind of page the command that makes its findings, and their folder."""
 
@@ -67,23 +78,13 @@ def make_pages(folder: Path) -> list[Path]:
     (folder / "texts.txt").write_text("\n".join(row.partition(",")[0] for row in rows))
     (folder / "my.conllu").write_text(treebank(144))
     (folder / "names.txt").write_text(entities(60))
-    for command, _ in KINDS.values():
-        _run(_split(command, folder))
-    for name, (_, of_kind) in KINDS.items():
-        _run(["report", str(folder / of_kind), "--out", str(folder / f"{name}.html")])
-    _run(["report", *(str(folder / made) for _, made in KINDS.values()), "--out", str(folder / "all.html")])
+    with contextlib.chdir(folder):
+        for command, _ in KINDS.values():
+            _run(shlex.split(command))
+        for name, (_, of_kind) in KINDS.items():
+            _run(["report", of_kind, "--out", f"{name}.html"])
+        _run(["report", *(made for _, made in KINDS.values()), "--out", "all.html"])
     return sorted(folder.glob("*.html"))
-
-
-def _split(command: str, folder: Path) -> list[str]:
-    import shlex
-
-    known = {made for _, made in KINDS.values()} | {item.name for item in folder.iterdir()}
-    paths = [
-        [str(folder / part) if part in known else part for part in word.split(",")]
-        for word in shlex.split(command)
-    ]
-    return [",".join(parts) for parts in paths]
 
 
 def _run(words: Sequence[str]) -> None:

@@ -12,6 +12,8 @@ from bermo.figures.data import Number
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_POWERS = 7
+WHOLE = (1.0, 100.0)
+"""All of something, as a share and in percent: an axis of nothing else does not go beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ def _ends(values: list[float]) -> tuple[float, float]:
     if low == 0:
         return 0.0, 1.0
     pad = 0.1 * abs(low)
-    return low - pad, high + pad
+    return low - pad, high if high in WHOLE else high + pad
 
 
 def _step(span: float, num_ticks: int) -> float:

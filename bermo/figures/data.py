@@ -6,6 +6,7 @@ A measure returns figures; `report/` draws them, tabulates them and puts them on
     Findings = title + facts (name -> text) + sections, each a heading, a few sentences and its figures
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -212,13 +213,13 @@ def check(figure: Figure) -> None:
 def _with_ends(
     series: Mapping[str, tuple[Number, ...]], ends: Mapping[str, tuple[tuple[float, float], ...]]
 ) -> tuple[list[str], list[tuple[Number, ...]]]:
-    """Give every series with an interval two columns more: its low and its high end."""
+    """Give every series two columns more, the ends of its intervals, where it has any."""
     names: list[str] = []
     values: list[tuple[Number, ...]] = []
     for name, numbers in series.items():
         names.append(name)
         values.append(numbers)
-        if name in ends:
+        if any(math.isfinite(end) for pair in ends.get(name, ()) for end in pair):
             names += [f"{name}, low", f"{name}, high"]
             pairs = list(zip(numbers, ends[name], strict=True))
             # What was not measured has no interval.

@@ -48,6 +48,13 @@ def test_a_step_on_a_logarithmic_axis_is_a_factor() -> None:
     assert axis.labels[0] == "10⁻⁶"
 
 
+def test_an_axis_of_whole_shares_does_not_go_beyond_them() -> None:
+    for whole in (1.0, 100.0):
+        axis = linear_axis([whole, whole])
+        assert axis.low < axis.high == whole
+    assert linear_axis([90.0]).high > 90
+
+
 def test_whole_numbers_have_no_ticks_between_them() -> None:
     assert linear_axis([0, 1, 2], is_tight=True, is_whole=True).labels == ("0", "1", "2")
 

@@ -1,6 +1,7 @@
 """Figures as data: they come back from their file as they were written, and every one has a table."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def test_the_table_of_a_figure_has_the_ends_of_its_intervals() -> None:
     assert lines.columns == ("layer", "a", "a, low", "a, high")
     assert lines.rows == ((0, 1.0, 0.5, 1.5), (1, None, None, None))
     assert bars.rows == (("n", 1.0, 0.5, 1.5),)
+
+
+def test_intervals_of_nothing_have_no_columns() -> None:
+    for end, columns in ((math.nan, 2), (2.0, 4)):
+        bars = Bars(**AXES, names=("n",), series={"a": (1.0,)}, errors={"a": ((end, end),)})
+        assert len(as_table(bars).columns) == columns
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
