@@ -58,7 +58,7 @@ _PUBLIC = {
     "cut_encoder": "bermo.ship.shrink.inside",
     "give_shape_": "bermo.ship.shrink.inside",
     "replace_encoder_": "bermo.ship.shrink.inside",
-    "teach_": "bermo.ship.shrink.inside",
+    "teach_": "bermo.ship.shrink.teach",
     "export_module": "bermo.ship.export.module",
     "RunSpec": "bermo.spec",
     "ModelSpec": "bermo.spec",

@@ -39,8 +39,8 @@ from bermo.ship.shrink.delete import shrink as shrink
 from bermo.ship.shrink.inside import cut_encoder as cut_encoder
 from bermo.ship.shrink.inside import give_shape_ as give_shape_
 from bermo.ship.shrink.inside import replace_encoder_ as replace_encoder_
-from bermo.ship.shrink.inside import teach_ as teach_
 from bermo.ship.shrink.plain import cut_vocabulary as cut_vocabulary
+from bermo.ship.shrink.teach import teach_ as teach_
 from bermo.spec import DataSpec as DataSpec
 from bermo.spec import DistillSpec as DistillSpec
 from bermo.spec import MixSpec as MixSpec

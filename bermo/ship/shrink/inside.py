@@ -1,9 +1,9 @@
-"""An encoder of transformers that is part of another model, such as GLiNER's: cut, put back and taught by
-the big one, without labels.
+"""An encoder of transformers that is part of another model, such as GLiNER's: cut and put back.
 
     small = copy.deepcopy(model)
     replace_encoder_(small, "token_rep.encoder", cut_encoder(encoder, layers=(1, 3), heads=0.5, neurons=0.5))
-    teach_(small, model, batches)
+
+The big model then teaches the small one without labels (teach.py).
 
 Heads and neurons that stay are those with the largest weights: ‖what feeds them‖ · ‖what reads them‖. What a
 config of transformers cannot say of the shape stands in its field `structure`, and `give_shape_` brings it
@@ -11,7 +11,7 @@ back to an encoder that stock code has built from the config.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -26,8 +26,6 @@ from bermo.methods.student import check_layers, copy_layers_, importance, shorte
 from bermo.ship.shrink.plain import leave_out_
 
 M = TypeVar("M", bound=PreTrainedModel)
-Batch = Mapping[str, Tensor]
-Answer = Callable[[nn.Module, Batch], Tensor]
 
 
 @torch.no_grad()
@@ -86,59 +84,6 @@ def replace_encoder_(model: nn.Module, path: str, encoder: PreTrainedModel) -> N
             " that is there: its width stays."
         )
     model.set_submodule(path, encoder)
-
-
-def teach_(
-    student: nn.Module,
-    teacher: nn.Module,
-    batches: Iterable[Batch | tuple[Batch, Batch]],
-    *,
-    lr: float = 1e-4,
-    answer: Answer | None = None,
-) -> list[float]:
-    """Train a model, in place, to answer as another does, and return the loss of each step.
-
-    A batch is a dict of the model's inputs; where the two read other token ids, a pair: the student's and the
-    teacher's. `answer(model, batch)` gives the tensor that is compared, by default the logits or, where there
-    are none, the first output. The loss is the mean squared difference, over the teacher's mean square. The
-    rate falls to zero over the batches. No label is used.
-
-        >>> small = bermo.cut_encoder(bermo.box(), layers=(1, 2))
-        >>> batches = [{"input_ids": torch.ones(2, 3).long()}]
-        >>> len(bermo.teach_(small, bermo.box(), batches))
-        1
-    """
-    read = answer or first_output
-    listed = list(batches)
-    if not listed:
-        raise BermoError("There are no batches to learn from. Give at least one.")
-    optimiser = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], lr=lr)
-    fall = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=len(listed))
-    losses = []
-    student.train()
-    teacher.eval()
-    for batch in listed:
-        own, theirs = batch if isinstance(batch, tuple) else (batch, batch)
-        with torch.no_grad():
-            wanted = read(teacher, theirs).float()
-        loss = ((read(student, own).float() - wanted) ** 2).mean() / (wanted**2).mean().clamp_min(1e-12)
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-        optimiser.step()
-        fall.step()
-        losses.append(float(loss.detach()))
-    student.eval()
-    return losses
-
-
-def first_output(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the logits of a model, or its first output where it has none of that name."""
-    out: Any = model(**batch)
-    if isinstance(out, Tensor):
-        return out
-    logits = getattr(out, "logits", None)
-    return cast(Tensor, out[0] if logits is None else logits)
 
 
 def _with_layers(encoder: M, layers: Sequence[int]) -> M:
