@@ -1,6 +1,7 @@
 """bermo serve under load: requests a second and latencies beside a naive server, a stop, and too much.
 
-    python benchmarks/serve.py FOLDER --texts sst2.txt [--clients 64] [--seconds 10] [--minutes 10]
+    python benchmarks/serve.py FOLDER --texts sst2.txt [--clients 64] [--seconds 10] [--minutes 10] \\
+        [--name "gte-small, torch" --out results/serve.json]
 
 FOLDER is an export for onnxruntime, or a run or model of torch; texts are one a line. Each request holds one
 text and goes over a real connection to a server in a process of its own:
@@ -10,6 +11,8 @@ text and goes over a real connection to a server in a process of its own:
   stop      SIGTERM in the middle of the load: every request that was sent has an answer (200 or 503)
   twice     twice the requests a second that bermo serve answered: which are answered, which refused with 429,
             how long they take, how the memory grows; --minutes long
+The file of --out keeps one entry a name, with the processor; others in it stay. Measure on an idle machine:
+the client takes a part of the processor too.
 """
 
 import argparse
@@ -273,6 +276,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--name", help="of the entry in --out; else the folder's")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--naive", type=int, metavar="PORT", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -282,11 +286,19 @@ def main() -> None:
     found = measure(given)
     print(json.dumps(found, indent=1))
     if given.out is not None:
-        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        keep(given.out, given.name or given.folder.name, found)
+
+
+def keep(path: Path, name: str, found: dict[str, object]) -> None:
+    """Put what was measured into a file of results, under a name."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(known | {name: found}, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(given: argparse.Namespace) -> dict[str, object]:
     """Run the four tests."""
+    from bermo.machine import processor
+
     texts = given.texts.read_text(encoding="utf-8").splitlines()
     path, port = path_of(given.folder), free_port()
     with server([__file__, str(given.folder), "--naive", str(port)], port) as process:
@@ -303,6 +315,7 @@ def measure(given: argparse.Namespace) -> dict[str, object]:
         twice = _timed(process, open_loop(port, path, texts, 2 * load.rate, 60 * given.minutes))
         after = used.memory_info().rss
     return {
+        "processor": f"{processor().name}, {processor().cores} cores",
         "clients": given.clients,
         "naive": naive.facts(),
         "bermo": load.facts(),
