@@ -15,6 +15,7 @@ from bermo.ship.bench.run import front
 from bermo.ship.compress.sentence import Agreement
 
 COLUMNS = ("MB", "score", "ms", "p95 ms", "faster", "rows/s", "more", "spread", "memory MB")
+MODEL = "model"
 NOT_SHOWN = ("p95 ms", "memory MB")
 """Columns that a terminal of 80 columns has no room for."""
 
@@ -117,13 +118,14 @@ def points(result: Bench) -> Points:
 
 
 def _table(result: Bench) -> Table:
-    columns = ("", *(result.metric or "score" if name == "score" else name for name in COLUMNS))
-    rows = tuple((row.name, *_cells(result, row)) for row in result.rows)
-    return Table(title="Side by side", columns=columns, rows=rows)
+    columns = (MODEL, "MB", result.metric or "score", "ms", "p95 ms", "faster ×", "rows/s", "more ×")
+    spread = ("spread, least", "spread, most", "memory MB")
+    rows = tuple((row.name, *_numbers(result, row)) for row in result.rows)
+    return Table(title="Side by side", columns=(*columns, *spread), rows=rows)
 
 
 def _shapes(result: Bench) -> Table:
-    columns = ("", "batch", "length", "calls", "p50 ms", "p95 ms", "p99 ms", "rows/s")
+    columns = (MODEL, "batch", "length", "calls", "p50 ms", "p95 ms", "p99 ms", "rows/s")
     rows = tuple(
         (
             row.name,
@@ -139,6 +141,24 @@ def _shapes(result: Bench) -> Table:
         for t in row.timings
     )
     return Table(title="Every shape", columns=columns, rows=rows)
+
+
+def _numbers(result: Bench, row: Measured) -> tuple[float | None, ...]:
+    """The cells of the page: numbers, so that they stand under each other and are sorted by value."""
+    one, many = row.at(*result.latency_shape), row.at(*result.throughput_shape)
+    least, most = result.spread(row, result.throughput_shape)
+    return (
+        round(row.megabytes, 1),
+        None if row.score is None else round(row.score, 2),
+        round(one.p50, 2),
+        round(one.p95, 2),
+        round(result.latency_gain(row), 2),
+        round(many.rows_per_second, 1),
+        round(result.speedup(row), 2),
+        round(least, 2),
+        round(most, 2),
+        round(row.peak_memory_mb),
+    )
 
 
 def _cells(result: Bench, row: Measured) -> tuple[str, ...]:

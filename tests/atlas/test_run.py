@@ -14,6 +14,7 @@ from bermo.atlas.run import AtlasRun
 from bermo.atlas.steps import Export, Method, Shrink, Train
 from bermo.cli import main
 from bermo.errors import BermoError
+from bermo.figures.data import read_findings
 from bermo.interrupts import STOPPED
 from bermo.progress import Quiet
 from bermo.runs.trained import open_trained
@@ -96,6 +97,11 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     page = (out / "page.html").read_text()
     for text in ("Score kept against size", "BERT3-PKD", "bermo train --mix none --task box/object-number"):
         assert text in page
+    _, every, *_ = read_findings(out / "figures.json").sections
+    table = every.figures[0]
+    # A phone shows two columns, and what is a number is sorted by value.
+    assert table.columns[:2] == ("method", "score")
+    assert all(isinstance(row[table.columns.index("throughput ×")], float) for row in table.rows)
 
     # Called again, nothing is started; a method more is the only new one, and its failure is its own.
     monkeypatch.setattr(timing, "bench", None)

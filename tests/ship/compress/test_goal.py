@@ -100,7 +100,11 @@ def test_ratios_are_against_the_first(found: Bench) -> None:
 def test_findings_hold_the_table_and_the_front(found: Bench) -> None:
     sections = {section.title: section for section in bench_findings(found, "Bench").sections}
     assert sections["Score against latency"].figures[0].front == front(found)
-    assert len(sections["Side by side"].figures[0].rows) == 5
+    table = sections["Side by side"].figures[0]
+    assert len(table.rows) == 5
+    # Every column has a name to sort by, and numbers are sorted by value.
+    assert all(table.columns)
+    assert all(not isinstance(cell, str) for row in table.rows for cell in row[1:])
 
 
 def test_latencies_far_apart_are_drawn_on_a_logarithmic_axis(found: Bench) -> None:
