@@ -149,7 +149,8 @@ def run_spec(arguments: argparse.Namespace, teacher: Path, out: Path) -> RunSpec
         precision=arguments.precision,
         fast=arguments.fast,
     )
-    model = ModelSpec(mix=MixSpec(kind="none"))
+    start = None if arguments.mix == "none" else "last"
+    model = ModelSpec(mix=MixSpec(kind=arguments.mix, init=start))
     return RunSpec(model=model, data=data, train=train_spec, seeds=tuple(range(1, arguments.seeds + 1)))
 
 
@@ -190,8 +191,11 @@ def torch_rows(
 
 
 def wanted_students(arguments: argparse.Namespace, teacher: Path) -> list[Student]:
+    """Return the students that --only names; one with a mix of its layers says so in its name."""
     num_layers = int(open_sentence_encoder(teacher).load_model().config.num_hidden_layers or 0)
-    return [student for student in students(num_layers) if re.search(arguments.only, student.name)]
+    chosen = [student for student in students(num_layers) if re.search(arguments.only, student.name)]
+    ending = "" if arguments.mix == "none" else f", mix {arguments.mix}"
+    return [replace(student, name=student.name + ending) for student in chosen]
 
 
 def trained(arguments: argparse.Namespace, spec: RunSpec, teacher: Path, out: Path) -> Models:
@@ -288,6 +292,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--fast", default="auto")
     parser.add_argument("--only", default=".", help="students whose name fits")
+    parser.add_argument("--mix", default="none", help="of the students' layers: across, within, …")
     parser.add_argument("--neighbours", type=float, default=0.0, help="weight of likeness within a batch")
     parser.add_argument("--hidden", type=float, default=0.0, help="weight of the teacher's hidden states")
     for name in ("clauses", "train-only", "ship-only", "no-bench", "bench-only"):
