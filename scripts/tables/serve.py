@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.tables.numbers import read, table
+from scripts.tables.numbers import RESULTS, read, table
 
+FILE = "serve.json"
 HEAD = (
     "model",
     "naive, answers/s",
@@ -21,7 +22,9 @@ HEAD = (
 
 def load() -> str:
     """Answers a second and the slowest of a hundred, beside a naive server; what a stop and too much lose."""
-    return table(HEAD, [_row(name, found) for name, found in read("serve.json").items()])
+    if not (RESULTS / FILE).exists():
+        return "Not measured yet."
+    return table(HEAD, [_row(name, found) for name, found in read(FILE).items()])
 
 
 def _row(name: str, found: Mapping[str, Any]) -> list[str]:

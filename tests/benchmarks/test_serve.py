@@ -20,6 +20,7 @@ def test_an_entry_of_another_name_stays_and_the_table_has_a_row_for_each(
     for name in ("torch", "int8"):
         keep(tmp_path / "serve.json", name, found)
     known = json.loads((tmp_path / "serve.json").read_text())
+    monkeypatch.setattr(serve, "RESULTS", tmp_path)
     monkeypatch.setattr(serve, "read", lambda name: known)
     first, second = serve.load().splitlines()[2:]
     assert first == "| torch | 1.0 | 1.0 | 1.00 × | 298 ms | 298 ms | 1 | 1.0 | 298 ms | 1 |"
