@@ -7,6 +7,7 @@ there are several; the ending of the file's name decides between equals, and whe
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -167,9 +168,7 @@ def _check_header(path: Path, cells: list[str]) -> list[str]:
     if not cells:
         raise BermoError(f"{path} has no rows. Its first line must name the columns.")
     names = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, start=1)]
-    for name in names:
-        if names.count(name) > 1:
-            raise BermoError(
-                f'{path}: two columns are called "{name}". The first line must name the columns.'
-            )
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise BermoError(f'{path}: two columns are called "{twice}". The first line must name the columns.')
     return names

@@ -169,7 +169,9 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
             f'model_max_length in tokenizer_config.json of "{name}" must be a number, but got'
             f" {tokenizer.model_max_length!r:.40}. {COPY_ANEW}"
         )
-    special = set(tokenizer.all_special_ids)
+    # A word for unknown words that is itself unknown is looked up for ever.
+    with loading("tokenizer", str(name)):
+        special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
         raise BermoError(
             f'There is no tokenizer in "{name}": the one that loads knows {len(tokenizer)} tokens, all'

@@ -26,6 +26,8 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 POOLING_FOLDER, NORMALISE_FOLDER = "1_Pooling", "2_Normalize"
 TYPES = "sentence_transformers.models"
 KNOWN = ("Transformer", "Pooling", "Normalize")
+LONGEST_NAME = 255
+"""Bytes of the longest name of a folder on any disk."""
 COPY_ANEW = "Copy the model's folder anew."
 
 
@@ -125,6 +127,10 @@ def _modules(folder: Path) -> dict[str, str]:
             )
         if path and PurePath(path).name != path:
             raise BermoError(f'{folder / MODULES_FILE} leads out of its folder ("{path}"). {COPY_ANEW}')
+        if len(path.encode()) > LONGEST_NAME:
+            raise BermoError(
+                f'{folder / MODULES_FILE} names a folder that no disk can hold ("{path[:20]}…"). {COPY_ANEW}'
+            )
     if "Pooling" not in paths:
         raise BermoError(f"{folder / MODULES_FILE} names no Pooling, so there is no vector of a text.")
     return paths

@@ -136,7 +136,11 @@ def _training_spec(folder: Path) -> Mapping[str, Any] | None:
     if not (folder / SPEC_FILE).is_file():
         return None
     spec = read_spec_file(folder).spec
-    return spec if {"data", "model"} <= spec.keys() and "task" in spec["data"] else None
+    try:
+        spec["data"]["task"], spec["model"]["backbone"], spec["model"]["mix"]["kind"]
+    except (KeyError, TypeError):
+        return None
+    return spec
 
 
 def _read_run(folder: Path, name: str, spec: Mapping[str, Any], has_rows: bool) -> RunRecord:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,16 @@ def test_a_cell_longer_than_the_csv_modules_limit_is_read(write: Write) -> None:
 def test_a_broken_file_is_named_with_its_line(write: Write, name: str, text: str, message: str) -> None:
     with pytest.raises(BermoError, match=message):
         read_table(write(name, text))
+
+
+def test_a_header_of_very_many_columns_is_checked_at_once(write: Write) -> None:
+    names = [f"c{number}" for number in range(60_000)]
+    path = write("a.csv", ",".join([*names, "c7"]) + "\n")
+    began = time.process_time()
+    with pytest.raises(BermoError, match='two columns are called "c7"'):
+        read_table(path)
+    # One by one it would take a minute.
+    assert time.process_time() - began < 4
 
 
 def test_a_missing_file_gets_the_nearest_name(write: Write, tmp_path: Path) -> None:

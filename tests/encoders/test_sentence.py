@@ -40,6 +40,11 @@ def test_the_names_of_modules_and_poolings_of_version_6_are_read(tmp_path: Path)
     [
         ("modules.json", [{"type": "models.Dense", "path": "2_Dense"}], "has the module Dense"),
         ("modules.json", [{"type": "models.Pooling", "path": "../x"}], "leads out of its folder"),
+        (
+            "modules.json",
+            [{"type": "models.Pooling", "path": "9" * 300}],
+            "no disk can hold",
+        ),
         ("modules.json", [{"type": "models.Transformer", "path": ""}], "names no Pooling"),
         ("modules.json", {"type": 3}, "is damaged"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pools in a way that bermo has not"),

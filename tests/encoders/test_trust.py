@@ -172,6 +172,12 @@ def test_a_tokenizer_whose_length_is_no_number_is_refused(encoder: Path) -> None
         load_tokenizer(encoder)
 
 
+def test_a_tokenizer_whose_word_for_the_unknown_is_unknown_is_refused(encoder: Path) -> None:
+    change_json(encoder / "tokenizer_config.json", unk_token="", sep_token="\u202enowhere")
+    with pytest.raises(BermoError, match="Could not load the tokenizer"):
+        load_tokenizer(encoder)
+
+
 def test_an_adapter_is_refused(encoder: Path) -> None:
     (encoder / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
     with pytest.raises(BermoError, match="adapter"):

@@ -59,6 +59,8 @@ from bermo.verbs import VERBS
 from bermo.verbs.options import read_options, take_words
 from bermo.verbs.recipe import change_fields
 
+MOST_WORDS = 5000
+"""Words of a command; argparse takes longer than it may where there are ten thousands of options."""
 MOST_READ = 1 << 22
 """Characters of documents: a file of a few kilobytes may unpack to millions of short lines."""
 MARKUP = ("<script>alert", "<svg onload")
@@ -117,7 +119,7 @@ def _parser() -> Any:
 
 def _command(folder: Path) -> None:
     """Read the words of a command, one a line, as options; --help, which ends the process, is fine."""
-    words = _only(folder).read_text(encoding="utf-8", errors="replace").split("\n")
+    words = _only(folder).read_text(encoding="utf-8", errors="replace").split("\n")[:MOST_WORDS]
     try:
         parsed, rest = _parser().parse_known_args(words)
     except SystemExit:

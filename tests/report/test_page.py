@@ -14,7 +14,7 @@ import pytest
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.figures.data import Bars, Figure, Heat, Lines, Table, as_table, write_findings
-from bermo.files import read_sealed
+from bermo.files import read_sealed, write_sealed
 from bermo.report import collect as collecting
 from bermo.report import overview
 from bermo.report.collect import collect
@@ -178,6 +178,15 @@ def test_the_same_sources_give_the_same_bytes(runs: Path, tmp_path: Path) -> Non
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     # Ours may be written again.
     write_page([runs], tmp_path / "a.html")
+
+
+def test_a_spec_that_says_nothing_of_the_encoder_is_no_training(runs: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(runs / "plain", tmp_path / "plain"))
+    kept = json.loads((folder / "spec.json").read_text())
+    kept["spec"]["model"] = kept["spec"]["data"]
+    write_sealed(folder / "spec.json", {key: value for key, value in kept.items() if key != "crc32"})
+    with pytest.raises(BermoError, match="holds neither a training"):
+        collect([folder])
 
 
 def test_the_page_escapes_what_it_is_given_and_names_every_figure() -> None:

@@ -107,6 +107,7 @@ def test_an_end_that_no_user_should_see_is_refused(ended: Ended, said: str, end:
 
 def test_a_failure_with_a_sentence_and_an_end_by_the_signal_are_as_they_should_be() -> None:
     judge(Ended(code=1, seconds=1, counted=1), "bermo: The disk is full.\n")
+    judge(Ended(code=3, seconds=1, counted=1), "Seed 1 diverged.\n", usual=3)
     fault = draw(KILLS[0], 10, 1.0, Random(1))
     judge(Ended(code=-9, seconds=1, counted=1), "", fault)
 

@@ -152,7 +152,7 @@ def interrupt(place: Place, kind: Kind, normal: Normal, faults: Sequence[Fault])
             done.append(fault.described(ended.hit))
             if _is_hit(ended, fault):
                 hits.append(fault.name)
-            judge(ended, place.said(), fault)
+            judge(ended, place.said(), fault, normal.code)
             if fault.error and (rests := torn(folder)):
                 raise Failed("different", "; ".join(rests))
         _finish(place, kind, normal, folder)
@@ -179,7 +179,7 @@ def damage_stopped(
     ended = place.run(kind.words, folder, normal=normal.seconds)
     outcome = Outcome(end="survived")
     try:
-        judge(ended, place.said())
+        judge(ended, place.said(), usual=normal.code)
         if ended.code == normal.code:
             _compare(normal.tree, read_tree(folder, kind.measured), folder, path)
         elif DONE not in place.said():
@@ -201,7 +201,7 @@ def damage_finished(
     ended = place.run(reader, folder, normal=normal.seconds)
     outcome = Outcome(end="survived")
     try:
-        judge(ended, place.said())
+        judge(ended, place.said(), usual=normal.code)
         if ended.code not in (0, normal.code):
             _must_name(path, folder, place.said())
         else:
@@ -229,7 +229,7 @@ def _answer(place: Place, kind: Kind, normal: Normal, reader: Words) -> Answer:
 def _finish(place: Place, kind: Kind, normal: Normal, folder: Path) -> None:
     ended = place.run(kind.words, folder, normal=normal.seconds)
     said = place.said()
-    judge(ended, said)
+    judge(ended, said, usual=normal.code)
     if ended.code != normal.code and DONE not in said:
         raise Failed("lost", f"ended with {ended.code}: {_last(said)}")
     rests = differences(normal.tree, read_tree(folder, kind.measured))
@@ -237,15 +237,18 @@ def _finish(place: Place, kind: Kind, normal: Normal, folder: Path) -> None:
         raise Failed("different", "; ".join(rests))
 
 
-def judge(ended: Ended, said: str, fault: Fault = NONE) -> None:
-    """Refuse an end that no user should see: no end, a traceback, a crash, or a failure without a word."""
+def judge(ended: Ended, said: str, fault: Fault = NONE, usual: int = 0) -> None:
+    """Refuse an end that no user should see: no end, a traceback, a crash, or a failure without a word.
+
+    `usual` is the code of the undisturbed command: a tiny training that diverges says so by its code.
+    """
     if ended.is_hung:
         raise Failed("hung", said[-2000:])
     if any(text in said for text in UNEXPECTED):
         raise Failed("tracebacks", said[-2000:])
     # Signals of schedulers are taken as Ctrl-C.
     ends = (-fault.signal, SIGNALLED + fault.signal, SIGNALLED + SIGINT)
-    allowed = (0, STOPPED, *ends) if fault.signal else ()
+    allowed = (0, usual, STOPPED, *ends) if fault.signal else (0, usual)
     if ended.code in allowed:
         return
     if ended.code < 0:
