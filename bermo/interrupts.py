@@ -57,7 +57,12 @@ def raise_again() -> None:
 
 
 def die_quietly() -> None:
-    """Let Ctrl-C end Python without a word when the work is done and only the end of the process is left."""
+    """Let Ctrl-C, and what schedulers send, end Python without a word when the work is done and only the end
+    of the process is left.
+    """
+    for number in SCHEDULERS:
+        if signal.getsignal(number) is _as_ctrl_c:
+            signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

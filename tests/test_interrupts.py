@@ -116,3 +116,13 @@ def test_a_thread_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert not faults
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *SCHEDULERS])
+def test_a_signal_at_the_very_end_has_no_traceback(number: signal.Signals) -> None:
+    program = (
+        "import atexit, os; from bermo.interrupts import die_quietly, follow_ctrl_c;"
+        f" atexit.register(os.kill, os.getpid(), {int(number)}); follow_ctrl_c(); die_quietly()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-number, "")
