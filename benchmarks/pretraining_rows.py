@@ -13,10 +13,12 @@ OWN_LIKELIHOOD = ("mlm", "xlnet", "inner-mix")
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
 
-def write(name: str, out: Path) -> None:
-    """Write OUT/NAME.json: a row for each pretraining that has ended."""
+def write(name: str, out: Path, beside: Path | None = None) -> None:
+    """Write OUT/NAME.json: a row for each pretraining that has ended, and those of a file beside them."""
     target = out / f"{name}.json"
-    found = rows(out)
+    earlier = [] if beside is None else _read(beside)
+    by_run = {(row["arm"], row["seed"]): row for row in [*earlier, *rows(out)]}
+    found = [by_run[run] for run in sorted(by_run)]
     target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"{len(found)} encoders in {target}")
 

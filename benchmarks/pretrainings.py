@@ -8,7 +8,10 @@
            as soon as an encoder is there, it is judged: fine-tuned, probed, analysed
 
 The same command goes on where it stopped. OUT/SET.json has a row for each encoder; pretraining_tables.py
-makes a page of it. `--tiny` makes all of it small enough for seconds on a CPU.
+makes a page of it. Where one sitting is too short for all arms, each has some (`--arms`), and `--beside
+FILE` keeps the rows of the sittings before. An encoder of the box's size needs about 70 million tokens, a
+minute of an H200, before it knows more than how often words come: in half of it nothing can be compared.
+`--tiny` makes all of it small enough for seconds on a CPU.
 """
 
 import argparse
@@ -23,9 +26,8 @@ from benchmarks import pretraining_rows
 from benchmarks.stages import Stage, run
 from bermo.data.sentences.tasks import TASKS
 
-ROWS = 64
-"""Rows a step: so few that minutes hold thousands of steps."""
-LARGE = f"--batch-size {8 * ROWS} --lr-batch {ROWS}"
+LARGE = "--batch-size 1024 --lr-batch 256"
+"""Four times the usual rows a step."""
 HABITS = {
     "plain": "",
     "lamb": f"--optimizer lamb {LARGE} --lr 2e-3",
@@ -88,7 +90,6 @@ class Settings:
         else:
             words += [] if model else ["--tokenizer", "box", *([] if is_elmo else ["--config", "box"])]
             words += ["--precision", "bf16", "--checkpoint-minutes", "2", "--length", str(length)]
-            words += ["--batch-size", str(ROWS)]
         words += ["--model", model] if model else []
         return (*words, *options.split(), *(["--batch-size", "8"] if self.is_tiny else []))
 
@@ -234,6 +235,7 @@ def main() -> int:
     parser.add_argument("--arms", default="", help="names with commas between; default: all")
     parser.add_argument("--tasks", default=",".join(EPOCHS))
     parser.add_argument("--pace-only", action="store_true", help="stop after the first wave")
+    parser.add_argument("--beside", type=Path, help="rows of this file are kept where no new one replaces it")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if given.set == "objectives" and given.data is None:
@@ -254,7 +256,7 @@ def main() -> int:
     # The first wave measures time, and must have the machine for itself.
     failed += run(measure(), settings.out, 1)
     failed += [] if given.pace_only else run(train(), settings.out, given.workers)
-    pretraining_rows.write(given.set, settings.out)
+    pretraining_rows.write(given.set, settings.out, given.beside)
     if failed:
         print(f"Failed: {', '.join(failed)}. The same command tries these again.", file=sys.stderr)
     return 1 if failed else 0

@@ -137,10 +137,10 @@ def _training_spec(folder: Path) -> Mapping[str, Any] | None:
         return None
     spec = read_spec_file(folder).spec
     try:
-        spec["data"]["task"], spec["model"]["backbone"], spec["model"]["mix"]["kind"]
+        named = (spec["data"]["task"], spec["model"]["backbone"], spec["model"]["mix"]["kind"])
     except (KeyError, TypeError):
         return None
-    return spec
+    return spec if all(isinstance(value, str | None) for value in named) else None
 
 
 def _read_run(folder: Path, name: str, spec: Mapping[str, Any], has_rows: bool) -> RunRecord:

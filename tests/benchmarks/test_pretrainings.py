@@ -247,3 +247,13 @@ def test_packed_texts_give_lines(tmp_path: Path) -> None:
         opened.write("short\n" + "a line that is long enough\n" * 3)
     pretraining_rows.write_lines([str(tmp_path / "a.txt.xz")], tmp_path / "lines.txt", 2)
     assert (tmp_path / "lines.txt").read_text() == "a line that is long enough\n" * 2
+
+
+def test_rows_of_an_earlier_sitting_are_kept_unless_a_new_one_replaces_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "earlier.json").write_text(json.dumps([row("mlm", 1, -3.0), row("xlnet", 1, -4.0)]))
+    monkeypatch.setattr(pretraining_rows, "rows", lambda out: [row("mlm", 1, -2.0), row("elmo", 1, None)])
+    pretraining_rows.write("objectives", tmp_path, tmp_path / "earlier.json")
+    found = json.loads((tmp_path / "objectives.json").read_text())
+    assert [(one["arm"], one["masked"]) for one in found] == [("elmo", None), ("mlm", -2.0), ("xlnet", -4.0)]

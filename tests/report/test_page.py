@@ -180,10 +180,13 @@ def test_the_same_sources_give_the_same_bytes(runs: Path, tmp_path: Path) -> Non
     write_page([runs], tmp_path / "a.html")
 
 
-def test_a_spec_that_says_nothing_of_the_encoder_is_no_training(runs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [{"task": "own"}, {"backbone": {}, "mix": {"kind": "none"}}])
+def test_a_spec_that_names_no_encoder_is_no_training(
+    runs: Path, tmp_path: Path, model: dict[str, object]
+) -> None:
     folder = Path(shutil.copytree(runs / "plain", tmp_path / "plain"))
     kept = json.loads((folder / "spec.json").read_text())
-    kept["spec"]["model"] = kept["spec"]["data"]
+    kept["spec"]["model"] = model
     write_sealed(folder / "spec.json", {key: value for key, value in kept.items() if key != "crc32"})
     with pytest.raises(BermoError, match="holds neither a training"):
         collect([folder])
