@@ -40,8 +40,8 @@ def settings_for(classes: int, rows: int, spec: ProbeSpec) -> Settings:
 def settings_for_words(classes: int, rows: int, spec: ProbeSpec) -> Settings:
     """Words are many, and probed three times: a rate that falls over six epochs is enough for them.
 
-    On the relations of UD EWT it gives the accuracies of 20 to 25 epochs at a constant rate, within 0.2
-    points, in a quarter of their time.
+    On UD EWT it gives the accuracies of 20 to 25 epochs at a constant rate, within half a point, in a quarter
+    of their time.
     """
     settings = settings_for(classes, rows, spec)
     if classes > MANY_CLASSES or rows <= MANY_ROWS:
