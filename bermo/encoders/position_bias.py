@@ -1,9 +1,11 @@
 """The position bias that an encoder gives to all its layers, for one model or for a stack of models.
 
 MPNet looks up one number for each head and distance. Some versions of transformers compute the distances on
-the CPU, which a CUDA graph cannot hold, and none knows of a stack, whose table holds N tables.
+the CPU, which a CUDA graph cannot hold, and none knows of a stack, whose table holds N tables. XLNet makes the
+waves of its distances anew in each pass, from a number on the CPU; they never change, so they are kept.
 """
 
+from functools import cache
 from types import MethodType
 from typing import Any, cast
 
@@ -17,6 +19,9 @@ def set_position_bias_(model: nn.Module) -> None:
     for module in model.modules():
         if hasattr(type(module), "compute_position_bias"):
             cast(Any, module).compute_position_bias = MethodType(_position_bias, module)
+        if hasattr(type(module), "relative_positional_encoding"):
+            make = MethodType(cast(Any, type(module)).relative_positional_encoding, module)
+            cast(Any, module).relative_positional_encoding = cache(make)
 
 
 def _position_bias(encoder: nn.Module, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import torch
 from torch import nn
-from transformers import MPNetConfig
+from transformers import MPNetConfig, XLNetConfig, XLNetModel
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bermo.encoders.position_bias import set_position_bias_
@@ -31,3 +31,15 @@ def test_each_model_of_a_stack_has_its_own_bias() -> None:
     joint.relative_attention_bias.weight = nn.Parameter(torch.stack(tables))
     set_position_bias_(joint)
     assert torch.equal(joint.compute_position_bias(hidden.repeat(2, 1, 1)), torch.cat(expected))
+
+
+def test_waves_of_distances_are_those_of_transformers_and_made_once() -> None:
+    config = XLNetConfig(vocab_size=20, d_model=8, n_layer=1, n_head=2, d_inner=8)
+    model = XLNetModel(config).eval()
+    ids = torch.arange(10).view(2, 5)
+    expected = model(ids).last_hidden_state
+    set_position_bias_(model)
+    set_position_bias_(model)
+    assert torch.equal(model(ids).last_hidden_state, expected)
+    assert torch.equal(model(ids[:, :3]).last_hidden_state, XLNetModel.forward(model, ids[:, :3])[0])
+    assert model.relative_positional_encoding.cache_info().misses == 2
