@@ -1,8 +1,8 @@
 """The position bias that an encoder gives to all its layers, for one model or for a stack of models.
 
 MPNet looks up one number for each head and distance. Some versions of transformers compute the distances on
-the CPU, which a CUDA graph cannot hold, and none knows of a stack, whose table holds N tables. XLNet makes the
-waves of its distances anew in each pass, from a number on the CPU; they never change, so they are kept.
+the CPU, which a CUDA graph cannot hold, and none knows of a stack, whose table holds N tables. XLNet makes
+the waves of its distances anew in each pass, from a number on the CPU; they never change, so they are kept.
 """
 
 from functools import cache
