@@ -164,14 +164,12 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
         raise BermoError(f'"{name}" holds neither a model nor a tokenizer: there is no config.json.')
     with loading("tokenizer", str(name)):
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=is_local(folder), **ONLY_DATA)
+        special = set(tokenizer.all_special_ids)  # a word for the unknown that is unknown has no end
     if not isinstance(tokenizer.model_max_length, int | float):
         raise BermoError(
             f'model_max_length in tokenizer_config.json of "{name}" must be a number, but got'
             f" {tokenizer.model_max_length!r:.40}. {COPY_ANEW}"
         )
-    # A word for unknown words that is itself unknown is looked up for ever.
-    with loading("tokenizer", str(name)):
-        special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special) + 1:
         raise BermoError(
             f'There is no tokenizer in "{name}": the one that loads knows {len(tokenizer)} tokens, all'

@@ -219,7 +219,8 @@ def _with_ends(
     for name, numbers in series.items():
         names.append(name)
         values.append(numbers)
-        if any(math.isfinite(end) for pair in ends.get(name, ()) for end in pair):
+        # An end that is no number is None once it was written to a file.
+        if any(end is not None and math.isfinite(end) for pair in ends.get(name, ()) for end in pair):
             names += [f"{name}, low", f"{name}, high"]
             pairs = list(zip(numbers, ends[name], strict=True))
             # What was not measured has no interval.

@@ -60,8 +60,8 @@ def test_the_table_of_a_figure_has_the_ends_of_its_intervals() -> None:
 
 
 def test_intervals_of_nothing_have_no_columns() -> None:
-    for end, columns in ((math.nan, 2), (2.0, 4)):
-        bars = Bars(**AXES, names=("n",), series={"a": (1.0,)}, errors={"a": ((end, end),)})
+    for end, columns in ((math.nan, 2), (None, 2), (2.0, 4)):
+        bars = Bars(**AXES, names=("n",), series={"a": (1.0,)}, errors={"a": ((end, end),)})  # type: ignore[arg-type]
         assert len(as_table(bars).columns) == columns
 
 
