@@ -151,7 +151,12 @@ def run_spec(arguments: argparse.Namespace, teacher: Path, out: Path) -> RunSpec
     )
     start = None if arguments.mix == "none" else "last"
     model = ModelSpec(mix=MixSpec(kind=arguments.mix, init=start))
-    return RunSpec(model=model, data=data, train=train_spec, seeds=tuple(range(1, arguments.seeds + 1)))
+    return RunSpec(model=model, data=data, train=train_spec, seeds=seeds_of(arguments))
+
+
+def seeds_of(arguments: argparse.Namespace) -> tuple[int, ...]:
+    """The seeds that are asked for."""
+    return (arguments.only_seed,) if arguments.only_seed else tuple(range(1, arguments.seeds + 1))
 
 
 def measured(arguments: argparse.Namespace, out: Path) -> Iterator[dict[str, object]]:
@@ -220,7 +225,7 @@ def found(arguments: argparse.Namespace, teacher: Path, out: Path) -> Models:
     places = {
         student.name: {
             seed: place
-            for seed in range(1, arguments.seeds + 1)
+            for seed in seeds_of(arguments)
             if (place := out / student.folder / f"seed-{seed}" / "model").exists()
         }
         for student in wanted_students(arguments, teacher)
@@ -285,6 +290,7 @@ def main() -> None:
     for name in ("model", "texts", "stsb", "squad", "out"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only-seed", type=int, help="this one alone, so that others are trained beside it")
     parser.add_argument("--limit", type=int, default=300_000)
     parser.add_argument("--epochs", type=float, default=2.0)
     parser.add_argument("--batch-size", type=int, default=128)

@@ -48,11 +48,11 @@ def tiny(seed: int) -> RunSpec:
 def own_seconds(out: Path, workers: int) -> list[float]:
     """Train a few runs one after the other in each of several processes at once; return their times."""
     with get_context("fork").Pool(workers) as pool:
-        return [
-            seconds
-            for times in pool.map(alone, [out / str(k) for k in range(workers)], 1)
-            for seconds in times
-        ]
+        found = pool.map(alone, [out / str(k) for k in range(workers)], 1)
+        # Left alone, a pool ends its processes by a signal, which they would tell of.
+        pool.close()
+        pool.join()
+    return [seconds for times in found for seconds in times]
 
 
 def alone(out: Path) -> list[float]:

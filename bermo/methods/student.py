@@ -97,8 +97,7 @@ def keep_heads_(model: BermoPreTrainedModel, share: float) -> None:
     for group in groups_of(model):
         if group.kind == "heads":
             shape = shapes[group.layer - 1]
-            count = max(1, round(share * group.count))
-            best = importance(group).topk(count).indices.sort().values.tolist()
+            best = best_units(group, share)
             heads = tuple(shape.heads[unit] for unit in best)
             keep_units_(layers[group.layer - 1], anatomy, group, best, heads)
             shapes[group.layer - 1] = replace(shape, heads=heads)
@@ -113,6 +112,12 @@ def importance(group: Group) -> torch.Tensor:
         for site in group.inputs
     ]
     return read * sum(part.norm(dim=2).sum(0) for part in feeds)
+
+
+def best_units(group: Group, share: float) -> list[int]:
+    """Return the share of the units with the largest weights, in their order; one at least."""
+    kept = max(1, round(share * group.count))
+    return [int(unit) for unit in importance(group).topk(kept).indices.sort().values]
 
 
 def check_layers(layers: Sequence[int], config: PretrainedConfig) -> tuple[int, ...]:

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from bermo.encoders.shape import WIDTHS, LayerShape, Structure
 from bermo.encoders.sites import layers_of
 from bermo.encoders.structure import anatomy_of, groups_of, keep_units_, resize_
 from bermo.errors import BermoError
-from bermo.methods.student import check_layers, copy_layers_, importance, shorten_
+from bermo.methods.student import best_units, check_layers, copy_layers_, shorten_
 from bermo.ship.shrink.plain import leave_out_
 
 M = TypeVar("M", bound=PreTrainedModel)
@@ -109,7 +109,7 @@ def _keep_units_(encoder: PreTrainedModel, shares: Mapping[str, float]) -> None:
     shapes = []
     for number, layer in enumerate(layers, start=1):
         groups = [group for group in groups_of(encoder) if group.layer == number]
-        best = [_best(importance(group), shares[group.kind]) for group in groups]
+        best = [best_units(group, shares[group.kind]) for group in groups]
         heads = next(kept for kept, group in zip(best, groups, strict=True) if group.kind == "heads")
         for group, kept in zip(groups, best, strict=True):
             keep_units_(layer, anatomy, group, kept, heads)
@@ -119,8 +119,3 @@ def _keep_units_(encoder: PreTrainedModel, shares: Mapping[str, float]) -> None:
         setattr(config, width, shapes[0].neurons[0])  # stock code can build it
     else:
         config.structure = Structure(layers=tuple(shapes)).to_dict()
-
-
-def _best(values: Tensor, share: float) -> list[int]:
-    kept = max(1, round(share * len(values)))
-    return [int(index) for index in values.topk(kept).indices.sort().values]
