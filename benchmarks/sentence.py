@@ -196,10 +196,11 @@ def torch_rows(
 
 
 def wanted_students(arguments: argparse.Namespace, teacher: Path) -> list[Student]:
-    """Return the students that --only names; one with a mix of its layers says so in its name."""
+    """Return the students that --only names; a mix of their layers and --label are told in their names."""
     num_layers = int(open_sentence_encoder(teacher).load_model().config.num_hidden_layers or 0)
     chosen = [student for student in students(num_layers) if re.search(arguments.only, student.name)]
     ending = "" if arguments.mix == "none" else f", mix {arguments.mix}"
+    ending += f", {arguments.label}" if arguments.label else ""
     return [replace(student, name=student.name + ending) for student in chosen]
 
 
@@ -298,6 +299,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--fast", default="auto")
     parser.add_argument("--only", default=".", help="students whose name fits")
+    parser.add_argument("--label", help="put behind the students' names, such as: more texts")
     parser.add_argument("--mix", default="none", help="of the students' layers: across, within, …")
     parser.add_argument("--neighbours", type=float, default=0.0, help="weight of likeness within a batch")
     parser.add_argument("--hidden", type=float, default=0.0, help="weight of the teacher's hidden states")

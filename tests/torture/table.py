@@ -1,5 +1,6 @@
 """What came of the trials, counted by kind and fault, as a table and as JSON."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +14,8 @@ from tests.torture.trials import End, Outcome
 ENDS: tuple[End, ...] = get_args(End)
 MOST_KEPT = 200
 """Failures that are kept in full."""
+TRACEBACK = re.compile(r"\S*/(?=traceback-)")
+"""The machine's own folder of a traceback, which says nothing elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +49,8 @@ class Results:
 
     def add(self, seed: int, number: int, kind: str, outcome: Outcome) -> None:
         """Count a trial: each fault that hit it has its end."""
-        example = Example(
-            seed=seed, trial=number, kind=kind, end=outcome.end, what=outcome.what, why=outcome.why
-        )
+        why = TRACEBACK.sub("", outcome.why)
+        example = Example(seed=seed, trial=number, kind=kind, end=outcome.end, what=outcome.what, why=why)
         sitting = self.sittings[seed]
         self.sittings[seed] = replace(sitting, last=max(sitting.last, number))
         self.trials[outcome.end] += 1

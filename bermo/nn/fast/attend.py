@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch.nn import functional
 
 from bermo.nn.fast.attend_kernels import attend_backward, attend_forward
 from bermo.nn.fast.overrides import AttentionCall, FunctionOverrides
@@ -166,6 +167,15 @@ def _can_mask(q: Tensor, mask: Tensor | None) -> bool:
     )
 
 
+def _is_one_for_all_keys(mask: Tensor | None) -> bool:
+    """Tell whether a mask has one value a query, which changes no softmax.
+
+    Some versions of transformers (5.17) make one of a batch without padding while a graph is captured. Given
+    it, torch has no fused kernel, and computes in float32: nearly twice the time of a step of the box.
+    """
+    return mask is not None and mask.dim() > 0 and mask.shape[-1] > 1 and mask.stride(-1) == 0
+
+
 def attend_twin(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, kept: Tensor | float, scale: float
 ) -> Tensor:
@@ -190,11 +200,15 @@ class AttentionOverride(FunctionOverrides):
 
     def attention(self, call: AttentionCall) -> Tensor | None:
         """The attention, or None where torch has to compute it."""
-        q, k, v, mask = call.q, call.k, call.v, call.mask
-        if call.is_causal or not can_attend(q, k, v, mask):
+        q, k, v = call.q, call.k, call.v
+        mask = None if _is_one_for_all_keys(call.mask) else call.mask
+        if not call.is_causal and can_attend(q, k, v, mask):
+            seed = self._seed(q.device) if call.p > 0 else None
+            return attend(q, k, v, mask, seed, call.p, call.scale)
+        if mask is call.mask:
             return None
-        seed = self._seed(q.device) if call.p > 0 else None
-        return attend(q, k, v, mask, seed, call.p, call.scale)
+        options: dict[str, Any] = {"dropout_p": call.p, "is_causal": call.is_causal, "scale": call.scale}
+        return functional.scaled_dot_product_attention(q, k, v, **options)
 
     def _seed(self, device: torch.device) -> Tensor:
         """A new seed for each call, drawn on the device, so that a replayed graph draws others."""

@@ -20,7 +20,7 @@ from bermo.ship.export.compare import Reference
 from bermo.ship.export.onnx import quiet
 from bermo.ship.export.quantize import quantize_calibrated
 from bermo.ship.runtimes.candidate import OpenVinoCandidate
-from bermo.ship.runtimes.openvino import load_openvino, write_openvino
+from bermo.ship.runtimes.openvino import load_openvino, save_openvino, write_openvino
 
 MODEL_FILES = ("model.xml", "model.bin")
 
@@ -72,4 +72,4 @@ def _write_by_nncf(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndar
             subset_size=len(ranges),
             advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
         )
-    openvino.save_model(model, folder / MODEL_FILES[0], compress_to_fp16=False)
+    save_openvino(model, folder)

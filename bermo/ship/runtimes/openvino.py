@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bermo.errors import BermoError
+
 
 def load_openvino() -> Any:
     """Import OpenVINO without its telemetry, which would start a process that reports each conversion to
@@ -25,8 +27,19 @@ def load_openvino() -> Any:
 
 def write_openvino(graph: Path, folder: Path) -> None:
     """Convert a graph; weights keep their precision."""
-    openvino = load_openvino()
-    openvino.save_model(openvino.convert_model(str(graph)), folder / "model.xml", compress_to_fp16=False)
+    save_openvino(load_openvino().convert_model(str(graph)), folder)
+
+
+def save_openvino(model: Any, folder: Path) -> None:
+    """Write a model of OpenVINO into a folder."""
+    try:
+        load_openvino().save_model(model, folder / "model.xml", compress_to_fp16=False)
+    except RuntimeError as error:
+        # A full disk is told as "basic_ios::clear: iostream error".
+        raise BermoError(
+            f"OpenVINO could not write its model into {folder.parent} ({error}). The disk may be full, or its"
+            " quota used up."
+        ) from error
 
 
 @cache

@@ -1,11 +1,12 @@
 """Attention by kernels, in Triton's interpreter, equals torch's, which computes what the kernels cannot."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 ours = pytest.importorskip("bermo.nn.fast.attend", reason="needs Triton")
 B, H, D = 2, 2, 6
@@ -150,6 +151,26 @@ def test_torch_is_asked_for_attention_that_the_kernels_do_not_know() -> None:
     with ours.AttentionOverride():
         assert is_ours(functional.scaled_dot_product_attention(q, k, v, scale=0.1, is_causal=False))
     assert not is_ours(functional.scaled_dot_product_attention(q, k, v))
+
+
+def test_a_mask_of_one_value_for_all_keys_never_reaches_torch() -> None:
+    class Seen(TorchFunctionMode):
+        masks: ClassVar[list[Any]] = []
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is functional.scaled_dot_product_attention:
+                self.masks.append((kwargs or {}).get("attn_mask"))
+            return func(*args, **(kwargs or {}))
+
+    long = torch.randn(2, 1, 200, 4)
+    one = torch.ones(1, 1, 200, 1, dtype=torch.bool).expand(2, 1, 200, 200)
+    real = one.clone()
+    for mask in (one, real):
+        with Seen(), ours.AttentionOverride():
+            out = functional.scaled_dot_product_attention(long, long, long, attn_mask=mask)
+        torch.testing.assert_close(out, functional.scaled_dot_product_attention(long, long, long))
+    assert Seen.masks[0] is None
+    assert Seen.masks[1] is real
 
 
 def test_every_call_of_a_pass_has_its_own_seed() -> None:

@@ -1,5 +1,5 @@
 """Casts written for OpenVINO's ARM plug-in: the same numbers to the bit in onnxruntime, and right in
-OpenVINO.
+OpenVINO; and a disk that is full when its model is written.
 """
 
 from pathlib import Path
@@ -10,9 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from bermo.errors import BermoError
 from bermo.ship.export.openvino_graph import avoid_wrong_kernels_
 from bermo.ship.runtimes.candidate import OnnxCandidate, OpenVinoCandidate
-from bermo.ship.runtimes.openvino import write_openvino
+from bermo.ship.runtimes.openvino import load_openvino, save_openvino, write_openvino
 
 
 def masked_graph() -> Any:
@@ -81,3 +82,14 @@ def test_casts_between_other_types_are_left_alone() -> None:
     before = model.SerializeToString()
     avoid_wrong_kernels_(model)
     assert model.SerializeToString() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
+    openvino = load_openvino()
+    row = openvino.opset1.parameter([1, 4], np.float32)
+    model = openvino.Model([openvino.opset1.relu(row)], [row], "relu")
+    (tmp_path / "model.xml").symlink_to("/dev/full")
+
+    with pytest.raises(BermoError, match="OpenVINO could not write its model into"):
+        save_openvino(model, tmp_path)
