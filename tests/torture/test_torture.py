@@ -115,7 +115,8 @@ def test_a_failure_with_a_sentence_and_an_end_by_the_signal_are_as_they_should_b
 def test_the_table_counts_every_hit_and_names_what_failed() -> None:
     results = _sitting(1)
     results.add(1, 1, "dense", Outcome(end="survived", hits=("KILL at a write", "disk full")))
-    results.add(1, 2, "dense", Outcome(end="lost", hits=("KILL at a write",), what="what", why="in /a/traceback-1"))
+    lost = Outcome(end="lost", hits=("KILL at a write",), what="what", why="in /a/traceback-1")
+    results.add(1, 2, "dense", lost)
     results.add(1, 3, "dense", Outcome(end="survived", hits=("cut",)))
     assert not results.is_clean
     assert results.num_kills == 3
