@@ -21,6 +21,7 @@ import select
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Queue
@@ -39,11 +40,10 @@ IMPORTED = (
     "bermo.report.terminal",
     "bermo.cli",
     "bermo.verbs.starting",
-    "transformers.generation.utils",
-    "transformers.modeling_layers",
     "transformers.tokenization_python",
+    "transformers.models.bert.modeling_bert",
 )
-"""What every training imports; the last three come with the module of whichever family it has."""
+"""What every training imports, and the most frequent family's module with what that of any other takes."""
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.02
 
@@ -201,6 +201,7 @@ def _live(message: Mapping[str, Any], nursery: int) -> None:
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)
     if os.getppid() != nursery:
         os._exit(SIGNALLED + signal.SIGTERM)
+    _leave_imports_whole()
     os.environ.update(message["environment"])
     log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     for stream, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
@@ -220,6 +221,15 @@ def _live(message: Mapping[str, Any], nursery: int) -> None:
         sys.stderr.flush()
         # Not sys.exit: to take down all of torch's modules takes longer than a small training.
         os._exit(code)
+
+
+def _leave_imports_whole() -> None:
+    """Let this process undo at its end what it makes from now on, and not what the nursery's imports did.
+
+    torch would unregister its operators one by one, and each change copies a page of the nursery's memory.
+    """
+    for finalizer in vars(weakref.finalize)["_registry"]:
+        finalizer.atexit = False
 
 
 if __name__ == "__main__":

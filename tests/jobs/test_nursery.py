@@ -1,0 +1,45 @@
+"""A forked command finds its imports done, and undoes at its end what it made itself and nothing else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import MODEL_MAPPING, AutoConfig
+
+from bermo.jobs import nursery
+
+FORKS_ONE = """
+import os, sys, weakref
+from bermo.jobs import nursery
+
+class Made:
+    pass
+
+def command(*_, **__):
+    made.append(Made())
+    weakref.finalize(made[-1], print, "the command's own")
+    sys.exit(3)
+
+made = [Made()]
+weakref.finalize(made[0], print, "the nursery's")
+nursery.runpy.run_module = command
+child = nursery._start({"words": [], "log": sys.argv[1], "environment": {}})
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not nursery.FORK, reason="commands are new processes here")
+@pytest.mark.usefixtures("warm_python")
+def test_a_command_undoes_what_it_made_and_leaves_the_imports_whole(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = subprocess.run([sys.executable, "-c", FORKS_ONE, str(log)], stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 3
+    assert log.read_text(encoding="utf-8") == "the command's own\n"
+
+
+def test_the_module_of_the_box_is_imported_before_a_command_is_forked(
+    real_box: Path,
+) -> None:
+    model = MODEL_MAPPING[type(AutoConfig.from_pretrained(real_box))]
+    assert model.__module__ in nursery.IMPORTED
