@@ -8,6 +8,7 @@
 #   last    words of gte-small's last layer alone
 #   rows    rows of gte-small alone
 #   plain   masked words alone, to see what the teacher gives
+#   order   StructBERT's order of words and sentences first, then taught by gte-small, MINUTES each
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
 set -u
@@ -43,6 +44,9 @@ stage() {
     last) taught last --teacher "$models/gte" --teach-layers last ;;
     rows) taught rows --teacher "$models/gte" --teach-words 0 ;;
     plain) taught plain ;;
+    order)
+      taught order-first --objective structbert
+      taught order --model "$out/order-first/model" --teacher "$models/gte" ;;
   esac
   judged "$1" "$out/$1/model"
 }

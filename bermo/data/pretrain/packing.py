@@ -95,8 +95,9 @@ class Pairs:
         kept = np.flatnonzero(sizes >= MIN_DOCUMENT)
         if len(kept) < 2:
             raise BermoError(
-                f"Sentence pairs need two documents of {MIN_DOCUMENT} tokens or more, but the text has"
-                f" {len(kept)}. Put blank lines between documents, or train with --objective mlm."
+                f"Sentence pairs need two documents of {MIN_DOCUMENT} tokens or more, for training and for"
+                f" --held-out, but one of these parts has {len(kept)}. Put blank lines between documents, hold"
+                " more of them out, or train with --objective mlm."
             )
         sizes = sizes[kept]
         counts = np.maximum(1, sizes // body)
