@@ -1,11 +1,11 @@
-"""What is wrong with pages of `bermo report`, by axe-core and the Tab key, at two widths, light and dark.
+"""What is wrong with our pages, by axe-core and the Tab key, at two widths, light and dark.
 
     npm install --prefix /tmp/axe axe-core
     python scripts/check_accessibility.py --axe /tmp/axe/node_modules/axe-core/axe.min.js
     python scripts/check_accessibility.py report.html --axe /tmp/axe/node_modules/axe-core/axe.min.js
 
-Without a page, one of every kind is made with the box (KINDS). Without Chromium on the PATH nothing is
-checked, and it says so. --pictures writes the pages as PNG files.
+Without a page, one of every kind is made with the box (KINDS), and a model is served and asked. Without
+Chromium on the PATH nothing is checked, and it says so. --pictures writes the pages as PNG files.
 """
 
 import argparse
@@ -13,9 +13,10 @@ import base64
 import contextlib
 import json
 import shlex
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -27,6 +28,16 @@ from tests.trees import entities, treebank
 
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true })"
+ASK_THE_SERVER = """new Promise((done, failed) => {
+  setTimeout(() => failed(new Error("no answer within 20 seconds")), 20000);
+  const look = setInterval(() => {
+    if (document.querySelector("#about").textContent && !window.asked) {
+      window.asked = true; document.querySelector("#ask").click();
+    }
+    if (!document.querySelector("#answers").hidden) { clearInterval(look); done(1); }
+  }, 50);
+})"""
+"""The page of a server shows its table when it was asked."""
 ASK = "axe.run().then(found => JSON.stringify(found.violations.map(v => [v.id, v.help, v.nodes[0].html])))"
 CONTROLS = "[...document.querySelectorAll('a[href],button,summary,select,textarea,[tabindex=\"0\"]')]"
 """All that a key must reach, in the order of the page."""
@@ -39,7 +50,10 @@ TAB = 9
 ROWS = ("a fine and honest film,1", "a dull and lifeless film,0", "two friends tell a warm story,1")
 KINDS = {
     "training": ("train --train my.csv --valid my.csv --epochs 1 --out dense", "dense"),
-    "pruning": ("train --train my.csv --valid my.csv --prune movement --density 0.3 --out pruned", "pruned"),
+    "pruning": (
+        "train --train my.csv --valid my.csv --epochs 4 --prune movement --density 0.3 --out pruned",
+        "pruned",
+    ),
     "errors": ("evaluate pruned my.csv --against dense --figures errors", "errors"),
     "search": (
         "search --space lr=1e-5..1e-4 --train my.csv --valid my.csv --epochs 1 --trials 2 --out search",
@@ -62,6 +76,16 @@ KINDS = {
         "compress dense --train my.csv --valid my.csv --speedup 1.5 --quick --out compress",
         "compress",
     ),
+    "finetuned": (
+        "probe --protocol finetune --tasks tense --limit 40 --seeds 1 --epochs 1 --out finetuned",
+        "finetuned",
+    ),
+    "pretraining": (
+        "pretrain --model box --text texts.txt --length 32 --held-out 0.2 --steps 6 --batch-size 4"
+        " --out pretraining",
+        "pretraining",
+    ),
+    "bench": ("bench dense pruned --batch 1,2 --lengths 8 --rounds 1 --data my.csv --out bench", "bench"),
     "atlas": (
         "atlas --train my.csv --valid my.csv --epochs 1 --methods movement,first-layers,tf-idf"
         " --batch 1,2 --lengths 8 --rounds 1 --pick 'smallest size' --out atlas",
@@ -92,19 +116,42 @@ def _run(words: Sequence[str]) -> None:
         raise SystemExit(f"bermo {' '.join(words)} failed")
 
 
-def violations(browser: Browser, page: Path, axe: str, width: int, scheme: str) -> list[list[str]]:
-    """Return what axe finds: the rule, its sentence, and the first element that breaks it."""
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve a model at a free port; give the address of its page."""
+    words = [sys.executable, "-m", "bermo", "serve", str(folder), "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        said = ""
+        for said in server.stdout:
+            if said.startswith("Serving "):
+                break
+        address = next((word for word in said.split() if word.startswith("http://")), None)
+        if address is None:
+            raise SystemExit(f"bermo serve failed: {said}")
+        try:
+            yield address
+        finally:
+            server.terminate()
+
+
+def show(browser: Browser, page: Path | str, width: int, scheme: str = SCHEMES[0]) -> None:
+    """Open a page, and all that is folded or hidden on it."""
     browser.open(page, width=width, scheme=scheme)
-    browser.value(OPEN_ALL)
+    browser.value(OPEN_ALL if isinstance(page, Path) else ASK_THE_SERVER)
+
+
+def violations(browser: Browser, page: Path | str, axe: str, width: int, scheme: str) -> list[list[str]]:
+    """Return what axe finds: the rule, its sentence, and the first element that breaks it."""
+    show(browser, page, width, scheme)
     browser.value(f"{axe};0")
     found: list[list[str]] = json.loads(browser.value(ASK))
     return found
 
 
-def out_of_reach(browser: Browser, page: Path, width: int) -> list[list[str]]:
+def out_of_reach(browser: Browser, page: Path | str, width: int) -> list[list[str]]:
     """Return the controls that the Tab key does not come to, or shows no focus on."""
-    browser.open(page, width=width)
-    browser.value(OPEN_ALL)
+    show(browser, page, width)
     count = browser.value(f"window.wanted = {CONTROLS}; window.reached = new Set(); window.wanted.length")
     unseen: list[list[str]] = []
     for _ in range(count + 1):
@@ -123,25 +170,28 @@ def too_wide(browser: Browser, width: int) -> list[list[str]]:
 
 
 def take_picture(browser: Browser, path: Path) -> None:
-    """Write the whole page as a PNG."""
+    """Write the whole page as a PNG, as wide as it was laid out."""
+    browser.call("Emulation.setScrollbarsHidden", hidden=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     taken = browser.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
     path.write_bytes(base64.b64decode(taken))
+    browser.call("Emulation.setScrollbarsHidden", hidden=False)
 
 
-def check(browser: Browser, page: Path, axe: str, pictures: Path | None) -> int:
+def check(browser: Browser, page: Path | str, axe: str, pictures: Path | None) -> int:
     """Print what is wrong with a page; return how much it is."""
     count = 0
+    name = page.stem if isinstance(page, Path) else "server"
     for width in WIDTHS:
         for scheme in SCHEMES:
             found = violations(browser, page, axe, width, scheme) + too_wide(browser, width)
             if pictures is not None:
-                take_picture(browser, pictures / f"{page.stem}-{width}-{scheme}.png")
+                take_picture(browser, pictures / f"{name}-{width}-{scheme}.png")
             if scheme == SCHEMES[0]:
                 found += out_of_reach(browser, page, width)
             count += len(found)
             for rule, help_text, element in found:
-                print(f"{page.name} {width} {scheme}: {rule}: {help_text}\n    {element[:200]}")
+                print(f"{name} {width} {scheme}: {rule}: {help_text}\n    {element[:200]}")
     return count
 
 
@@ -156,9 +206,12 @@ def main() -> int:
         return 0
     axe = given.axe.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as profile:
-        pages = given.pages or make_pages(Path(folder))
-        with Browser(Path(profile)) as browser:
-            count = sum(check(browser, page.resolve(), axe, given.pictures) for page in pages)
+        pages: list[Path | str] = [page.resolve() for page in given.pages or make_pages(Path(folder))]
+        with contextlib.ExitStack() as opened:
+            if not given.pages:
+                pages.append(opened.enter_context(serving(Path(folder) / "dense")))
+            browser = opened.enter_context(Browser(Path(profile)))
+            count = sum(check(browser, page, axe, given.pictures) for page in pages)
     print(f"{number_of(count, 'violation')} on {number_of(len(pages), 'page')}")
     return min(count, 1)
 

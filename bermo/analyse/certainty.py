@@ -113,18 +113,23 @@ def ends_of_least(sizes: Sequence[float], judged: Sequence[Judged], points: floa
     return float(low), float(high)
 
 
+def written(value: float, form: str) -> str:
+    """Write a number in a format; a percent sign stands apart from it."""
+    return f"{value:{form}}".replace("%", " %")
+
+
 def told(value: float, ends: Ends, form: str = ".3f", what: str = "texts") -> str:
     """Write a number with its interval, or say that there are too few; `form` may be a percent's."""
     if ends is None:
-        return f"{value:{form}} (too few {what} for an interval)"
+        return f"{written(value, form)} (too few {what} for an interval)"
     scale, digits = (100, form.replace("%", "f")) if form.endswith("%") else (1, form)
-    return f"{value:{form}} ({scale * ends[0]:{digits}} … {scale * ends[1]:{digits}})"
+    return f"{written(value, form)} ({scale * ends[0]:{digits}} … {scale * ends[1]:{digits}})"
 
 
 def least_told(value: float, ends: Ends, form: str, metric: str, rows: int) -> str:
     """Write the least size that is good enough with its interval, or say why there is none."""
     if ends is None and rows >= FEWEST_ROWS:
-        return f"{value:{form}} (no interval: rows of {metric} are not right or wrong)"
+        return f"{written(value, form)} (no interval: rows of {metric} are not right or wrong)"
     by = " by accuracy)" if metric != "accuracy" and ends is not None else ")"
     return told(value, ends, form, "rows").removesuffix(")") + by
 

@@ -181,7 +181,7 @@ def _first_loss(item: Pruning) -> str:
     test = f"(sign test over {item.rows} rows, corrected for {len(item.chance)} tries)"
     if not kept:
         return f"At no share do the answers change beyond chance {test}."
-    return f"Answers change beyond chance from {max(kept):.0%} of the heads on {test}."
+    return f"Answers change beyond chance from {100 * max(kept):.0f} % of the heads on {test}."
 
 
 def _seen(item: Scan, done: str) -> str:

@@ -125,7 +125,7 @@ def identity_section(models: Mapping[str, Identity]) -> Section:
         rest = (None,) * (depth - len(item.nearest))
         series[f"{name}: nearest"] = item.nearest + rest
         series[f"{name}: linear map"] = item.linear + rest
-    chance = ", ".join(f"{name} {item.chance:.1%}" for name, item in models.items())
+    chance = ", ".join(f"{name} {100 * item.chance:.1f} %" for name, item in models.items())
     figure = Lines(
         title="Share of tokens that their vector still names",
         x_label="layer (0: embeddings)",

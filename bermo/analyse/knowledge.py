@@ -195,7 +195,7 @@ def knowledge_section(models: Mapping[str, Knowledge], title: str = "Knowledge o
         if item.wrong
     ]
     for name, item in able.items():
-        lines.append(f"{name}: {'; '.join(_said(item, at) for at in range(len(item.kinds)))}.")
+        lines += [f"{name}: {_said(item, at)}." for at in range(len(item.kinds))]
     return Section(title=title, text=paragraphs(lines), figures=(*bars, *tables))
 
 
@@ -209,6 +209,9 @@ def _bars(title: str, models: Mapping[str, Knowledge], kinds: tuple[str, ...], *
         counts = dict(zip(item.kinds, item.counts, strict=True))
         series[name] = tuple(known.get(kind) for kind in kinds)
         errors[name] = tuple(_ends(known.get(kind), counts.get(kind, 0)) for kind in kinds)
+    note = "Guessing is right in half of them. Whiskers: 95 % (Wilson)."
+    if is_less and any(None in shares for shares in series.values()):
+        note += " Where there is no bar, there is no control."
     return Bars(
         title=title,
         x_label="what differs",
@@ -216,7 +219,7 @@ def _bars(title: str, models: Mapping[str, Knowledge], kinds: tuple[str, ...], *
         names=kinds,
         series=series,
         errors=errors,
-        note="Guessing is right in half of them. Whiskers: 95 % (Wilson).",
+        note=note,
     )
 
 
@@ -231,9 +234,9 @@ def _said(item: Knowledge, at: int) -> str:
         share = shares[at] if at < len(shares) else None
         if share is not None:
             low, high = _ends(share, item.counts[at])
-            parts.append(f"{share:.1%} {words} ({100 * low:.1f} … {100 * high:.1f})")
+            parts.append(f"{100 * share:.1f} % {words} ({100 * low:.1f} … {100 * high:.1f})")
     alone = item.baseline[at] if at < len(item.baseline) else None
     if alone is not None:
         low, high = _ends(alone, item.counts[at])
-        parts.append(f"{alone:.1%} by the control alone ({100 * low:.1f} … {100 * high:.1f})")
+        parts.append(f"{100 * alone:.1f} % by the control alone ({100 * low:.1f} … {100 * high:.1f})")
     return f"{item.kinds[at]}: {', '.join(parts)} of {item.counts[at]} pairs"

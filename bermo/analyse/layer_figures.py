@@ -144,9 +144,9 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
                 )
             )
     text = paragraphs(
-        f"{name} keeps {item.total:.1%} of its layers' weights"
+        f"{name} keeps {100 * item.total:.1f} % of its layers' weights"
         + (
-            f", least in layer {1 + item.layers.index(min(item.layers))} ({min(item.layers):.1%})."
+            f", least in layer {1 + item.layers.index(min(item.layers))} ({100 * min(item.layers):.1f} %)."
             if item.total <= ALMOST_ALL
             else ": nothing is pruned."
         )
@@ -242,7 +242,7 @@ def _verdict(name: str, item: LayerFacts, cut: CutScores | None) -> str:
     depth = len(item.change)
     if cut is not None:
         k = enough(cut)
-        rest = f" and {sum(item.weights[k + 1 :]):.1%} of the output's shares" if item.weights else ""
+        rest = f" and {100 * sum(item.weights[k + 1 :]):.1f} % of the output's shares" if item.weights else ""
         above = "layer above adds" if depth - k == 1 else f"{depth - k} layers above add"
         lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else ("every layer is needed")
         few = _fewest(cut)

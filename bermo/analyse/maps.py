@@ -229,6 +229,6 @@ def _said(name: str, item: LayerMap) -> str:
         return f"{name}: {count} points of one group."
     return (
         f"{name}: {count} points of {len(set(item.groups))} groups stay together best at layer"
-        f" {item.layers[best]}: {item.together[best]:.0%} have a nearest neighbour of their group"
-        f" ({100 * low:.0f} … {100 * high:.0f} %; chance {item.chance:.0%})."
+        f" {item.layers[best]}: {100 * item.together[best]:.0f} % have a nearest neighbour of their group"
+        f" ({100 * low:.0f} … {100 * high:.0f} %; chance {100 * item.chance:.0f} %)."
     )

@@ -2,9 +2,9 @@
 
 The eight follow Okabe and Ito (Color Universal Design, 2008), darkened for white and lightened for black;
 beyond eight the line's dashes differ. Series that are a sequence (layer 1, 2, …) go from blue to orange,
-which every kind of sight orders. A grid's cell is one ink over the paper, the thicker the more: the same
-figure is right on white and on black. Digits on it are black or white, whichever is clearer there: a contrast
-of at least 4.58 : 1 (WCAG's least is 4.5), on light and on dark.
+which every kind of sight orders, and neighbours differ in their dashes. A grid's cell is one ink over the
+paper, the thicker the more: the same figure is right on white and on black. Digits on it are black or white,
+whichever is clearer there: a contrast of at least 4.58 : 1 (WCAG's least is 4.5), on light and on dark.
 """
 
 import re
@@ -83,9 +83,11 @@ def colours_of(names: Sequence[str]) -> list[str]:
 
 
 def dashes_of(names: Sequence[str]) -> list[str | None]:
-    """Return the dashes of each series: plain for the first eight and for a sequence."""
+    """Return the dashes of each series: plain for the first eight; in a sequence, whose neighbours have
+    nearly one colour, each has other dashes than the next.
+    """
     if len(names) > 3 and _is_sequence(names):
-        return [None] * len(names)
+        return [DASHES[index % len(DASHES)] for index in range(len(names))]
     return [DASHES[index // NUM_COLOURS % len(DASHES)] for index in range(len(names))]
 
 

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from bermo.encoders.sites import layers_of
 from bermo.machine import peak_memory_bytes, processor
+from bermo.printing import number_of
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -44,7 +45,7 @@ def device_name(accelerator: "Accelerator") -> str:
     """Name the device that computes."""
     if accelerator.device.type == "cuda":
         return torch.cuda.get_device_name(accelerator.device)
-    return f"{processor().architecture} CPU, {torch.get_num_threads()} threads"
+    return f"{processor().architecture} CPU, {number_of(torch.get_num_threads(), 'thread')}"
 
 
 class LayerGradients:

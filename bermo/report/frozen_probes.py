@@ -25,7 +25,7 @@ def frozen_findings(probed: Sequence[Probed], facts: Mapping[str, str]) -> Findi
         Section(
             title="The learned mix of frozen layers",
             text="One share a layer, learned with a linear probe;"
-            " the centre of gravity is Σ j·s_j (Tenney et al. 2019).",
+            " the centre of gravity is the mean layer, weighted by the shares (Tenney et al. 2019).",
             figures=(mix_heat(probed), _centres(probed)),
         ),
     ]

@@ -101,6 +101,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["present"] = _present
+    environment.filters["kept"] = _kept
     return environment.get_template("page.html")
 
 
@@ -117,6 +118,11 @@ def _present(figure: Figure) -> Presented:
         drawing=Markup(to_svg(figure)),
         is_wide=draw(figure).width > WIDE,
     )
+
+
+def _kept(words: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _hash(content: str) -> str:

@@ -65,7 +65,8 @@ def word_table(probed: Sequence[WordProbed]) -> Table:
         columns=COLUMNS,
         rows=tuple(_row(item) for item in probed),
         note="Test accuracy in %. best layer: by dev; its least and most: 95 % of its test accuracy, over"
-        " resamples of the sentences. mix: a learned mix of all layers. centre: Σ j·s_j of its shares."
+        " resamples of the sentences. mix: a learned mix of all layers. centre: the mean layer, weighted by"
+        " the mix's shares."
         " expected: the layer at which mixes of more and more layers gain, on average. compression: of the"
         " labels' online code at the best layer. memoriser: the most frequent label of each word. untrained:"
         " the same layer with random weights. control: each word has a random label, same layer."

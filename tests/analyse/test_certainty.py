@@ -92,8 +92,8 @@ def test_of_few_rows_or_rows_that_are_not_right_or_wrong_no_least_size_has_an_in
         ends = ends_of_least((1, 2), judged, 0.5)
         assert ends is None
         assert least_told(2, ends, ".0f", metric, rows) == f"2 ({say})"
-    assert least_told(0.4, (0.2, 0.7), ".0%", "accuracy", 64) == "40% (20 … 70)"
-    assert least_told(0.4, (0.2, 0.7), ".0%", "f1", 64) == "40% (20 … 70 by accuracy)"
+    assert least_told(0.4, (0.2, 0.7), ".0%", "accuracy", 64) == "40 % (20 … 70)"
+    assert least_told(0.4, (0.2, 0.7), ".0%", "f1", 64) == "40 % (20 … 70 by accuracy)"
 
 
 def test_a_noisy_curve_of_few_rows_has_a_wide_interval_and_one_of_many_rows_a_narrow_one() -> None:
@@ -151,7 +151,7 @@ def test_the_interval_of_a_share_holds_it_in_95_of_100_draws() -> None:
 
 def test_a_number_is_told_with_its_interval_or_that_texts_are_too_few() -> None:
     assert told(0.5, (0.25, 0.75)) == "0.500 (0.250 … 0.750)"
-    assert told(0.5, (0.25, 0.75), ".1%") == "50.0% (25.0 … 75.0)"
+    assert told(0.5, (0.25, 0.75), ".1%") == "50.0 % (25.0 … 75.0)"
     assert told(0.5, None) == f"0.500 ({SAY})"
 
 

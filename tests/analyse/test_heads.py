@@ -119,7 +119,7 @@ def test_pruning_goes_from_all_heads_to_none_by_importance(labelled: Labelled) -
     assert measured.rows < FEWEST_ROWS
     assert "(too few rows for an interval) of the heads" in pruning_section({"tiny": measured}).text
     sure = replace(measured, least_ends=(0.2, 0.7), by_importance=(90.0, *measured.by_importance[1:]))
-    assert "100% (20 … 70) of the heads" in pruning_section({"tiny": sure}).text
+    assert "100 % (20 … 70) of the heads" in pruning_section({"tiny": sure}).text
 
 
 def test_fixed_patterns_are_distributions_that_respect_the_mask() -> None:

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -312,6 +313,8 @@ def test_a_sequence_of_layers_goes_from_blue_to_orange_and_others_have_their_own
     layers = colours_of([f"layer {k}" for k in range(1, 13)])
     assert len(set(layers)) == 12
     assert layers[0].startswith("#")
+    dashes = dashes_of([f"layer {k}" for k in range(1, 13)])
+    assert all(one != next_one for one, next_one in pairwise(dashes))
     others = list("abcdefghijkl")
     pairs = set(zip(colours_of(others), dashes_of(others), strict=True))
     assert len(pairs) == 12

@@ -24,6 +24,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
+TYPED = {"Enter": "\r", " ": " "}
 # A loaded machine starts a browser slowly.
 SECONDS = 40.0
 
@@ -92,8 +93,8 @@ class Browser:
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def open(self, page: Path, *, width: int = 1400, scheme: str = "light") -> None:
-        """Load a page from the disk at that width, on light or dark, and wait for it."""
+    def open(self, page: Path | str, *, width: int = 1400, scheme: str = "light") -> None:
+        """Load a page from the disk, or from its address, at that width, on light or dark; wait for it."""
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -104,7 +105,7 @@ class Browser:
         )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
@@ -119,7 +120,7 @@ class Browser:
     def press(self, key: str, code: int) -> None:
         """Press and let go of a key."""
         for kind in ("keyDown", "keyUp"):
-            text = "\r" if key == "Enter" and kind == "keyDown" else ""
+            text = TYPED.get(key, "") if kind == "keyDown" else ""
             self.call(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text, windowsVirtualKeyCode=code
             )

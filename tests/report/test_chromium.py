@@ -92,6 +92,29 @@ def test_the_keyboard_sorts_too(browser: Browser, page: Path) -> None:
     assert browser.value(COLUMN) == ["1.5", "9", "10", ""]
 
 
+@pytest.mark.parametrize(("key", "code"), [("Enter", 13), (" ", 32)], ids=["Enter", "Space"])
+def test_both_keys_of_a_control_fold_sort_hide_and_copy(
+    browser: Browser, page: Path, key: str, code: int
+) -> None:
+    browser.open(page)
+    told = {
+        ".part > summary": "String(document.activeElement.parentElement.open)",
+        "figure .numbers > summary": "String(document.activeElement.parentElement.open)",
+        "figure.table th button": "String(document.activeElement.parentElement.getAttribute('aria-sort'))",
+        ".toggle": "document.activeElement.getAttribute('aria-pressed')",
+        "figure.table .copy": "document.activeElement.textContent",
+    }
+    for control, state in told.items():
+        # The last one: the first fold must not hide the others.
+        browser.value(f"[...document.querySelectorAll('{control}')].at(-1).focus()")
+        before = browser.value(state)
+        browser.press(key, code)
+        after = browser.value(f"new Promise(done => setTimeout(() => done({state}), 50))")
+        assert after != before, control
+        if "part" in control:
+            browser.press(key, code)
+
+
 def test_the_copy_button_gives_the_table_as_tabs_and_lines(browser: Browser, page: Path) -> None:
     browser.open(page)
     # What is written is read back from the page: headless, the system's clipboard is not ours to read.
@@ -272,6 +295,26 @@ def test_a_mistake_s_text_begins_on_a_phone_s_screen(browser: Browser, tmp_path:
     )
     # Two thirds of the screen; fonts differ by some pixels.
     assert left <= 260
+
+
+def test_a_finding_stands_apart_from_the_one_before_it(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(to_page([findings(), findings()], "Two"))
+    for width in (1280, 390):
+        browser.open(tmp_path / "page.html", width=width)
+        gap = browser.value(
+            "document.querySelectorAll('h2')[1].getBoundingClientRect().top"
+            " - document.querySelector('section').getBoundingClientRect().bottom"
+        )
+        assert gap >= 20, width
+
+
+def test_a_short_name_is_not_broken_at_its_hyphen_on_a_desk(browser: Browser, tmp_path: Path) -> None:
+    columns = ("run", *(f"a measure {number}" for number in range(12)))
+    table = Table(title="Runs", columns=columns, rows=(("mlm-1-cola", *range(12)),))
+    found = Findings(title="F", facts={}, sections=(Section(title="S", text="", figures=(table,)),))
+    (tmp_path / "page.html").write_text(to_page([found], "F"))
+    browser.open(tmp_path / "page.html", width=1280)
+    assert browser.value("document.querySelector('tbody tr').getBoundingClientRect().height") < 40
 
 
 def test_the_page_of_a_server_shows_the_focus_and_has_one_main_part(browser: Browser) -> None:
