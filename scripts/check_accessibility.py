@@ -38,7 +38,10 @@ ASK_THE_SERVER = """new Promise((done, failed) => {
   }, 50);
 })"""
 """The page of a server shows its table when it was asked."""
-ASK = "axe.run().then(found => JSON.stringify(found.violations.map(v => [v.id, v.help, v.nodes[0].html])))"
+ASK = (
+    "axe.run({resultTypes: ['violations']}).then(found =>"
+    " JSON.stringify(found.violations.map(v => [v.id, v.help, v.nodes[0].html])))"
+)
 CONTROLS = "[...document.querySelectorAll('a[href],button,summary,select,textarea,[tabindex=\"0\"]')]"
 """All that a key must reach, in the order of the page."""
 NAMED = "(e => `${e.tagName} ${(e.getAttribute('aria-label') || e.textContent).trim().slice(0, 60)}`)"
@@ -47,6 +50,8 @@ IS_SEEN = (
     " return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2 })()"
 )
 TAB = 9
+SECONDS = 600.0
+"""axe reads a page of every kind of findings for minutes on a loaded machine."""
 ROWS = ("a fine and honest film,1", "a dull and lifeless film,0", "two friends tell a warm story,1")
 KINDS = {
     "training": ("train --train my.csv --valid my.csv --epochs 1 --out dense", "dense"),
@@ -210,7 +215,7 @@ def main() -> int:
         with contextlib.ExitStack() as opened:
             if not given.pages:
                 pages.append(opened.enter_context(serving(Path(folder) / "dense")))
-            browser = opened.enter_context(Browser(Path(profile)))
+            browser = opened.enter_context(Browser(Path(profile), SECONDS))
             count = sum(check(browser, page, axe, given.pictures) for page in pages)
     print(f"{number_of(count, 'violation')} on {number_of(len(pages), 'page')}")
     return min(count, 1)

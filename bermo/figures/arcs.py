@@ -2,7 +2,7 @@
 
 from bermo.figures.colours import colours_of
 from bermo.figures.data import Arcs
-from bermo.figures.frame import legend
+from bermo.figures.frame import WIDTH, legend
 from bermo.figures.svg import Drawing, element, short, text, width_of
 
 GAP = 16.0
@@ -22,7 +22,7 @@ def draw_arcs(figure: Arcs) -> Drawing:
     def swatch(index: int, x: float, y: float) -> str:
         return element("path", d=f"M{short(x - 7)} {short(y)}h14", stroke=colours[index], stroke_width=2.0)
 
-    names, top = legend(figure.names, swatch, max(width, 300.0))
+    names, top = legend(figure.names, swatch, max(width, WIDTH))
     highest = max((_rise(a, b) for a, b in figure.above), default=0.0)
     lowest = max((_rise(a, b) for a, b in figure.below), default=0.0)
     base = top + highest + 8
@@ -32,7 +32,7 @@ def draw_arcs(figure: Arcs) -> Drawing:
     above = "".join(_arc(figure, arc, 0, middles, base, colours) for arc in figure.above)
     below = "".join(_arc(figure, arc, 1, middles, base + LINE, colours) for arc in figure.below)
     height = base + LINE + lowest + 6
-    return Drawing(width=max(width, 300.0), height=height, body=names + above + words + below)
+    return Drawing(width=max(width, WIDTH), height=height, body=names + above + words + below)
 
 
 def _places(words: tuple[str, ...]) -> tuple[list[float], float]:

@@ -32,8 +32,9 @@ SECONDS = 40.0
 class Browser:
     """One tab; `events` keeps what the page did, `value` asks it."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self, profile: Path, seconds: float = SECONDS) -> None:
         assert CHROMIUM is not None
+        self.seconds = seconds
         to_browser, self.commands = os.pipe()
         self.answers, from_browser = os.pipe()
         # The browser reads its commands from handle 3 and answers on handle 4.
@@ -82,7 +83,7 @@ class Browser:
             self.events.append(answer)
 
     def _read(self) -> dict[str, Any]:
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + self.seconds
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.answers], [], [], max(0.0, until - time.monotonic()))
             assert ready, "Chromium does not answer"
