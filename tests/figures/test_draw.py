@@ -15,7 +15,7 @@ from bermo.figures.data import Bars, Figure, Heat, Lines, Points
 from bermo.figures.draw import to_svg, to_svg_file, write_panels, write_svg
 from bermo.figures.svg import cut, width_of
 from bermo.figures.table import to_html_table
-from tests.report.some import BARS, FIGURES, HEAT, LINES, NASTY, POINTS, TABLE
+from tests.report.some import ARCS, BARS, FIGURES, HEAT, LINES, NASTY, POINTS, TABLE
 
 SVG = "{http://www.w3.org/2000/svg}"
 every_kind = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
@@ -307,6 +307,12 @@ def test_a_table_of_html_escapes_its_cells_and_leaves_what_is_missing_empty() ->
     assert "&lt;b&gt;" in table
     assert '<tr><td class="t">b<td>\n' in table
     assert "<td>10\n" in table
+
+
+def test_a_drawing_that_fills_its_place_has_letters_of_one_size() -> None:
+    short = replace(ARCS, words=("it", "ends"), above=((0, 1),), below=((0, 1),))
+    widths = [float(parse(to_svg(figure)).attrib["viewBox"].split()[2]) for figure in (short, LINES)]
+    assert widths[0] == widths[1]
 
 
 def test_a_sequence_of_layers_goes_from_blue_to_orange_and_others_have_their_own_colours() -> None:
