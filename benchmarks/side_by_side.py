@@ -5,8 +5,9 @@
 A run's own time is that of its command in a process that has imported everything, on one thread, while as
 many others run as there are workers: the mean of a few, half of them before the forty and half after. The
 start is that of a worker: a command that does nothing, from the first to its end. `ratio` counts one start
-among the own times, `ratio_without_start` counts none. OUT must not exist; the machine must have nothing
-else to do. Several repeats show how far it had.
+among the own times, `ratio_without_start` counts none. `cpu_ratio` is `ratio` in seconds of a core, to which
+waiting does not count and other work on the machine adds little. OUT must not exist; the machine must have
+nothing else to do. Several repeats show how far it had.
 """
 
 import argparse
@@ -14,9 +15,11 @@ import contextlib
 import io
 import json
 import os
+import resource
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -33,6 +36,14 @@ ALONE = 5
 LIMIT = 1.15
 
 
+@dataclass(frozen=True, kw_only=True)
+class Took:
+    """How long something took: by a clock, and in seconds of a core."""
+
+    wall: float
+    cpu: float
+
+
 def tiny(seed: int) -> RunSpec:
     """A run of a few seconds on a CPU."""
     return RunSpec(
@@ -45,56 +56,67 @@ def tiny(seed: int) -> RunSpec:
     )
 
 
-def own_seconds(out: Path, workers: int) -> list[float]:
+def own_times(out: Path, workers: int) -> list[Took]:
     """Train a few runs one after the other in each of several processes at once; return their times."""
     with get_context("fork").Pool(workers) as pool:
         found = pool.map(alone, [out / str(k) for k in range(workers)], 1)
         # Left alone, a pool ends its processes by a signal, which they would tell of.
         pool.close()
         pool.join()
-    return [seconds for times in found for seconds in times]
+    return [took for times in found for took in times]
 
 
-def alone(out: Path) -> list[float]:
+def alone(out: Path) -> list[Took]:
     """Train a few runs one after the other in this process; the first fills caches and does not count."""
     times = []
     for job in jobs_of(Experiment(arms={f"alone-{k}": tiny(k) for k in range(ALONE + 1)}), out):
-        began = time.monotonic()
+        began, began_cpu = time.monotonic(), time.process_time()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             assert bermo(list(job.words)) == 0
-        times.append(time.monotonic() - began)
+        times.append(Took(wall=time.monotonic() - began, cpu=time.process_time() - began_cpu))
     return times[1:]
 
 
 def measure(out: Path, runs: int, workers: int) -> dict[str, float]:
     """Time one start, the forty, and their own times before and after."""
-    before, start = own_seconds(out / "before", workers), start_seconds(out / "start")
+    before, start = own_times(out / "before", workers), start_time(out / "start")
     jobs = jobs_of(Experiment(arms={f"run-{k}": tiny(k) for k in range(runs)}), out / "all")
-    wall = drive_seconds(jobs, workers)
-    times = before + own_seconds(out / "after", workers)
-    own = statistics.fmean(times) * runs / workers
+    took = drive_time(jobs, workers)
+    times = before + own_times(out / "after", workers)
+    walls = [one.wall for one in times]
+    own, own_cpu = statistics.fmean(walls), statistics.fmean(one.cpu for one in times)
     return {
-        "own_seconds": round(statistics.fmean(times), 3),
-        "own_seconds_from": round(min(times), 3),
-        "own_seconds_to": round(max(times), 3),
-        "start_seconds": round(start, 2),
-        "wall_seconds": round(wall, 2),
-        "ratio": round(wall / (start + own), 3),
-        "ratio_without_start": round(wall / own, 3),
+        "own_seconds": round(own, 3),
+        "own_seconds_from": round(min(walls), 3),
+        "own_seconds_to": round(max(walls), 3),
+        "own_cpu_seconds": round(own_cpu, 3),
+        "start_seconds": round(start.wall, 2),
+        "start_cpu_seconds": round(start.cpu, 2),
+        "wall_seconds": round(took.wall, 2),
+        "cpu_seconds": round(took.cpu, 2),
+        "ratio": round(took.wall / (start.wall + own * runs / workers), 3),
+        "ratio_without_start": round(took.wall / (own * runs / workers), 3),
+        "cpu_ratio": round(took.cpu / (start.cpu + own_cpu * runs), 3),
     }
 
 
-def start_seconds(out: Path) -> float:
+def start_time(out: Path) -> Took:
     """Time a command that does nothing."""
-    return drive_seconds([Job(name="nothing", folder=out / "nothing", words=("list",), makes=out)], 1)
+    return drive_time([Job(name="nothing", folder=out / "nothing", words=("list",), makes=out)], 1)
 
 
-def drive_seconds(jobs: Sequence[Job], workers: int) -> float:
-    """Run all jobs, and return the seconds from the first start to the last end."""
-    began = time.monotonic()
+def drive_time(jobs: Sequence[Job], workers: int) -> Took:
+    """Run all jobs, and return how long it took from the first start to the last end."""
+    began, began_cpu = time.monotonic(), children_cpu()
     failed = drive(Local([{} for _ in range(workers)]), jobs, 0, lambda _: None)
     assert not failed, failed
-    return time.monotonic() - began
+    return Took(wall=time.monotonic() - began, cpu=children_cpu() - began_cpu)
+
+
+def children_cpu() -> float:
+    """The seconds of a core of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -234,3 +234,5 @@ def _leave_imports_whole() -> None:
 
 if __name__ == "__main__":
     serve()
+    # Not the end of every Python process: all of torch's modules would be taken down.
+    os._exit(0)

@@ -43,3 +43,17 @@ def test_the_module_of_the_box_is_imported_before_a_command_is_forked(
 ) -> None:
     model = MODEL_MAPPING[type(AutoConfig.from_pretrained(real_box))]
     assert model.__module__ in nursery.IMPORTED
+
+
+@pytest.mark.usefixtures("warm_python")
+def test_all_answers_come_before_the_nursery_ends(tmp_path: Path) -> None:
+    started = nursery.Nursery()
+    codes = {
+        started.start(["list"], tmp_path / "good.log"): 0,
+        started.start(["no-verb"], tmp_path / "bad.log"): 2,
+    }
+    assert dict(filter(None, (started.wait(60), started.wait(60)))) == codes
+    started.close()
+    assert started.process.returncode == 0
+    assert started.wait(60) is None
+    assert "sst2" in (tmp_path / "good.log").read_text(encoding="utf-8")
