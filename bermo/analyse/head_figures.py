@@ -187,7 +187,7 @@ def _first_loss(item: Pruning) -> str:
 def _seen(item: Scan, done: str) -> str:
     """Say for how many heads a change is more than chance, or why that cannot be said."""
     if item.is_one_answer:
-        return "the model gives one answer to everything, so no head can be judged."
+        return "the model gives one answer to all of these rows, so no head can be judged."
     if not item.chance:
         return (
             f"{item.metric} of {item.rows} rows has no exact test, so changes of single heads are not judged."

@@ -282,7 +282,7 @@ def test_a_finding_about_heads_says_how_sure_it_is(labelled: Labelled) -> None:
     assert "(sign test over 10 rows, corrected for 6 tries)" in text
     assert "at no loss" not in text
     one = one_off_section({"m": replace(scan, is_one_answer=True)}).text
-    assert one == "m: the model gives one answer to everything, so no head can be judged."
+    assert one == "m: the model gives one answer to all of these rows, so no head can be judged."
     assert "has no exact test" in one_off_section({"m": replace(scan, chance=())}).text
 
 
