@@ -6,6 +6,7 @@ are named here, and nowhere else; files that hold nothing else are named by thei
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ MEASURED = frozenset(
 )
 """Fields of JSON files that hold times and memory, or a sum over them."""
 IGNORED = frozenset({".lock"})
+EARLIER_LOG = re.compile(r"(.*/)?jobs/[^/]+\.\d+\.log")
+"""What a job printed that was begun before: kept on purpose."""
 
 Tree = Mapping[str, str]
 """The digest of each file by its path."""
@@ -39,7 +42,7 @@ def read_tree(folder: Path, measured: Collection[str] = ()) -> Tree:
         name = path.relative_to(folder).as_posix()
         if path.is_dir() or name in measured:
             tree[name] = ""
-        elif path.name not in IGNORED:
+        elif path.name not in IGNORED and not EARLIER_LOG.fullmatch(name):
             tree[name] = hashlib.sha256(normalised(path, folder)).hexdigest()
     return tree
 

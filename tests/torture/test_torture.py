@@ -57,6 +57,14 @@ def test_times_may_differ_and_nothing_else(tmp_path: Path) -> None:
     assert differences({}, first) == ["result.json is left over"]
 
 
+def test_what_an_earlier_attempt_printed_is_no_difference(tmp_path: Path) -> None:
+    jobs = tmp_path / "out" / "jobs"
+    jobs.mkdir(parents=True)
+    for name in ("plain.log", "plain.1.log"):
+        (jobs / name).write_text("stopped")
+    assert set(read_tree(tmp_path)) == {"out", "out/jobs", "out/jobs/plain.log"}
+
+
 def test_a_file_may_name_the_folder_that_it_is_in(tmp_path: Path) -> None:
     for name in ("a", "other"):
         (tmp_path / name).mkdir()

@@ -96,8 +96,8 @@ class Pairs:
         if len(kept) < 2:
             raise BermoError(
                 f"Sentence pairs need two documents of {MIN_DOCUMENT} tokens or more, for training and for"
-                f" --held-out, but one of these parts has {len(kept)}. Put blank lines between documents, hold"
-                " more of them out, or train with --objective mlm."
+                f" --held-out, but one of these parts has {len(kept)}. Put blank lines between documents,"
+                " hold more of them out, or train with --objective mlm."
             )
         sizes = sizes[kept]
         counts = np.maximum(1, sizes // body)
