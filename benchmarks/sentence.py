@@ -11,7 +11,8 @@ by OpenVINO; a bench on two threads times those of the first seed beside the den
 A GPU trains and scores, --train-only; neither onnxruntime nor OpenVINO is needed there. What it left in --out
 is exported, scored and timed elsewhere by the same command with --ship-only. With --only some students are
 trained, so that others can be trained beside them in another folder; --no-bench leaves the times to a quieter
-hour, and --bench-only times students that are trained on 200 texts and scored by nothing.
+hour, in which --no-scores measures nothing else; --bench-only times students that are trained on 200 texts
+and scored by nothing.
 """
 
 import argparse
@@ -177,7 +178,7 @@ def measured(arguments: argparse.Namespace, out: Path) -> Iterator[dict[str, obj
     for name, seed, folder in exported(arguments, models, out):
         if seed == 1:
             folders[name] = folder
-        if not arguments.bench_only and name not in models:
+        if not (arguments.bench_only or arguments.no_scores) and name not in models:
             yield {"name": name, "seed": seed, **scores(folder, files)}
     if not arguments.no_bench:
         yield from timed(folders)
@@ -278,10 +279,11 @@ def static_rows(
         yield {"name": STATIC, "seed": seed, **student.scores(files)}
 
 
-def known_rows(path: Path) -> list[dict[str, object]]:
-    """Return the scores that a training left behind; times and int8 rows are measured anew."""
+def known_rows(path: Path, keeps_int8: bool) -> list[dict[str, object]]:
+    """Return the scores that are known; times are measured anew, and int8 rows unless they are kept."""
     rows: list[dict[str, object]] = json.loads(path.read_text()) if path.exists() else []
-    return [row for row in rows if "times" not in row and not str(row["name"]).endswith(tuple(FORMS))]
+    endings = () if keeps_int8 else tuple(FORMS)
+    return [row for row in rows if "times" not in row and not str(row["name"]).endswith(endings)]
 
 
 def main() -> None:
@@ -303,14 +305,14 @@ def main() -> None:
     parser.add_argument("--mix", default="none", help="of the students' layers: across, within, …")
     parser.add_argument("--neighbours", type=float, default=0.0, help="weight of likeness within a batch")
     parser.add_argument("--hidden", type=float, default=0.0, help="weight of the teacher's hidden states")
-    for name in ("clauses", "train-only", "ship-only", "no-bench", "bench-only"):
+    for name in ("clauses", "train-only", "ship-only", "no-bench", "no-scores", "bench-only"):
         parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if arguments.bench_only:
         arguments.seeds, arguments.limit, arguments.epochs = 1, 200, 1.0
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    rows = known_rows(out / "table.json") if arguments.ship_only else []
+    rows = known_rows(out / "table.json", arguments.no_scores) if arguments.ship_only else []
     for row in measured(arguments, out):
         rows.append(row)
         print(json.dumps(row), flush=True)
