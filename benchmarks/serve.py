@@ -88,6 +88,9 @@ class Client:
 
     async def ask(self, text: str) -> int:
         """Send a text and return the status; LOST where none came. ConnectionRefusedError: none was sent."""
+        if self.streams is not None and self.streams[0].at_eof():
+            # A server closes connections that were idle for long; every client looks before it asks again.
+            self.close()
         if self.streams is None:
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
