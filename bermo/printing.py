@@ -34,6 +34,11 @@ def number_of(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """Return a share as "12.3 %": the sign stands apart from the number."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a text that holds names or labels of a user; `file` is sys.stdout unless another is given."""
     print(visible(text), file=file or sys.stdout, flush=file is not None)

@@ -1,12 +1,14 @@
 """Names and labels of users on the terminal: no markup is read from them, no control is obeyed."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
 
+import bermo
 from bermo.cli import main
-from bermo.printing import say, visible
+from bermo.printing import percent, say, visible
 from bermo.report.console import PlainConsole
 from bermo.report.terminal import TerminalDisplay, results_table
 from bermo.runs.statistics import summarise
@@ -19,6 +21,15 @@ SHOWN = r"[/bar] [red]x[/red] :smile: {a} \x1b[31m\x9b2J\x07\x0d"
 def test_controls_are_shown_and_lines_and_tabs_stay() -> None:
     assert visible(HOSTILE) == SHOWN
     assert visible("naïve\tκόσμος\n") == "naïve\tκόσμος\n"
+
+
+def test_a_share_is_written_as_a_percent_in_one_place() -> None:
+    assert percent(0.1234) == "12.3 %"
+    assert percent(1.0, 0) == "100 %"
+    by_hand = re.compile(r"\{100 \* .*\} %")
+    house = Path(bermo.__file__).parent
+    found = [path.name for path in house.rglob("*.py") if by_hand.search(path.read_text(encoding="utf-8"))]
+    assert found == ["printing.py"]
 
 
 def test_what_is_said_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:

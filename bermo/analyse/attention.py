@@ -20,6 +20,7 @@ from bermo.analyse.tokens import Tokens, run_encoder, token_batches
 from bermo.data.intervals import two_sided
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.figures.data import Figure, Heat, Lines, Number, Points, Section, Table, paragraphs
+from bermo.printing import percent
 from bermo.vectors import Encoder
 
 TARGETS = ("first token", "separators", "punctuation", "itself", "neighbours")
@@ -248,7 +249,7 @@ def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
         depth = len(facts.entropy)
         axis = tuple(float(layer) for layer in range(1, depth + 1))
         means = {target: tuple(map(_mean, grid)) for target, grid in facts.shares.items()}
-        even = ", ".join(f"{target} {100 * share:.1f} %" for target, share in facts.token_shares.items())
+        even = ", ".join(f"{target} {percent(share)}" for target, share in facts.token_shares.items())
         figures += [
             Lines(
                 title=f"{name}: where attention goes, layer by layer",
@@ -264,7 +265,7 @@ def attention_section(models: Mapping[str, AttentionFacts]) -> Section:
                 y_label="share of maps",
                 x=axis,
                 series=facts.class_shares,
-                note=f"By a classifier, right for {100 * facts.accuracy:.1f} % of held-out drawn maps.",
+                note=f"By a classifier, right for {percent(facts.accuracy)} of held-out drawn maps.",
             ),
             _class_table(name, facts),
             _heat(f"{name}: entropy of each head's attention", facts.entropy, "bits"),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bermo.data.intervals import LEVEL, RESAMPLES, Interval, wilson
+from bermo.printing import percent
 from bermo.runs.statistics import student_t
 
 FEWEST_TEXTS = 4
@@ -114,8 +115,8 @@ def ends_of_least(sizes: Sequence[float], judged: Sequence[Judged], points: floa
 
 
 def written(value: float, form: str) -> str:
-    """Write a number in a format; a percent sign stands apart from it."""
-    return f"{value:{form}}".replace("%", " %")
+    """Write a number in a format: ".3f" as it is, ".1%" as a percent."""
+    return percent(value, int(form[1:-1])) if form.endswith("%") else f"{value:{form}}"
 
 
 def told(value: float, ends: Ends, form: str = ".3f", what: str = "texts") -> str:

@@ -19,6 +19,7 @@ from bermo.analyse.tokens import Tokens, run_encoder, token_batches
 from bermo.data.intervals import two_sided
 from bermo.encoders.attention import AttentionCall, attending, heads_of_layers
 from bermo.figures.data import Figure, Heat, Section, Table, paragraphs
+from bermo.printing import percent
 from bermo.vectors import Encoder
 
 FIXED = ("previous", "next", "same", "first", "last", "punctuation")
@@ -154,7 +155,7 @@ def _table(name: str, best: Sequence[Sequence[tuple[str, float] | None]]) -> Tab
         title=f"{name}: the fixed pattern nearest to each head",
         columns=("layer", *(f"head {head}" for head in range(1, len(best[0]) + 1))),
         rows=tuple(
-            (str(layer), *(None if cell is None else f"{cell[0]} {100 * cell[1]:.0f} %" for cell in row))
+            (str(layer), *(None if cell is None else f"{cell[0]} {percent(cell[1], 0)}" for cell in row))
             for layer, row in enumerate(best, start=1)
         ),
         note=f"The share of tokens whose most attended token is the pattern's: {', '.join(FIXED)}.",

@@ -8,6 +8,7 @@ from bermo.analyse.certainty import LEVEL, holm, least_seen, least_told, least_w
 from bermo.analyse.effects import Effects
 from bermo.analyse.heads import POINT, Importance, Pruning, Scan
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
+from bermo.printing import percent
 
 
 def head_grid(title: str, grid: Grid, unit: str, note: str = "", center: float | None = None) -> Heat:
@@ -181,7 +182,7 @@ def _first_loss(item: Pruning) -> str:
     test = f"(sign test over {item.rows} rows, corrected for {len(item.chance)} tries)"
     if not kept:
         return f"At no share do the answers change beyond chance {test}."
-    return f"Answers change beyond chance from {100 * max(kept):.0f} % of the heads on {test}."
+    return f"Answers change beyond chance from {percent(max(kept), 0)} of the heads on {test}."
 
 
 def _seen(item: Scan, done: str) -> str:

@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from bermo.analyse.attention import Advance
 from bermo.analyse.certainty import Ends, ends_of_share, told
 from bermo.figures.data import Lines, Section, paragraphs
+from bermo.printing import percent
 from bermo.vectors import Encoder, TokenVectors, stream_vectors
 
 RIDGE = 1e-2
@@ -125,7 +126,7 @@ def identity_section(models: Mapping[str, Identity]) -> Section:
         rest = (None,) * (depth - len(item.nearest))
         series[f"{name}: nearest"] = item.nearest + rest
         series[f"{name}: linear map"] = item.linear + rest
-    chance = ", ".join(f"{name} {100 * item.chance:.1f} %" for name, item in models.items())
+    chance = ", ".join(f"{name} {percent(item.chance)}" for name, item in models.items())
     figure = Lines(
         title="Share of tokens that their vector still names",
         x_label="layer (0: embeddings)",

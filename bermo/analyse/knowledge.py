@@ -27,6 +27,7 @@ from bermo.errors import BermoError
 from bermo.figures.data import Bars, Section, Table, paragraphs
 from bermo.models.config import BermoConfig
 from bermo.models.tasks import BermoForMaskedLM
+from bermo.printing import percent
 from bermo.runs.model_files import resolve_model
 from bermo.vectors import Encoder
 
@@ -234,9 +235,9 @@ def _said(item: Knowledge, at: int) -> str:
         share = shares[at] if at < len(shares) else None
         if share is not None:
             low, high = _ends(share, item.counts[at])
-            parts.append(f"{100 * share:.1f} % {words} ({100 * low:.1f} … {100 * high:.1f})")
+            parts.append(f"{percent(share)} {words} ({100 * low:.1f} … {100 * high:.1f})")
     alone = item.baseline[at] if at < len(item.baseline) else None
     if alone is not None:
         low, high = _ends(alone, item.counts[at])
-        parts.append(f"{100 * alone:.1f} % by the control alone ({100 * low:.1f} … {100 * high:.1f})")
+        parts.append(f"{percent(alone)} by the control alone ({100 * low:.1f} … {100 * high:.1f})")
     return f"{item.kinds[at]}: {', '.join(parts)} of {item.counts[at]} pairs"

@@ -8,6 +8,7 @@ from bermo.analyse.head_figures import head_grid
 from bermo.analyse.layers import TOLERANCE, Between, CutScores, Kept, LayerFacts, mean_of_same
 from bermo.data.intervals import LEVEL
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
+from bermo.printing import percent
 
 ALMOST_ALL = 0.999
 """Kept share above which a model counts as whole: half-precision files hold a few exact zeros."""
@@ -144,9 +145,9 @@ def kept_section(models: Mapping[str, Kept]) -> Section:
                 )
             )
     text = paragraphs(
-        f"{name} keeps {100 * item.total:.1f} % of its layers' weights"
+        f"{name} keeps {percent(item.total)} of its layers' weights"
         + (
-            f", least in layer {1 + item.layers.index(min(item.layers))} ({100 * min(item.layers):.1f} %)."
+            f", least in layer {1 + item.layers.index(min(item.layers))} ({percent(min(item.layers))})."
             if item.total <= ALMOST_ALL
             else ": nothing is pruned."
         )
@@ -242,7 +243,7 @@ def _verdict(name: str, item: LayerFacts, cut: CutScores | None) -> str:
     depth = len(item.change)
     if cut is not None:
         k = enough(cut)
-        rest = f" and {100 * sum(item.weights[k + 1 :]):.1f} % of the output's shares" if item.weights else ""
+        rest = f" and {percent(sum(item.weights[k + 1 :]))} of the output's shares" if item.weights else ""
         above = "layer above adds" if depth - k == 1 else f"{depth - k} layers above add"
         lost = f"the {above} at most {TOLERANCE} points{rest}" if k < depth else ("every layer is needed")
         few = _fewest(cut)

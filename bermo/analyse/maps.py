@@ -23,6 +23,7 @@ from bermo.data.intervals import wilson
 from bermo.data.senses import SenseSentence
 from bermo.figures.data import Figure, Lines, Points, Section, paragraphs
 from bermo.nn.heads import masked_mean
+from bermo.printing import percent
 from bermo.vectors import Encoder, stream_vectors
 
 WHOLE = "texts"
@@ -229,6 +230,6 @@ def _said(name: str, item: LayerMap) -> str:
         return f"{name}: {count} points of one group."
     return (
         f"{name}: {count} points of {len(set(item.groups))} groups stay together best at layer"
-        f" {item.layers[best]}: {100 * item.together[best]:.0f} % have a nearest neighbour of their group"
-        f" ({100 * low:.0f} … {100 * high:.0f} %; chance {100 * item.chance:.0f} %)."
+        f" {item.layers[best]}: {percent(item.together[best], 0)} have a nearest neighbour of their group"
+        f" ({100 * low:.0f} … {percent(high, 0)}; chance {percent(item.chance, 0)})."
     )

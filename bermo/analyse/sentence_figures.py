@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from bermo.analyse.sentence import HeadMap, Looked, Rows, SentenceFacts
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table
+from bermo.printing import percent
 
 LONGEST = 48
 """Letters of a sentence in a figure's title."""
@@ -27,18 +28,18 @@ def sentence_section(models: Mapping[str, SentenceFacts]) -> Section:
 
 def said(name: str, one: Looked) -> str:
     """Say what the model answers and which tokens bring most of it."""
-    answer = f" answers {one.answer} ({percent(one)})" if one.answer else ": the vector"
+    answer = f" answers {one.answer} ({written_score(one)})" if one.answer else ": the vector"
     top = sorted(range(len(one.tokens)), key=lambda k: -one.contributions[k])[:3]
-    brings = ", ".join(f"{one.tokens[k]} {100 * one.contributions[k]:.0f} %" for k in top)
+    brings = ", ".join(f"{one.tokens[k]} {percent(one.contributions[k], 0)}" for k in top)
     cut = " The text was cut at its first tokens." if one.is_cut else ""
     reason = f" {one.reason}" if one.reason else ""
     return f"{short(one.text)} {name}{answer}; most of it comes from {brings}.{cut}{reason}"
 
 
-def percent(one: Looked) -> str:
+def written_score(one: Looked) -> str:
     """Write the score of an answer: a probability in percent, a value as it is."""
     score = one.score or 0.0
-    return f"{score:.3f}" if one.kind == "value" else f"{100 * score:.1f} %"
+    return f"{score:.3f}" if one.kind == "value" else percent(score)
 
 
 def short(text: str) -> str:

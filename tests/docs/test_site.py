@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,24 @@ def test_the_site_builds_strictly_and_holds_every_document(
     start = (site / "index.html").read_text(encoding="utf-8")
     assert "front.svg" in start
     assert "fonts.googleapis" not in start
+
+
+def in_navigation(item: object) -> list[str]:
+    """Return the documents that a part of the navigation leads to."""
+    match item:
+        case str():
+            return [item]
+        case dict():
+            return [path for part in item.values() for path in in_navigation(part)]
+        case list():
+            return [path for part in item for path in in_navigation(part)]
+    raise TypeError(item)
+
+
+def test_the_navigation_leads_to_every_document_once() -> None:
+    project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    wanted = ["index.md" if path == ROOT / "README.md" else name_of(path) for path in documents()]
+    assert sorted(in_navigation(project["nav"])) == sorted(wanted)
 
 
 def test_lists_and_tables_stand_apart_from_the_text_before_them() -> None:

@@ -29,6 +29,7 @@ from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.files import whole_folder, write_text
 from bermo.nn.losses import even_map
+from bermo.printing import percent
 from bermo.progress import Display
 from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_sentence_encoder, open_trained
@@ -209,7 +210,7 @@ def agreement(teacher_ND: Vectors, student_ND: Vectors) -> Agreement:
 def agreement_rows(found: Mapping[str, Agreement]) -> list[str]:
     """Return a Markdown table."""
     rows = [
-        f"| {name} | {item.cosine:.4f} | {100 * item.spearman:.2f} | {100 * item.neighbours:.1f} % |"
+        f"| {name} | {item.cosine:.4f} | {100 * item.spearman:.2f} | {percent(item.neighbours)} |"
         for name, item in found.items()
     ]
     head = "| agreement with the teacher | cosine | Spearman of all pairs | same ten neighbours |"

@@ -25,6 +25,7 @@ from bermo.encoders.shape import LayerShape, Structure
 from bermo.encoders.structure import resize_, structure_of
 from bermo.files import cache_root, read_sealed, reading, write_sealed
 from bermo.machine import processor
+from bermo.printing import number_of
 from bermo.progress import Display, Quiet
 from bermo.ship.shrink.search import CostTable
 
@@ -153,7 +154,7 @@ def _wait(device: torch.device) -> None:
 def _machine(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    return f"{processor().name}, {torch.get_num_threads()} threads"
+    return f"{processor().name}, {number_of(torch.get_num_threads(), 'thread')}"
 
 
 def _key(config: PretrainedConfig, workload: Workload) -> str:

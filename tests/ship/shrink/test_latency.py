@@ -1,8 +1,10 @@
 """A table of times: monotone, kept on disk, and adding up."""
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from bermo.encoders.structure import groups_of
 from bermo.progress import Quiet
@@ -55,5 +57,7 @@ def test_a_table_is_measured_once_for_a_machine_and_shape(
     assert first.unit == "ms"
     assert [n for n, _ in first.heads] == [0, 1, 2]
     assert all(a <= b for (_, a), (_, b) in zip(first.heads, first.heads[1:], strict=False))
+    machine = json.loads(next(tmp_path.rglob("*.json")).read_text())["machine"]
+    assert machine.endswith(", 1 thread") == (torch.get_num_threads() == 1)
     monkeypatch.setattr(latency, "measure_table", lambda *args: pytest.fail("measured again"))
     assert latency_table(config, workload, str(tmp_path)) == first
