@@ -53,6 +53,8 @@ TAB = 9
 SECONDS = 600.0
 """axe reads a page of every kind of findings for minutes on a loaded machine."""
 ROWS = ("a fine and honest film,1", "a dull and lifeless film,0", "two friends tell a warm story,1")
+WRONG = ("a fine and honest film,0", "a dull and lifeless film,1")
+"""Rows that a model gets wrong, so that there are mistakes to be shown."""
 KINDS = {
     "training": ("train --train my.csv --valid my.csv --epochs 1 --out dense", "dense"),
     "pruning": (
@@ -103,6 +105,7 @@ KINDS = {
 def make_pages(folder: Path) -> list[Path]:
     """Write one page of every kind, and one of all of them, as a user would."""
     rows = [f"{number} {row}" for number in range(40) for row in ROWS]
+    rows += [f"{number} {row}" for number in range(40, 48) for row in WRONG]
     (folder / "my.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     (folder / "texts.txt").write_text("\n".join(row.partition(",")[0] for row in rows))
     (folder / "my.conllu").write_text(treebank(144))
@@ -176,16 +179,16 @@ def too_wide(browser: Browser, width: int) -> list[list[str]]:
 
 def take_picture(browser: Browser, path: Path) -> None:
     """Write the whole page as a PNG, as wide as it was laid out."""
-    browser.call("Emulation.setScrollbarsHidden", hidden=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     taken = browser.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
     path.write_bytes(base64.b64decode(taken))
-    browser.call("Emulation.setScrollbarsHidden", hidden=False)
 
 
 def check(browser: Browser, page: Path | str, axe: str, pictures: Path | None) -> int:
     """Print what is wrong with a page; return how much it is."""
     count = 0
+    # A scroll bar that is hidden later leaves a picture narrower than its page.
+    browser.call("Emulation.setScrollbarsHidden", hidden=pictures is not None)
     name = page.stem if isinstance(page, Path) else "server"
     for width in WIDTHS:
         for scheme in SCHEMES:

@@ -250,27 +250,27 @@ def _table(name: str, facts: RelationFacts) -> Table:
         title=f"{name}: the head that follows each relation",
         columns=(
             "relation",
-            "words",
-            "head",
-            "direction",
             "right",
             "least",
             "most",
+            "head",
+            "direction",
             "offset",
             "its right",
             "p",
+            "words",
         ),
         rows=tuple(
             (
                 row.relation,
-                row.words,
-                f"{row.layer}.{row.head}",
-                row.direction,
                 round(row.right, 1),
                 *(round(end, 1) for end in row.interval),
+                f"{row.layer}.{row.head}",
+                row.direction,
                 f"{row.offset:+d}",
                 round(row.offset_right, 1),
                 round(row.p, 4),
+                row.words,
             )
             for row in facts.relations
         ),

@@ -107,4 +107,9 @@ def _band(figure: Lines, name: str, colour: str, frame: Frame) -> str:
             low = [(frame.across(figure.x[k]), frame.up(ends[k][0])) for k in whole]
             high = [(frame.across(figure.x[k]), frame.up(ends[k][1])) for k in whole]
             marks.append(element("path", d=path(low + high[::-1]) + "Z", class_="band", fill=colour))
+        elif whole:
+            # A band of one place has no width.
+            at, (low_end, high_end) = frame.across(figure.x[whole[0]]), ends[whole[0]]
+            line = path([(at, frame.up(low_end)), (at, frame.up(high_end))])
+            marks.append(element("path", d=line, class_="line", stroke=colour))
     return "".join(marks)

@@ -1,13 +1,14 @@
 """Named points: a shape and a colour for each group, names where they fit, a line for the front."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from itertools import pairwise
 
-from bermo.figures.axes import linear_axis, log_axis
+from bermo.figures.axes import Axis, linear_axis, log_axis
 from bermo.figures.colours import colours_of
-from bermo.figures.data import Points
+from bermo.figures.data import Number, Points
 from bermo.figures.frame import (
     PLOT_HEIGHT,
     RIGHT,
@@ -28,12 +29,14 @@ Box = tuple[float, float, float, float]
 HEIGHT = PLOT_HEIGHT + 60
 RADIUS = 5.0
 MAX_NAME = 120.0
+ROOM = 0.03
+"""The share of the plot that half a point is wide."""
 
 
 def draw_points(figure: Points, is_live: bool = False) -> Drawing:
     """Draw points, their names where there is room, and the line of the front."""
     y = linear_axis(figure.y)
-    x = log_axis(figure.x) if figure.is_log else linear_axis(figure.x, num_ticks=6)
+    x = _begun_before(log_axis(figure.x) if figure.is_log else linear_axis(figure.x, num_ticks=6), figure.x)
     groups = list(dict.fromkeys(figure.groups))
     colours = dict(zip(groups, colours_of(groups), strict=True))
 
@@ -69,6 +72,15 @@ def draw_points(figure: Points, is_live: bool = False) -> Drawing:
         )
     body = names + upright_axis(frame, figure.y_label) + level + (marks or empty_note(frame))
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
+
+
+def _begun_before(axis: Axis, values: Sequence[Number]) -> Axis:
+    """Let an axis begin before its first point, which would lie on the numbers of the upright axis."""
+    if not any(is_shown(value, axis) and axis.share(float(value or 0.0)) < ROOM for value in values):
+        return axis
+    if axis.is_log:
+        return replace(axis, low=axis.low * (axis.low / axis.high) ** ROOM)
+    return replace(axis, low=axis.low - ROOM * (axis.high - axis.low))
 
 
 def _of(figure: Points, marks: Mapping[int, str], group: str) -> list[str]:

@@ -25,7 +25,7 @@ def to_html_table(table: Table) -> str:
     rows = "\n".join(
         "<tr>"
         + "".join(
-            f"<td{_kind(cell, kind)}>{escape(written(cell), quote=False)}"
+            f"<td{_kind(cell, kind)}>{escape(kept(written(cell)), quote=False)}"
             for cell, kind in zip(row, kinds, strict=True)
         )
         for row in table.rows
@@ -39,6 +39,11 @@ def to_html_table(table: Table) -> str:
 def _kind(cell: str | Number, kind: str) -> str:
     """A long text has a class of its own: beside many columns it would be as narrow as its longest word."""
     return ' class="t long"' if isinstance(cell, str) and len(cell) > LONG else kind
+
+
+def kept(words: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def written(cell: str | Number) -> str:

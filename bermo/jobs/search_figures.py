@@ -50,7 +50,7 @@ def _history(search: Search, done: list[FrozenTrial]) -> tuple[Figure, ...]:
             x_label="trial",
             y_label=_score_label(search),
             x=tuple(float(trial.number) for trial in done),
-            series={"trial": tuple(values), "best so far": tuple(best)},
+            series={"score of the trial": tuple(values), "best so far": tuple(best)},
             is_joined=True,
         ),
     )

@@ -17,6 +17,9 @@ def finetune_findings(
 ) -> Findings:
     """Put the fine-tuned arms of all tasks on a page, beside the paper's numbers."""
     tasks = compared.tasks
+    intervals = [pair.difference.interval for pair in tasks]
+    known = tuple(interval for interval in intervals if interval is not None)
+    has_all = len(known) == len(tasks)
     bars = Bars(
         title="What the mix gains",
         x_label="task",
@@ -26,9 +29,9 @@ def finetune_findings(
             "here": tuple(rounded(pair.difference.mean) for pair in tasks),
             "the paper": tuple(rounded(paper[p.task][1] - paper[p.task][0]) for p in tasks),
         },
-        errors={"here": tuple(p.difference.interval or (p.difference.mean,) * 2 for p in tasks)},
-        note="95 % intervals over seeds."
-        f" The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
+        errors={"here": known} if has_all else {},
+        note=("95 % intervals over seeds." if has_all else "One seed has no interval.")
+        + f" The paper's mean over the semantic tasks that count here is {compared.claim:+.2f}.",
     )
     sections = [
         Section(

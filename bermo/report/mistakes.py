@@ -77,13 +77,13 @@ def confusion_grid(result: Evaluation, labels: tuple[str, ...]) -> Heat:
 
 def class_bars(result: Evaluation) -> Bars:
     """Precision, recall and F1 of each class."""
-    kinds = ("precision", "recall", "f1")
+    kinds = {"precision": "precision", "recall": "recall", "F1": "f1"}
     return Bars(
         title="Precision, recall and F1 of each class",
         x_label="class",
         y_label="percent",
         names=tuple(item.name for item in result.classes),
-        series={kind: tuple(getattr(item, kind) for item in result.classes) for kind in kinds},
+        series={name: tuple(getattr(item, kind) for item in result.classes) for name, kind in kinds.items()},
     )
 
 

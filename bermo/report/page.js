@@ -27,7 +27,7 @@
     const table = button.closest("figure").querySelector("table");
     // A spreadsheet that it is pasted into must not compute a text: an apostrophe before it, as in written tables.
     const harmless = (words) => (/^'*[=+\-@＝＋－＠]/.test(words) && Number.isNaN(Number(words)) ? `'${words}` : words);
-    const clean = (cell) => harmless(cell.textContent.trim().replace(/[\t\n\r]+/g, " "));
+    const clean = (cell) => harmless(cell.textContent.trim().replace(/[\t\n\r\u00a0]+/g, " "));
     const lines = [...table.rows].map((row) => [...row.cells].map(clean).join("\t")).join("\n");
     let said = "Copied";
     try {
@@ -152,6 +152,14 @@
     addButtons(figure);
   }
   for (const figure of document.querySelectorAll("figure:has(svg:not([data-plot]))")) addButtons(figure);
+
+  // What goes on beyond its right edge has a shadow there.
+  const hint = (part) => part.classList.toggle("more", part.scrollWidth - part.clientWidth - part.scrollLeft > 1);
+  const sizes = new ResizeObserver((changed) => changed.forEach(({ target }) => hint(target)));
+  for (const part of document.querySelectorAll(".scroll, .drawing")) {
+    sizes.observe(part);
+    part.addEventListener("scroll", () => hint(part), { passive: true });
+  }
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");

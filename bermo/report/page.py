@@ -17,7 +17,7 @@ from bermo.errors import BermoError
 from bermo.figures import colours
 from bermo.figures.data import Figure, Findings, Table, as_table
 from bermo.figures.draw import draw, to_svg
-from bermo.figures.table import to_html_table
+from bermo.figures.table import kept, to_html_table
 from bermo.files import check_place, write_text
 from bermo.report.collect import collect
 from bermo.report.overlay import overlay
@@ -38,7 +38,7 @@ def write_page(sources: Sequence[Path], out: Path) -> tuple[Path, ...]:
     shared = overlay(collected.findings, collected.places)
     findings += [shared] if shared else []
     findings += collected.findings
-    names = [run.name for run in collected.runs] + [item.title for item in collected.findings]
+    names = [item.title for item in collected.findings] + [run.name for run in collected.runs]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     write_text(out, to_page(findings, f"bermo: {', '.join(names[:MAX_NAMES])}{more}"))
     return collected.left_out
@@ -101,7 +101,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["present"] = _present
-    environment.filters["kept"] = _kept
+    environment.filters["kept"] = kept
     return environment.get_template("page.html")
 
 
@@ -118,11 +118,6 @@ def _present(figure: Figure) -> Presented:
         drawing=Markup(to_svg(figure)),
         is_wide=draw(figure).width > WIDE,
     )
-
-
-def _kept(words: str) -> str:
-    """Keep a number and its percent sign on one line."""
-    return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _hash(content: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bermo.data.mistakes import Mistake
-from bermo.figures.data import Findings, Lines, Section, Table, write_findings
+from bermo.figures.data import Figure, Findings, Lines, Points, Section, Table, write_findings
 from bermo.report.frozen_probes import frozen_table
 from bermo.report.mistakes import mistakes_figure
 from bermo.report.page import to_page, write_page
@@ -191,6 +191,60 @@ def test_a_long_text_beside_many_columns_keeps_its_row_low(browser: Browser, tmp
     (tmp_path / "page.html").write_text(to_page([findings], "F"))
     browser.open(tmp_path / "page.html", width=390)
     assert browser.value("document.querySelector('tbody tr').getBoundingClientRect().height") < 80
+
+
+def shown(browser: Browser, folder: Path, *figures: Figure, width: int = 390) -> None:
+    """Open a page of these figures, on a phone unless told otherwise."""
+    findings = Findings(title="F", facts={}, sections=(Section(title="S", text="", figures=figures),))
+    (folder / "page.html").write_text(to_page([findings], "F"), encoding="utf-8")
+    browser.open(folder / "page.html", width=width)
+
+
+def test_columns_beyond_the_edge_are_hinted_at_by_a_shadow_until_they_are_seen(
+    browser: Browser, tmp_path: Path
+) -> None:
+    table = Table(title="T", columns=tuple(f"column {k}" for k in range(12)), rows=((1.5,) * 12,))
+    shown(browser, tmp_path, table)
+    frame = "await new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))"
+    shadow = "getComputedStyle(part).boxShadow !== 'none'"
+    asked = (
+        f"(async () => {{ const part = document.querySelector('.scroll'); {frame}; const before = {shadow};"
+        f" part.scrollLeft = 9999; {frame}; return [before, {shadow}] }})()"
+    )
+    assert browser.value(asked) == [True, False]
+    shown(browser, tmp_path, table, width=1800)
+    assert browser.value(asked) == [False, False]
+
+
+def test_both_texts_of_a_pair_are_on_a_phone_s_screen(browser: Browser, tmp_path: Path) -> None:
+    pair = ("agreement", "My librarians behind a lonely tailor whisper.", "My librarians behind it whispers.")
+    shown(browser, tmp_path, Table(title="T", columns=("what differs", "right", "wrong"), rows=(pair,)))
+    assert browser.value("document.querySelector('tbody td:last-child').getBoundingClientRect().right") <= 385
+
+
+def test_a_percent_stays_on_one_line_and_is_copied_with_a_space(browser: Browser, tmp_path: Path) -> None:
+    rows = (tuple(f"{word} 51 %" for word in ("previous", "last", "next", "same", "first", "last")),)
+    shown(browser, tmp_path, Table(title="T", columns=tuple("abcdef"), rows=rows))
+    assert "51\xa0%" in browser.value("document.querySelector('td').textContent")
+    browser.value("navigator.clipboard.writeText = async words => { window.copied = words }")
+    browser.value("document.querySelector('.copy').click()")
+    assert browser.value("window.copied").splitlines()[1].startswith("previous 51 %\tlast 51 %")
+
+
+def test_the_first_point_does_not_cover_the_upright_axis_numbers(browser: Browser, tmp_path: Path) -> None:
+    for is_log in (True, False):
+        points = Points(
+            title="P", x_label="times", y_label="%", x=(1.0, 40.0), y=(100.0, 90.0), names=("a", "b"),
+            groups=("", ""), is_log=is_log,
+        )  # fmt: skip
+        shown(browser, tmp_path, points)
+        ends, begins = browser.value(
+            "[Math.max(...[...document.querySelectorAll('.tick.end')]"
+            ".map(t => t.getBoundingClientRect().right)),"
+            " Math.min(...[...document.querySelectorAll('svg path')].filter(p => p.querySelector('title'))"
+            ".map(p => p.getBoundingClientRect().left))]"
+        )
+        assert begins > ends + 4
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])

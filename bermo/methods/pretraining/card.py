@@ -160,7 +160,7 @@ def findings(spec: PretrainSpec, result: Mapping[str, Any], metrics: Path) -> Fi
         "Held-out documents are guessed at the same places in every run. Knowing only how often each token"
         f" comes gives {result['unigram_entropy']:.2f} nats."
     )
-    section = Section(title="Pretraining", text=text, figures=tuple(figures))
+    section = Section(title="Curves of pretraining", text=text, figures=tuple(figures))
     return Findings(title="Pretraining", facts=facts, sections=(section,))
 
 

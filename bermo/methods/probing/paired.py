@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from bermo.data.sentences import TASKS
 from bermo.errors import BermoError
+from bermo.printing import number_of
 from bermo.recipes.probing import PAPER
 from bermo.runs.results import RunResult
 from bermo.runs.statistics import student_t
@@ -201,7 +202,7 @@ def _verdict(semantic: GroupPair | None, claim: float) -> str:
         return "No semantic task has both arms, so nothing can be said of the paper's claim."
     gain = semantic.difference
     sentence = (
-        f"Over {len(semantic.tasks)} semantic task(s) and {gain.count} seed(s)"
+        f"Over {number_of(len(semantic.tasks), 'semantic task')} and {number_of(gain.count, 'seed')}"
         f" the mix gains {gain.mean:+.2f} points"
     )
     if gain.interval is None:
