@@ -80,7 +80,8 @@ KINDS = {
         "words",
     ),
     "compress": (
-        "compress dense --train my.csv --valid my.csv --speedup 1.5 --quick --out compress",
+        "compress dense --train my.csv --valid my.csv --size 10MB --quick --forms onnx,onnx-int8"
+        " --batch 1,2 --lengths 8 --rounds 1 --out compress",
         "compress",
     ),
     "finetuned": (
