@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from bermo.analyse.between import Between
 from bermo.analyse.certainty import least_told, least_within, told
 from bermo.analyse.curves import MIX
 from bermo.analyse.head_figures import head_grid
-from bermo.analyse.layers import TOLERANCE, Between, CutScores, Kept, LayerFacts, mean_of_same
+from bermo.analyse.layers import TOLERANCE, CutScores, Kept, LayerFacts
 from bermo.data.intervals import LEVEL
 from bermo.figures.data import Bars, Figure, Heat, Lines, Section, Table, paragraphs
 from bermo.printing import percent
@@ -93,29 +94,24 @@ def between_section(models: Mapping[str, Between]) -> Section:
         if not item.alike:
             lines.append(f"{name} is not compared: {item.reason}.")
             continue
-        rows, columns = (_names(item.alike), _names(tuple(zip(*item.alike, strict=True))))
         figures.append(
             Heat(
                 title=f"{name} against {item.first}: how alike their layers are",
                 x_label=f"layer of {item.first}",
                 y_label=f"layer of {name}",
                 unit="CKA",
-                columns=columns,
-                rows=rows,
+                columns=item.columns,
+                rows=item.rows,
                 values=item.alike,
             )
         )
-        mean = mean_of_same(item.alike)
+        mean = item.mean_of_same
         if mean is not None:
             lines.append(
                 f"{name} against {item.first}: same layers are alike by {told(mean, item.same_ends)} on"
                 " average."
             )
     return Section(title="Layers of two models", text=paragraphs(lines), figures=tuple(figures))
-
-
-def _names(rows: Sequence[object]) -> tuple[str, ...]:
-    return tuple(map(str, range(len(rows))))
 
 
 def kept_section(models: Mapping[str, Kept]) -> Section:
@@ -234,7 +230,7 @@ def _alive_table(
         row += [cut.scores[k - 1]] if cut else []
         row += [kept.layers[min(k, len(kept.layers)) - 1]] if kept else []
         if between and between.alike:
-            row.append(between.alike[k][k] if k < len(between.alike[0]) else None)
+            row.append(between.of_same.get(str(k)))
         rows.append(tuple(round(v, 4) if isinstance(v, float) else v for v in row))
     return Table(title=f"{name}: its layers one by one", columns=tuple(columns), rows=tuple(rows))
 

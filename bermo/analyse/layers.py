@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from bermo.analyse.attention import Advance, Grid, grid_of
-from bermo.analyse.certainty import Ends, ends_left_out, ends_of_least, ends_of_mean, holm
+from bermo.analyse.certainty import Ends, ends_of_least, ends_of_mean, holm
 from bermo.analyse.labelled import Labelled
 from bermo.analyse.words import Key, has_mix, layer_names, pool_words
 from bermo.data.intervals import sign_test
@@ -32,8 +32,6 @@ from bermo.vectors import Encoder, stream_vectors
 SAMPLE_TEXTS, SAMPLE = 200, 1000
 LEAST = 4
 """Words that the unbiased estimator needs."""
-GROUPS = 10
-"""Of texts, each left out once."""
 TOLERANCE = 0.5
 """Points of score that a cut may cost and still count as no loss."""
 
@@ -54,17 +52,6 @@ class LayerFacts:
     change_ends: tuple[Ends, ...]
     cut_ends: tuple[Ends, ...]
     """Of `change` and of `cut`, over texts."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Between:
-    """Alikeness of each layer of a model with each of the first model's, or why there is none."""
-
-    first: str
-    alike: tuple[tuple[float | None, ...], ...]
-    same_ends: Ends = None
-    """Of the mean alikeness of the same layers, leaving out a tenth of the texts at a time."""
-    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,38 +226,6 @@ def mix_shares(encoder: Encoder) -> tuple[float, ...]:
         return ()
     known = dict(zip(encoder.mix.layers, encoder.mix.weights.tolist(), strict=True))
     return tuple(known.get(layer, 0.0) for layer in range(encoder.num_layers))
-
-
-def measure_between(first: Encoder, other: Encoder, texts: Sequence[str], max_length: int) -> Between:
-    """Compare the layers of two models on the same words."""
-    one, two = (take_sample(encoder, texts, max_length) for encoder in (first, other))
-    if one.keys != two.keys:
-        reason = f"{first.name} and {other.name} cut the texts into different tokens"
-        return Between(first=first.name, alike=(), reason=reason)
-    alike = grid_of_alikeness(two.vectors, one.vectors)
-    return Between(first=first.name, alike=alike, same_ends=_same_ends(one, two, mean_of_same(alike)))
-
-
-def mean_of_same(alike: Sequence[Sequence[float | None]]) -> float | None:
-    """Return the mean alikeness of the same layers of two models; None where none is known."""
-    known = [row[k] for k, row in enumerate(alike) if k < len(row)]
-    values = [value for value in known if value is not None]
-    return sum(values) / len(values) if values else None
-
-
-def _same_ends(one: Sample, two: Sample, mean: float | None) -> Ends:
-    """Return the interval of the mean alikeness of the same layers."""
-    texts = torch.tensor([row for row, _, _ in one.keys])
-    groups = texts.unique().tensor_split(GROUPS)
-    without = []
-    for group in groups:
-        kept = ~torch.isin(texts, group)
-        pairs = zip(one.vectors[:, kept], two.vectors[:, kept], strict=False)
-        values = [value for a, b in pairs if (value := alikeness(a, b)) is not None]
-        if not len(group) or not values:
-            return None
-        without.append(sum(values) / len(values))
-    return None if mean is None else ends_left_out(mean, without)
 
 
 def measure_cut(labelled: Labelled, advance: Advance = lambda done: None) -> CutScores:

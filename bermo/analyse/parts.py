@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bermo.analyse import head_figures, heads, layer_figures, layers, tuned
+from bermo.analyse import between, head_figures, heads, layer_figures, layers, tuned
 from bermo.analyse.attention import Advance, AttentionFacts, attention_section, measure_attention
 from bermo.analyse.attribution import TEXTS, Attribution, attribution_section, measure_attribution
 from bermo.analyse.effective import LENGTHS, EffectiveFacts, effective_section, measure_effective
@@ -134,10 +134,10 @@ def _map(subject: Subject, advance: Advance) -> LayerMap:
     return measure_map(encoder, list(points), advance)
 
 
-def _between(subject: Subject, advance: Advance) -> layers.Between:
+def _between(subject: Subject, advance: Advance) -> between.Between:
     assert subject.first is not None, "only models after the first are compared with it"
     texts = subject.request.texts
-    return layers.measure_between(subject.first.encoder, subject.encoder, texts, subject.longest)
+    return between.measure_between(subject.first.encoder, subject.encoder, texts, subject.longest)
 
 
 def _on_texts(
@@ -260,7 +260,7 @@ PARTS: Mapping[str, Measurement] = {
     ),
     "between": Measurement(
         group="layers",
-        kind=layers.Between,
+        kind=between.Between,
         measure=_between,
         draw=layer_figures.between_section,
         needs=("texts", "two"),

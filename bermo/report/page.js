@@ -154,7 +154,7 @@
   for (const figure of document.querySelectorAll("figure:has(svg:not([data-plot]))")) addButtons(figure);
 
   // What goes on beyond its right edge has a shadow there.
-  const hint = (part) => part.classList.toggle("more", part.scrollWidth - part.clientWidth - part.scrollLeft > 1);
+  const hint = (part) => part.classList.toggle("more", part.scrollWidth - part.clientWidth - part.scrollLeft > 8);
   const sizes = new ResizeObserver((changed) => changed.forEach(({ target }) => hint(target)));
   for (const part of document.querySelectorAll(".scroll, .drawing")) {
     sizes.observe(part);

@@ -8,6 +8,7 @@ from scipy import stats
 
 from bermo.analyse.attention import attention_section, measure_attention
 from bermo.analyse.attribution import attribution_section, measure_attribution
+from bermo.analyse.between import measure_between
 from bermo.analyse.certainty import (
     LEVEL,
     Judged,
@@ -29,7 +30,7 @@ from bermo.analyse.geometry_figures import geometry_section
 from bermo.analyse.head_figures import effects_section
 from bermo.analyse.identity import identity_section, measure_identity
 from bermo.analyse.layer_figures import between_section, layers_section
-from bermo.analyse.layers import measure_between, measure_layers
+from bermo.analyse.layers import measure_layers
 from bermo.analyse.tuned import measure_moved, moved_section
 from bermo.analyse.words import frequent_words, layer_names, word_keys
 from bermo.data.intervals import sign_test

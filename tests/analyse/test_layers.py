@@ -1,23 +1,32 @@
 """Layers: similarity against sums over four words, cuts against the student that is built, zeros counted."""
 
 import math
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 import torch
 from torch import Tensor
 
-from bermo.analyse.layer_figures import alive_section, cut_section, enough, kept_section, layers_section
+from bermo.analyse.between import measure_between
+from bermo.analyse.layer_figures import (
+    alive_section,
+    between_section,
+    cut_section,
+    enough,
+    kept_section,
+    layers_section,
+)
 from bermo.analyse.layers import (
     CutScores,
     alikeness,
     cut_mix,
     grid_of_alikeness,
-    measure_between,
     measure_kept,
     measure_layers,
     unbiased_hsic,
 )
+from bermo.figures.data import Heat
 from bermo.nn.mix import LayerMix
 from bermo.vectors import Encoder
 from tests.analyse.conftest import TEXTS, build
@@ -99,6 +108,18 @@ def test_a_model_is_like_itself_and_unlike_another(encoder: Encoder) -> None:
     assert all(same.alike[k][k] == pytest.approx(1, abs=1e-4) for k in range(4))
     other = measure_between(encoder, build("gpt2"), TEXTS, 60)
     assert (other.alike[3][3] or 0) < 0.9
+
+
+def test_the_mix_of_two_models_has_its_name_and_is_none_of_their_same_layers() -> None:
+    mixed = build(with_mix=True)
+    found = measure_between(mixed, build(with_mix=True), TEXTS, 60)
+    heat = between_section({"other": found}).figures[0]
+    assert isinstance(heat, Heat)
+    assert heat.rows == heat.columns == ("0", "1", "2", "3", "mix")
+    assert list(found.of_same) == ["0", "1", "2", "3"]
+    # A layer of the number that the first model's mix would have is not compared with it.
+    deeper = replace(found, rows=("0", "1", "2", "3", "4"))
+    assert list(deeper.of_same) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert", "albert", "deberta"])
