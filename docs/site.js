@@ -7,6 +7,7 @@ const mend = () => {
     part.setAttribute("role", "none");
     part.removeAttribute("aria-labelledby");
     part.removeAttribute("aria-expanded");
+    part.removeAttribute("aria-label");
   }
   document.querySelector("nav.md-path")?.setAttribute("aria-label", "Path");
   // The corner of a table heads nothing.
