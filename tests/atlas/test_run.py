@@ -61,7 +61,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return known
 
 
-@pytest.mark.usefixtures("bench_here", "shallow_box")
+@pytest.mark.usefixtures("bench_here", "shallow_box", "warm_python")
 def test_an_atlas_is_made_goes_on_and_names_what_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[str]
 ) -> None:

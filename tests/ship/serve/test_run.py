@@ -21,6 +21,7 @@ THREADS = 4
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGTERM that a process can catch")
+@pytest.mark.usefixtures("warm_python")
 def test_sigterm_loses_no_answer_and_ends_with_0(tmp_path: Path) -> None:
     save(make_model(), tmp_path / "tiny")
     command = [sys.executable, "-m", "bermo", "serve", str(tmp_path / "tiny"), "--port", "0"]
