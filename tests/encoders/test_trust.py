@@ -241,6 +241,18 @@ def test_a_plain_model_of_transformers_with_a_head_is_checked_alike(tmp_path: Pa
         open_trained(folder).load_model()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_finite_numbers_with_an_infinite_sum_are_finite(dtype: torch.dtype) -> None:
+    most, model = torch.finfo(dtype).max, torch.nn.Linear(2, 1, bias=False, dtype=dtype)
+    for numbers, wanted in (
+        ([most, most], []),
+        ([float("inf"), -float("inf")], ["weight"]),
+        ([float("nan"), 1.0], ["weight"]),
+    ):
+        model.weight.data = torch.tensor([numbers], dtype=dtype)
+        assert not_finite(model) == wanted
+
+
 def test_names_of_tensors_that_are_not_finite() -> None:
     model = make_model(layers=1)
     assert not_finite(model) == []
