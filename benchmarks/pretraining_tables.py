@@ -66,6 +66,7 @@ def _page(title: str, text: str, rows: Sequence[Row], first: str, known: Mapping
         cells = [_cell([measure(row) for row in own]) for measure in known.values()]
         steps = sorted({row["steps"] for row in own})
         lines.append(f"| {arm} | {steps[0]:,} | " + " | ".join(cells) + " |")
+    lines += marked(rows)
     count = len(known) * (len(arms) - 1)
     lines += ["", "## Verdicts", ""]
     lines += _wrapped(f"Of {count} differences about {count / 20:.0f} would leave 0 out by chance alone.")
@@ -73,6 +74,16 @@ def _page(title: str, text: str, rows: Sequence[Row], first: str, known: Mapping
     for arm in arms[1:]:
         lines += _wrapped(f"- {verdict(arm, rows, first, known)}", "  ")
     return "\n".join(lines) + "\n"
+
+
+def marked(rows: Sequence[Row]) -> list[str]:
+    """Name the arms whose runs ended without having learned, with the cause of the first of them."""
+    causes: dict[str, list[str]] = {}
+    for row in rows:
+        if row["diverged"]:
+            causes.setdefault(row["arm"], []).append(row["diverged"])
+    lines = [f"{arm}: {len(found)} runs are marked as diverged: {found[0]}." for arm, found in causes.items()]
+    return [line for text in lines for line in ["", *_wrapped(text)]]
 
 
 def verdict(arm: str, rows: Sequence[Row], first: str, known: Mapping[str, Measure]) -> str:

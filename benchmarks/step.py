@@ -32,7 +32,7 @@ from typing import Any
 import torch
 import transformers
 import triton
-from step_families import run_families
+from step_families import beside, run_families
 from step_long import run_long
 from step_shapes import SHAPED
 from step_ways import METHODS, Ours, hugging_face_bert, make_batch
@@ -233,6 +233,9 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=225, help="with --families: begin no row after these"
     )
+    parser.add_argument(
+        "--beside", type=Path, help="with --families: rows of this file are kept where no new one is"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     is_tiny = options.tiny and (options.long or options.families is not None)
@@ -254,7 +257,7 @@ def main() -> None:
     if options.long:
         report["rows"] = run_long(options)
     elif options.families is not None:
-        report["rows"] = run_families(options)
+        report["rows"] = beside(run_families(options), options.beside)
     else:
         measure_bert(options, report)
     if options.out:

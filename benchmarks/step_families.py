@@ -14,10 +14,12 @@ A row that fails is named with its error, and the others go on.
 import argparse
 import gc
 import itertools
+import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from step_shapes import BASE, SHAPED, TINY, Shape
 from step_ways import METHODS, HuggingFace, Ours, make_batch
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, PretrainedConfig
+from transformers.activations import NewGELUActivation
 
 from bermo.encoders.half_bias import set_half_biases_
 from bermo.errors import BermoError
@@ -138,7 +141,7 @@ def _fused(step: Ours) -> str:
     modules = list(step.model.modules())
     counts = {
         "residual": sum(is_residual(module) for module in modules),
-        "gelu": sum(is_gelu(module) for module in modules),
+        "gelu": sum(is_gelu(module) or isinstance(module, NewGELUActivation) for module in modules),
         "q, k, v as one": sum(attention_projections(module) is not None for module in modules),
         "attention with a bias": sum(is_biased_attention(module) for module in modules),
         "mix": sum(can_fuse_mix(module) for module in modules),
@@ -251,7 +254,14 @@ def run_families(options: argparse.Namespace) -> list[dict[str, Any]]:
         row = measure_family(family, options)
         if family == "bert":
             bert = row["ms"]["plain"]
-        rows.append(row)
+        rows.append(row | {"bert": bert})
         print_family(row, bert, options)
     print(f"Wanted: eager/ours at least {FASTER}, ours/BERT at most {AS_BERT}.")
     return rows
+
+
+def beside(rows: Sequence[dict[str, Any]], other: Path | None) -> list[dict[str, Any]]:
+    """Return the rows and those of another run's file, each with BERT's time of its own run, by family."""
+    earlier = [] if other is None else json.loads(other.read_text(encoding="utf-8"))["rows"]
+    by_family = {row["family"]: row for row in [*earlier, *rows]}
+    return [by_family[family] for family in SHAPED if family in by_family]

@@ -1,10 +1,12 @@
-"""The position bias that an encoder gives to all its layers, for one model or for a stack of models.
+"""What an encoder makes of the distances between tokens, for one model or for a stack of models.
 
-MPNet looks up one number for each head and distance. Some versions of transformers compute the distances on
-the CPU, which a CUDA graph cannot hold, and none knows of a stack, whose table holds N tables. XLNet makes
-the waves of its distances anew in each pass, from a number on the CPU; they never change, so they are kept.
+A CUDA graph cannot hold a copy from the CPU. MPNet looks up one number for each head and distance; some
+versions of transformers compute the distances on the CPU, and none knows of a stack, whose table holds N
+tables. XLNet makes the waves of its distances anew in each pass, and DeBERTa v2 the groups of its distances,
+both from a number on the CPU; they never change, so they are kept.
 """
 
+from collections.abc import Callable
 from functools import cache
 from types import MethodType
 from typing import Any, cast
@@ -21,7 +23,30 @@ def set_position_bias_(model: nn.Module) -> None:
             cast(Any, module).compute_position_bias = MethodType(_position_bias, module)
         if hasattr(type(module), "relative_positional_encoding"):
             make = MethodType(cast(Any, type(module)).relative_positional_encoding, module)
-            cast(Any, module).relative_positional_encoding = cache(make)
+            cast(Any, module).relative_positional_encoding = cache(_for_training_too(make))
+        if hasattr(type(module), "get_rel_pos"):
+            cast(Any, module).get_rel_pos = _kept_distances(cast(Any, module))
+
+
+def _for_training_too(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function so that what it makes in inference mode can be kept for a training step."""
+    return torch.inference_mode(False)(make)
+
+
+def _kept_distances(encoder: Any) -> Callable[..., Tensor | None]:
+    """Return DeBERTa's own function of hidden states, which makes the distances of each length once."""
+    make = _for_training_too(MethodType(type(encoder).get_rel_pos, encoder))
+    kept: dict[tuple[int, torch.device], Tensor | None] = {}
+
+    def distances(x: Tensor, queries: Tensor | None = None, given: Tensor | None = None) -> Tensor | None:
+        if queries is not None or given is not None:
+            return cast(Tensor | None, make(x, queries, given))
+        key = x.shape[-2], x.device
+        if key not in kept:
+            kept[key] = make(x)
+        return kept[key]
+
+    return distances
 
 
 def _position_bias(encoder: nn.Module, x: Tensor) -> Tensor:

@@ -126,8 +126,9 @@ def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Acc
 
 
 def _clear(out: Path, finished: Set[int]) -> None:
-    """Remove the checkpoints of finished seeds, left by a command that was killed once it had the results."""
+    """Remove what a command that was killed once it had the results, or could not remove it, has left."""
     for seed in finished:
+        restore(out / f"seed-{seed}" / "model")
         shutil.rmtree(out / f"seed-{seed}" / "checkpoints", ignore_errors=True)
     for folder, group in _begun(out).items():
         if set(group) <= finished:

@@ -1,7 +1,8 @@
 """Fused Triton kernels for a model's forward and backward pass, in a step on a GPU in bfloat16.
 
     residual  LayerNorm(x + dropout(dense(h))) of post-norm layers, one kernel forward and one backward
-    linear    query, key and value as one product; gelu and the gradients of biases in one pass
+    linear    query, key and value as one product; gelu and the gradients of biases in one pass; the gelu by
+              tanh (ALBERT, GPT-2) as torch's one kernel in place of eight
     attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward;
               with a position bias that is trained (MPNet) torch's own kernel
     mix       the mix of all layers, one kernel forward and one backward
@@ -16,11 +17,13 @@ that torch's generator draws on the GPU in each pass.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers.activations import NewGELUActivation
 
 from bermo.models.encoder import BermoModel
 from bermo.nn.fast.available import has_kernels
@@ -89,6 +92,8 @@ class Fusion:
             self._add(module, "forward", self._biased_attention(module, self._next_seed()))
         if self.fused.linear and is_gelu(module):
             self._add(module, "forward", self._gelu(module))
+        if self.fused.linear and isinstance(module, NewGELUActivation):
+            self._add(module, "forward", partial(functional.gelu, approximate="tanh"))
         if self.fused.linear and isinstance(module, StackedLinear) and module.bias is not None:
             self._add(module, "forward", self._stacked(module))
         projections = attention_projections(module) if self.fused.linear else None

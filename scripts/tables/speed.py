@@ -95,10 +95,9 @@ def _seconds(part: str, name: str) -> str:
 def families() -> str:
     """The step of every family that was measured, beside Hugging Face's and beside BERT's."""
     rows = [row for row in read("step-families-cuda.json")["rows"] if row["ms"]]
-    bert = rows[0]["ms"]["plain"]
     lines = []
     for row in rows:
-        ms = row["ms"]
+        ms, bert = row["ms"], row["bert"]
         for length in ms["plain"]:
             ours, eager = ms["plain"][length], ms["eager"][length]
             lines.append(

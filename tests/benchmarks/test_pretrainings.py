@@ -212,7 +212,7 @@ def test_a_stage_that_fails_is_named_and_begun_again(
 
 
 def row(arm: str, seed: int, masked: float | None, **tasks: float) -> dict[str, Any]:
-    nothing: dict[str, Any] = {"probes": {}, "senses": None, "likelihood": -3.0, "steps": 7}
+    nothing: dict[str, Any] = {"probes": {}, "senses": None, "likelihood": -3.0, "steps": 7, "diverged": None}
     return {"arm": arm, "seed": seed, "masked": masked, "tasks": tasks} | nothing
 
 
@@ -257,3 +257,11 @@ def test_rows_of_an_earlier_sitting_are_kept_unless_a_new_one_replaces_them(
     pretraining_rows.write("objectives", tmp_path, tmp_path / "earlier.json")
     found = json.loads((tmp_path / "objectives.json").read_text())
     assert [(one["arm"], one["masked"]) for one in found] == [("elmo", None), ("mlm", -2.0), ("xlnet", -4.0)]
+
+
+def test_the_committed_page_is_that_of_its_rows() -> None:
+    results = Path(__file__).parents[2] / "results"
+    rows = json.loads((results / "objectives.json").read_text(encoding="utf-8"))
+    written = (results / "objectives.md").read_text(encoding="utf-8")
+    assert page("objectives", rows) == written
+    assert "electra: 3 runs are marked as diverged: replaced tokens are not told" in written

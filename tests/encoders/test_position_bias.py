@@ -2,10 +2,11 @@
 
 import torch
 from torch import nn
-from transformers import MPNetConfig, XLNetConfig, XLNetModel
+from transformers import AutoModel, MPNetConfig, XLNetConfig, XLNetModel
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bermo.encoders.position_bias import set_position_bias_
+from tests.tiny import make_config
 
 
 def encoder() -> MPNetEncoder:
@@ -43,3 +44,16 @@ def test_waves_of_distances_are_those_of_transformers_and_made_once() -> None:
     assert torch.equal(model(ids).last_hidden_state, expected)
     assert torch.equal(model(ids[:, :3]).last_hidden_state, XLNetModel.forward(model, ids[:, :3])[0])
     assert model.relative_positional_encoding.cache_info().misses == 2
+
+
+def test_groups_of_distances_are_those_of_transformers_made_once_and_serve_a_training_step() -> None:
+    model = AutoModel.from_config(make_config("deberta-v2")).eval()
+    ids = torch.arange(5, 15).view(2, 5)
+    expected = model(ids).last_hidden_state
+    set_position_bias_(model)
+    with torch.inference_mode():
+        assert torch.equal(model(ids).last_hidden_state, expected)
+    model(ids).last_hidden_state.sum().backward()
+    first, again = (model.encoder.get_rel_pos(torch.zeros(2, 5, 16)) for _ in range(2))
+    assert first is again
+    assert model.encoder.get_rel_pos(torch.zeros(2, 3, 16)).shape == (1, 3, 3)

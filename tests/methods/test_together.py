@@ -224,11 +224,11 @@ def test_a_group_whose_results_were_half_written_is_finished_as_that_group(tmp_p
 
 def test_what_a_command_killed_after_its_results_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     kept = ["seed-3/checkpoints", "together-3-4", "together-2-3"]
-    for name in (*kept, "seed-1/checkpoints", "together-1-2"):
+    for name in (*kept, "seed-1/checkpoints", "seed-1/model", "seed-1/.model.old", "together-1-2"):
         (tmp_path / name).mkdir(parents=True)
     _clear(tmp_path, {1, 2})
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == sorted(
-        ["seed-1", "seed-3", *kept]
+        ["seed-1", "seed-1/model", "seed-3", *kept]
     )
 
 

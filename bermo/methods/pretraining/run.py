@@ -22,7 +22,7 @@ from bermo.encoders.trust import not_finite
 from bermo.errors import BermoError
 from bermo.fields import check
 from bermo.figures.data import write_findings
-from bermo.files import read_sealed, reading, whole_folder, write_sealed, write_text
+from bermo.files import read_sealed, reading, restore, whole_folder, write_sealed, write_text
 from bermo.methods.measure import device_name, peak_memory, reset_peak_memory, versions
 from bermo.methods.pretraining.build import (
     Work,
@@ -119,6 +119,7 @@ def _run(work: Work) -> PretrainResult:
         with reading(done, "Delete it, and the same command trains the encoder again."):
             result = PretrainResult(**read_sealed(done))
         if accelerator.is_main_process:
+            restore(out / "model")
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return result
     if work.teacher is not None and isinstance(work.batches, TaughtBatches):

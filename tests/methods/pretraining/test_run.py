@@ -86,8 +86,10 @@ def test_masked_words_are_learned_and_the_encoder_is_an_ordinary_one(
     assert Path(echoes).parent.name not in card
     shown = read_findings(tmp_path / "run" / "figures.json")
     assert shown.sections[0].figures[0].title == "Training loss"
-    # Done before: nothing is computed.
+    # Done before: nothing is computed, and what could not be removed is.
+    (tmp_path / "run" / ".model.old").mkdir()
     assert pretrain(spec, tmp_path / "run") == result
+    assert not (tmp_path / "run" / ".model.old").exists()
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
