@@ -15,7 +15,7 @@ def on_one_scale(figures: Sequence[Figure]) -> tuple[Figure, ...]:
             ends.setdefault(_thing(figure), []).extend(_values(figure))
     return tuple(
         replace(figure, limits=(min(ends[_thing(figure)]), max(ends[_thing(figure)])))
-        if isinstance(figure, Heat) and figure.limits is None and ends[_thing(figure)]
+        if isinstance(figure, Heat) and ends[_thing(figure)]
         else figure
         for figure in figures
     )
@@ -26,4 +26,4 @@ def _thing(figure: Heat) -> tuple[str, str]:
 
 
 def _values(figure: Heat) -> Iterable[float]:
-    return finite(value for row in figure.values for value in row)
+    return figure.limits or finite(value for row in figure.values for value in row)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bermo.figures import scale
 from bermo.figures.data import Findings, Lines, Number, Section
 
 MAX_CURVES = 8
@@ -17,6 +18,20 @@ def told_apart(findings: Sequence[Findings], names: Sequence[str]) -> list[Findi
         replace(item, title=f"{item.title}: {name}") if titles.count(item.title) > 1 else item
         for item, name in zip(findings, names, strict=True)
     ]
+
+
+def on_one_scale(findings: Sequence[Findings]) -> list[Findings]:
+    """Give heat maps of the same thing, in sections of the same title, one scale over all findings."""
+    sections = [section for item in findings for section in item.sections]
+    scaled = {
+        title: iter(scale.on_one_scale([f for s in sections if s.title == title for f in s.figures]))
+        for title in {section.title for section in sections}
+    }
+
+    def drawn(section: Section) -> Section:
+        return replace(section, figures=tuple(next(scaled[section.title]) for _ in section.figures))
+
+    return [replace(item, sections=tuple(map(drawn, item.sections))) for item in findings]
 
 
 def overlay(findings: Sequence[Findings], names: Sequence[str]) -> Findings | None:

@@ -20,7 +20,7 @@ from bermo.figures.draw import draw, to_svg
 from bermo.figures.table import kept, to_html_table
 from bermo.files import check_place, write_text
 from bermo.report.collect import collect
-from bermo.report.overlay import overlay
+from bermo.report.overlay import on_one_scale, overlay
 from bermo.report.overview import runs_findings
 
 GENERATOR = '<meta name="generator" content="bermo report">'
@@ -37,7 +37,7 @@ def write_page(sources: Sequence[Path], out: Path) -> tuple[Path, ...]:
     findings = [runs_findings(collected.runs)] if collected.runs else []
     shared = overlay(collected.findings, collected.places)
     findings += [shared] if shared else []
-    findings += collected.findings
+    findings += on_one_scale(collected.findings)
     names = [item.title for item in collected.findings] + [run.name for run in collected.runs]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     write_text(out, to_page(findings, f"bermo: {', '.join(names[:MAX_NAMES])}{more}"))

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bermo.figures.data import Findings, Lines, Section, write_findings
+from bermo.figures.data import Findings, Heat, Lines, Section, write_findings
 from bermo.report.collect import collect
-from bermo.report.overlay import MAX_CURVES, overlay
+from bermo.report.overlay import MAX_CURVES, on_one_scale, overlay
 from bermo.report.page import write_page
 
 
@@ -29,6 +29,22 @@ def test_the_same_curve_of_two_models_stands_in_one_figure_over_all_layers() -> 
     assert isinstance(figure, Lines)
     assert figure.x == (0.0, 1.0, 2.0)
     assert figure.series == {"one": (0.1, 0.2, 0.3), "two": (0.5, 0.6, None)}
+
+
+def grid(*values: float | None, title: str = "Gain") -> Findings:
+    heat = Heat(
+        title=title, x_label="layer", y_label="task", columns=("0", "1"), rows=("t",), values=(values,)
+    )
+    return Findings(title="Probes", facts={}, sections=(Section(title="All", text="", figures=(heat,)),))
+
+
+def test_the_same_grid_of_two_models_has_one_scale_of_colours() -> None:
+    drawn = on_one_scale(
+        [grid(1.0, 5.0), grid(-2.0, None), grid(7.0, 9.0, title="Another"), grid(None, None)]
+    )
+    limits = [item.sections[0].figures[0].limits for item in drawn]  # type: ignore[union-attr]
+    assert limits == [(-2.0, 5.0), (-2.0, 5.0), (7.0, 9.0), (-2.0, 5.0)]
+    assert on_one_scale([grid(None, None)]) == [grid(None, None)]
 
 
 def test_several_curves_of_each_keep_their_names() -> None:
