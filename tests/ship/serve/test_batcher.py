@@ -116,13 +116,15 @@ def test_a_request_that_waits_too_long_is_refused_with_504_and_never_computed(mo
     model.is_free.clear()
     batcher = make(model, timeout=0.05)
 
-    async def release() -> None:
-        await asyncio.sleep(0.1)
+    async def refused_then_free() -> list[Any]:
+        asking = (batcher.ask(asked("a")), _later(batcher.ask(asked("b"))))
+        answers = await asyncio.gather(*asking, return_exceptions=True)
         model.is_free.set()
         await asyncio.sleep(0.05)
+        return answers
 
-    found = run(batcher, batcher.ask(asked("a")), _later(batcher.ask(asked("b"))), release())
-    assert [item.status for item in found[:2]] == [504, 504]
+    (found,) = run(batcher, refused_then_free())
+    assert [item.status for item in found] == [504, 504]
     assert model.batches == [["a"]]
     assert batcher.num_texts == 0
 
