@@ -87,8 +87,9 @@ def index() -> str:
 def command_page(name: str) -> str:
     """One verb: its usage, its words and its options by group."""
     parser = build_parser()[1][name]
-    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    text = f"{MADE}\n\n# bermo {name}\n\n{_sentence(VERBS[name].help)}\n\n```text\n{_wrapped(usage)}\n```\n"
+    forms = re.split(r"\n\s*(?=bermo )", parser.format_usage().removeprefix("usage: "))
+    usage = "\n".join(_wrapped(" ".join(form.split())) for form in forms)
+    text = f"{MADE}\n\n# bermo {name}\n\n{_sentence(VERBS[name].help)}\n\n```text\n{usage}\n```\n"
     for group in parser._action_groups:
         actions = [action for action in group._group_actions if action.dest != "help"]
         if actions:
