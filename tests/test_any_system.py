@@ -23,7 +23,8 @@ PACKAGE = Path(__file__).parent.parent / "bermo"
 LACKING = ("fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "readline", "triton", "winreg")
 POSIX_ONLY = {
     "os": {"fork", "forkpty", "sync", "getuid", "geteuid", "getgid", "getpgid", "killpg", "setsid", "mkfifo"}
-    | {"nice", "uname", "statvfs", "getloadavg", "chown", "kill", "symlink", "fchmod"},
+    | {"nice", "uname", "statvfs", "getloadavg", "chown", "kill", "symlink", "fchmod"}
+    | {"WNOHANG", "WUNTRACED", "wait", "wait3", "wait4", "waitid"},
     "signal": {"SIGHUP", "SIGPIPE", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGQUIT"}
     | {"alarm", "pause", "setitimer", "sigwait", "pthread_sigmask"},
 }

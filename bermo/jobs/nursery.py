@@ -21,10 +21,11 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from queue import Queue
+from queue import Empty, Queue
 from threading import Thread
 from typing import IO, Any
 
@@ -46,6 +47,24 @@ IMPORTED = (
 """What every training imports, and the most frequent family's module with what that of any other takes."""
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.02
+
+
+class _Forked:
+    """A forked child, with what subprocess.Popen says of one."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        """Return its exit code, minus a signal's number, or None while it lives."""
+        found, status = os.waitpid(self.pid, _NO_WAIT)
+        return os.waitstatus_to_exitcode(status) if found else None
+
+
+_NO_WAIT: int = getattr(os, "WNOHANG", 0)
+Child = _Forked | subprocess.Popen[bytes]
+Children = dict[int, Child]
+"""Commands under way, by the number that whoever started them knows."""
 
 
 class Nursery:
@@ -124,21 +143,48 @@ def serve() -> None:
     """Answer until standard input closes, then stop the children and wait for them."""
     if FORK:
         _import_all()
-    children: dict[int, int] = {}
+    read = _read if FORK else _threaded_read()
+    children: Children = {}
     is_open, rest = True, b""
     while is_open or children:
-        readable, _, _ = select.select([0] if is_open else [], [], [], POLL_SECONDS if children else None)
-        if readable:
-            data = os.read(0, 65536)
+        data = read(POLL_SECONDS if children else None) if is_open else None
+        if not is_open:
+            time.sleep(POLL_SECONDS)
+        if data is not None:
             is_open = bool(data)
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 _obey(json.loads(line), children)
             if not is_open:
-                _stop(children)
-        for process, code in _reap(children):
+                _stop(children.values())
+        for number, code in _reap(children):
+            del children[number]
             with contextlib.suppress(BrokenPipeError):
-                print(json.dumps({"ended": children.pop(process), "code": code}), flush=True)
+                print(json.dumps({"ended": number, "code": code}), flush=True)
+
+
+def _read(seconds: float | None) -> bytes | None:
+    """Return what has come from standard input: nothing at its end, None if nothing came in time."""
+    readable, _, _ = select.select([0], [], [], seconds)
+    return os.read(0, 65536) if readable else None
+
+
+def _threaded_read() -> Callable[[float | None], bytes | None]:
+    """Return `_read` for Windows, whose `select` takes no pipe: a thread waits for it."""
+    came: Queue[bytes] = Queue()
+
+    def wait() -> None:
+        while data := os.read(0, 65536):
+            came.put(data)
+        came.put(b"")
+
+    def read(seconds: float | None) -> bytes | None:
+        with contextlib.suppress(Empty):
+            return came.get(timeout=seconds)
+        return None
+
+    Thread(target=wait, name="input", daemon=True).start()
+    return read
 
 
 def _import_all() -> None:
@@ -154,32 +200,27 @@ def _import_all() -> None:
     gc.enable()
 
 
-def _obey(message: Mapping[str, Any], children: dict[int, int]) -> None:
+def _obey(message: Mapping[str, Any], children: Children) -> None:
     if "start" in message:
-        children[_start(message)] = message["start"]
-    else:
-        _stop({process: number for process, number in children.items() if number == message["stop"]})
+        children[message["start"]] = _start(message)
+    elif message["stop"] in children:
+        _stop([children[message["stop"]]])
 
 
-def _stop(children: Mapping[int, int]) -> None:
-    for process in children:
+def _stop(children: Iterable[Child]) -> None:
+    for child in children:
         with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(process).terminate()
+            psutil.Process(child.pid).terminate()
 
 
-def _reap(children: Mapping[int, int]) -> list[tuple[int, int]]:
+def _reap(children: Children) -> list[tuple[int, int]]:
     """Return the children that have ended, with their exit codes; a signal's is 128 and its number."""
-    ended = []
-    for process in children:
-        found, status = os.waitpid(process, os.WNOHANG)
-        if found:
-            code = os.waitstatus_to_exitcode(status)
-            ended.append((process, code if code >= 0 else SIGNALLED - code))
-    return ended
+    codes = [(number, child.poll()) for number, child in children.items()]
+    return [(number, code if code >= 0 else SIGNALLED - code) for number, code in codes if code is not None]
 
 
-def _start(message: Mapping[str, Any]) -> int:
-    """Start a command; return the number of its process."""
+def _start(message: Mapping[str, Any]) -> Child:
+    """Start a command."""
     if not FORK:
         with Path(message["log"]).open("wb") as log:
             return subprocess.Popen(
@@ -188,12 +229,12 @@ def _start(message: Mapping[str, Any]) -> int:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **message["environment"]},
-            ).pid
+            )
     nursery = os.getpid()
     process = FORK()
     if process == 0:
         _live(message, nursery)
-    return process
+    return _Forked(process)
 
 
 def _live(message: Mapping[str, Any], nursery: int) -> None:

@@ -1,8 +1,10 @@
 """A forked command finds its imports done, and undoes at its end what it made itself and nothing else."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import MODEL_MAPPING, AutoConfig
@@ -25,7 +27,7 @@ made = [Made()]
 weakref.finalize(made[0], print, "the nursery's")
 nursery.runpy.run_module = command
 child = nursery._start({"words": [], "log": sys.argv[1], "environment": {}})
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]))
 """
 
 
@@ -57,3 +59,30 @@ def test_all_answers_come_before_the_nursery_ends(tmp_path: Path) -> None:
     assert started.process.returncode == 0
     assert started.wait(60) is None
     assert "sst2" in (tmp_path / "good.log").read_text(encoding="utf-8")
+
+
+FORKS_NONE = "from bermo.jobs import nursery; nursery.FORK = None; nursery.serve()"
+
+
+def test_commands_are_new_processes_where_none_can_be_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows: pipes that no select takes, children that no waitpid without waiting tells of."""
+    begin = subprocess.Popen
+
+    def start(words: list[str], **options: Any) -> subprocess.Popen[str]:
+        return begin([words[0], "-c", FORKS_NONE], **options)
+
+    monkeypatch.setattr(nursery.subprocess, "Popen", start)
+    started = nursery.Nursery()
+    monkeypatch.undo()
+    number = started.start(["no-verb"], tmp_path / "bad.log")
+    assert started.wait(60) == (number, 2)
+    # One that is under way when the nursery ends is stopped, and waited for.
+    started.start(["list"], tmp_path / "good.log")
+    started.close()
+    assert started.process.returncode == 0
+    ended = started.wait(60)
+    assert ended is not None
+    assert ended[0] == number + 1
+    assert ended[1] in (0, nursery.SIGNALLED + signal.SIGTERM, nursery.SIGNALLED + signal.SIGINT)
