@@ -121,8 +121,8 @@ def test_each_seed_learns_what_it_would_learn_alone(name: str, small_encoder: Pa
         ):
             # On average, since Adam makes a whole step of a gradient that is 0 but for rounding.
             gap = (mine.double() - other.double()).abs().mean().item()
-            # By rounding, which differs with the number of threads, one weight may stand on the other side.
-            assert gap < (max(3e-3, 1.5 / mine.numel()) if mine.dtype == torch.bool else 1e-4), key
+            # By rounding, which differs with the number of threads, a few weights of a mask change sides.
+            assert gap < (6e-3 if mine.dtype == torch.bool else 1e-4), key
 
 
 def test_l0_through_copies_trains_all_seeds_as_without_them(small_encoder: Path, tmp_path: Path) -> None:
