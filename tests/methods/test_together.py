@@ -105,6 +105,8 @@ def _jobs(prepared: Prepared, folder: Path, accelerator: Accelerator) -> list[Jo
 
 @pytest.mark.parametrize("name", METHODS)
 def test_each_seed_learns_what_it_would_learn_alone(name: str, small_encoder: Path, tmp_path: Path) -> None:
+    # Rounding differs with the number of threads, and moves weights in and out of a mask.
+    torch.set_num_threads(1)
     mix = "none" if name == "magnitude" else "across"
     spec = _spec(small_encoder, METHODS[name], mix)
     accelerator = make_accelerator(spec.train, tmp_path)
@@ -121,8 +123,7 @@ def test_each_seed_learns_what_it_would_learn_alone(name: str, small_encoder: Pa
         ):
             # On average, since Adam makes a whole step of a gradient that is 0 but for rounding.
             gap = (mine.double() - other.double()).abs().mean().item()
-            # By rounding, which differs with the number of threads, a few weights of a mask change sides.
-            assert gap < (6e-3 if mine.dtype == torch.bool else 1e-4), key
+            assert gap < (3e-3 if mine.dtype == torch.bool else 1e-4), key
 
 
 def test_l0_through_copies_trains_all_seeds_as_without_them(small_encoder: Path, tmp_path: Path) -> None:
