@@ -15,7 +15,7 @@ from bermo.files import DAMAGED
 from bermo.report.overlay import told_apart
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
-from bermo.runs.rows import METRICS_FILE, read_rows
+from bermo.runs.rows import METRICS_FILE, read_all_rows, read_rows
 from bermo.runs.statistics import summarise
 
 FIGURES = "figures.json"
@@ -146,14 +146,15 @@ def _training_spec(folder: Path) -> Mapping[str, Any] | None:
 def _read_run(folder: Path, name: str, spec: Mapping[str, Any], has_rows: bool) -> RunRecord:
     try:
         numbers = sorted(int(item.name.removeprefix("seed-")) for item in folder.glob("seed-*"))
-        seeds = tuple(
-            SeedRecord(
-                seed=number,
-                result=read_seed(folder / f"seed-{number}"),
-                rows=tuple(read_rows(folder / f"seed-{number}" / METRICS_FILE)) if has_rows else (),
-            )
-            for number in numbers
-        )
+        seeds = tuple(_read_seed(folder / f"seed-{number}", number, has_rows) for number in numbers)
     except DAMAGED as error:
         raise BermoError(f"{folder} cannot be read as a run: {error}.") from error
     return RunRecord(name=name, spec=spec, seeds=seeds)
+
+
+def _read_seed(folder: Path, number: int, has_rows: bool) -> SeedRecord:
+    result, metrics = read_seed(folder), folder / METRICS_FILE
+    if not has_rows:
+        return SeedRecord(seed=number, result=result, rows=())
+    rows = read_rows(metrics) if result is None else read_all_rows(metrics, result.steps)
+    return SeedRecord(seed=number, result=result, rows=tuple(rows))

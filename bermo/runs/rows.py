@@ -46,6 +46,16 @@ def read_rows(path: Path) -> list[Row]:
         return [_read(number, line) for number, line in enumerate(lines, start=1)]
 
 
+def read_all_rows(path: Path, num_steps: int) -> list[Row]:
+    """Return the rows of a training that has ended after so many steps: the last row is of the last step."""
+    rows = read_rows(path)
+    last = rows[-1]["step"] if rows else 0
+    if last != num_steps:
+        with reading(path, "Restore it, or leave this run out."):
+            raise ValueError(f"the training has {num_steps} steps, and the last row is of step {last}")
+    return rows
+
+
 def _is_row(text: str) -> bool:
     try:
         return bool(unseal(text))

@@ -12,6 +12,7 @@ import pytest
 
 from bermo.recipes.core import beside_plain
 from bermo.runs.results import write_result
+from bermo.runs.rows import METRICS_FILE, write_rows
 from bermo.spec import DataSpec, RunSpec
 from tests.results import make_result
 
@@ -50,7 +51,7 @@ def write_run(folder: Path, spec: RunSpec, scores: dict[int, float], mix: list[f
     for one in seeds:
         (folder / f"seed-{one.seed}").mkdir()
         write_result(folder / f"seed-{one.seed}" / "result.json", one)
-        (folder / f"seed-{one.seed}" / "metrics.jsonl").touch()
+        write_rows(folder / f"seed-{one.seed}" / METRICS_FILE, [{"step": one.steps}])
 
 
 def ask(tables: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:

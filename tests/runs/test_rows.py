@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bermo.errors import BermoError
-from bermo.runs.rows import append_row, read_rows
+from bermo.runs.rows import append_row, read_all_rows, read_rows
 
 ROWS = [{"step": 1, "loss": 0.75}, {"step": 2, "loss": None}, {"step": 3, "loss": 0.25}]
 
@@ -30,6 +30,19 @@ def test_a_last_line_that_is_torn_does_not_count(path: Path) -> None:
     for end in range(text.rindex("\n", 0, -1) + 1, len(text) - 1):
         path.write_text(text[:end])
         assert read_rows(path) == ROWS[:2]
+
+
+def test_a_file_that_ends_before_its_training_did_is_named_whatever_befell_it(path: Path) -> None:
+    text = path.read_text()
+    assert read_all_rows(path, 3) == ROWS
+    for left in (text[: text.rindex("{")], text[:5], "", None):
+        path.unlink(missing_ok=True)
+        if left is not None:
+            path.write_text(left)
+        with pytest.raises(
+            BermoError, match=r"metrics\.jsonl is damaged .* has 3 steps, and the last row is of"
+        ):
+            read_all_rows(path, 3)
 
 
 def test_every_changed_bit_is_named_with_its_line_or_changes_nothing(path: Path) -> None:
