@@ -11,7 +11,7 @@ from typing import Any
 
 from bermo.errors import BermoError, nearest
 from bermo.figures.data import Findings, Number, read_findings
-from bermo.files import DAMAGED
+from bermo.files import DAMAGED, read_sealed
 from bermo.report.overlay import told_apart
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
@@ -147,6 +147,7 @@ def _read_run(folder: Path, name: str, spec: Mapping[str, Any], has_rows: bool) 
     try:
         numbers = sorted(int(item.name.removeprefix("seed-")) for item in folder.glob("seed-*"))
         seeds = tuple(_read_seed(folder / f"seed-{number}", number, has_rows) for number in numbers)
+        _check_ended(folder, seeds)
     except DAMAGED as error:
         raise BermoError(f"{folder} cannot be read as a run: {error}.") from error
     return RunRecord(name=name, spec=spec, seeds=seeds)
@@ -158,3 +159,18 @@ def _read_seed(folder: Path, number: int, has_rows: bool) -> SeedRecord:
         return SeedRecord(seed=number, result=result, rows=())
     rows = read_rows(metrics) if result is None else read_all_rows(metrics, result.steps)
     return SeedRecord(seed=number, result=result, rows=tuple(rows))
+
+
+def _check_ended(folder: Path, seeds: Sequence[SeedRecord]) -> None:
+    """Refuse a seed without a result, neither under way nor stopped, of a run that has ended with one."""
+    done = folder / "result.json"
+    if not done.exists():
+        return
+    ended = {one["seed"] for one in read_sealed(done)["seeds"]}
+    for seed in seeds:
+        own = folder / f"seed-{seed.seed}"
+        if seed.result is None and seed.seed in ended and not (own / "checkpoints").exists():
+            raise BermoError(
+                f"{own / 'result.json'} is gone, and {done} says that the seed has ended. Restore it, or run"
+                " the command of the run again, which trains this seed."
+            )

@@ -136,6 +136,7 @@ def test_settings_that_differ_come_first(figures: dict[str, Figure]) -> None:
 def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
     copy = tmp_path / "young"
     shutil.copytree(runs / "pruned", copy)
+    (copy / "result.json").unlink()
     for seed in (1, 2):
         (copy / f"seed-{seed}" / "result.json").unlink()
     with (copy / "seed-1" / "metrics.jsonl").open("a") as file:
@@ -146,6 +147,18 @@ def test_a_run_under_way_shows_its_curves(runs: Path, tmp_path: Path) -> None:
     titles = [figure.title for section in page_findings.sections for figure in section.figures]
     assert "Training loss" in titles
     assert any("on the validation set" in title for title in titles)
+
+
+def test_a_seed_that_had_ended_and_has_no_result_is_named(runs: Path, tmp_path: Path) -> None:
+    source = next(path for path in sorted(runs.iterdir()) if (path / "result.json").exists())
+    shutil.copytree(source, tmp_path / "run")
+    gone = sorted((tmp_path / "run").glob("seed-*/result.json"))[0]
+    gone.unlink()
+    with pytest.raises(BermoError, match=rf"{gone.parent.name}.result\.json is gone"):
+        collect([tmp_path / "run"])
+    # Its command is at work again.
+    (gone.parent / "checkpoints").mkdir()
+    assert collect([tmp_path / "run"]).runs[0].seeds[0].result is None
 
 
 def test_a_step_that_is_no_number_is_one_sentence(runs: Path, tmp_path: Path) -> None:
