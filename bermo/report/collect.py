@@ -11,7 +11,7 @@ from typing import Any
 
 from bermo.errors import BermoError, nearest
 from bermo.figures.data import Findings, Number, read_findings
-from bermo.files import DAMAGED, read_sealed
+from bermo.files import DAMAGED, read_sealed, reading
 from bermo.report.overlay import told_apart
 from bermo.runs.folder import SPEC_FILE, read_spec_file
 from bermo.runs.results import RunResult, SeedResult, read_seed
@@ -166,7 +166,8 @@ def _check_ended(folder: Path, seeds: Sequence[SeedRecord]) -> None:
     done = folder / "result.json"
     if not done.exists():
         return
-    ended = {one["seed"] for one in read_sealed(done)["seeds"]}
+    with reading(done, "Run the command of the run again, which writes it."):
+        ended = {one["seed"] for one in read_sealed(done)["seeds"]}
     for seed in seeds:
         own = folder / f"seed-{seed.seed}"
         if seed.result is None and seed.seed in ended and not (own / "checkpoints").exists():
