@@ -27,7 +27,6 @@ from step_shapes import BASE, SHAPED, TINY, Shape
 from step_ways import METHODS, HuggingFace, Ours, make_batch
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, PretrainedConfig
-from transformers.activations import NewGELUActivation
 
 from bermo.encoders.half_bias import set_half_biases_
 from bermo.errors import BermoError
@@ -37,6 +36,7 @@ from bermo.training.fusible import (
     can_fuse_mix,
     is_biased_attention,
     is_gelu,
+    is_gelu_by_tanh,
     is_residual,
 )
 from bermo.training.graphs import GraphedStep
@@ -141,7 +141,7 @@ def _fused(step: Ours) -> str:
     modules = list(step.model.modules())
     counts = {
         "residual": sum(is_residual(module) for module in modules),
-        "gelu": sum(is_gelu(module) or isinstance(module, NewGELUActivation) for module in modules),
+        "gelu": sum(is_gelu(module) or is_gelu_by_tanh(module) for module in modules),
         "q, k, v as one": sum(attention_projections(module) is not None for module in modules),
         "attention with a bias": sum(is_biased_attention(module) for module in modules),
         "mix": sum(can_fuse_mix(module) for module in modules),

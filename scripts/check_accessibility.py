@@ -102,7 +102,7 @@ KINDS = {
 }
 """For each kind of page the command that makes its findings, and their folder."""
 TOGETHER = ("dense", "errors", "sentence", "maps", "pretraining", "bench")
-"""What stands on one page. Over all kinds axe takes as long as over each alone, and finds the same."""
+"""What stands on one page. A page of all kinds kept axe busy for more than a quarter of an hour."""
 
 
 def make_pages(folder: Path) -> list[Path]:

@@ -170,7 +170,7 @@ def _read(seconds: float | None) -> bytes | None:
 
 
 def _threaded_read() -> Callable[[float | None], bytes | None]:
-    """Return `_read` for Windows, whose `select` takes no pipe: a thread waits for it."""
+    """Return `_read` for systems that cannot fork: a thread waits, since Windows' `select` takes no pipe."""
     came: Queue[bytes] = Queue()
 
     def wait() -> None:

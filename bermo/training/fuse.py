@@ -2,7 +2,7 @@
 
     residual  LayerNorm(x + dropout(dense(h))) of post-norm layers, one kernel forward and one backward
     linear    query, key and value as one product; gelu and the gradients of biases in one pass; the gelu by
-              tanh (ALBERT, GPT-2) as torch's one kernel in place of eight
+              tanh (ALBERT, GPT-2) as torch's one kernel
     attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward;
               with a position bias that is trained (MPNet) torch's own kernel
     mix       the mix of all layers, one kernel forward and one backward
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers.activations import NewGELUActivation
 
 from bermo.models.encoder import BermoModel
 from bermo.nn.fast.available import has_kernels
@@ -37,6 +36,7 @@ from bermo.training.fusible import (
     has_hooks,
     is_biased_attention,
     is_gelu,
+    is_gelu_by_tanh,
     is_residual,
 )
 
@@ -92,7 +92,7 @@ class Fusion:
             self._add(module, "forward", self._biased_attention(module, self._next_seed()))
         if self.fused.linear and is_gelu(module):
             self._add(module, "forward", self._gelu(module))
-        if self.fused.linear and isinstance(module, NewGELUActivation):
+        if self.fused.linear and is_gelu_by_tanh(module):
             self._add(module, "forward", partial(functional.gelu, approximate="tanh"))
         if self.fused.linear and isinstance(module, StackedLinear) and module.bias is not None:
             self._add(module, "forward", self._stacked(module))

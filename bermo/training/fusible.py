@@ -6,6 +6,7 @@ A module with other children, another signature or a hook is not among them and 
 import inspect
 
 from torch import nn
+from transformers.activations import NewGELUActivation
 
 from bermo.encoders.families import fused_projections
 from bermo.nn.mix import LayerMix
@@ -63,6 +64,11 @@ def is_gelu(module: nn.Module) -> bool:
         and _argument_names(module) == ["hidden_states"]
         and not any(has_hooks(child) for child in children.values())
     )
+
+
+def is_gelu_by_tanh(module: nn.Module) -> bool:
+    """Tell whether a module is the gelu by tanh, which transformers writes out in single operations."""
+    return isinstance(module, NewGELUActivation)
 
 
 def attention_projections(module: nn.Module) -> tuple[nn.Linear, nn.Linear, nn.Linear] | None:
