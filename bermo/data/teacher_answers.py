@@ -3,7 +3,8 @@
     text,negative,positive
     "not bad at all",0.08,0.92
 
-Rows are found by their texts, so that the file may hold more rows than are trained on, in any order.
+Rows are found by their texts, so that the file may hold more rows than are trained on, in any order. A class's
+column may also be called probability_CLASS, as bermo predict --probabilities writes it.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from bermo.data.rows import Rows, TextRows
 from bermo.data.table import Table
 from bermo.errors import BermoError
 
+WRITTEN = "probability_"
+"""How `bermo predict` calls the column of a class, before the class."""
 NEAR_ONE = 0.02
 """How far probabilities of a row may be from a sum of 1: they are often rounded."""
 LEAST = 1e-6
@@ -52,7 +55,8 @@ def read_answers(
 def _by_text(
     table: Table, rows: TextRows, labels: Sequence[str], text: Sequence[str] | None
 ) -> dict[tuple[str, ...], npt.NDArray[np.float64]]:
-    lacking = [label for label in labels if not table.has(label)]
+    names = [label if table.has(label) else f"{WRITTEN}{label}" for label in labels]
+    lacking = [label for label, name in zip(labels, names, strict=True) if not table.has(name)]
     if lacking:
         raise BermoError(
             f'{table.path} has no column "{lacking[0]}". It needs the texts and a column of probabilities for'
@@ -65,7 +69,7 @@ def _by_text(
             f"{table.path} must have {wanted} columns of texts, as the training rows have, but got"
             f" {len(columns)}: {', '.join(columns)}. Name them with --text."
         )
-    values = np.stack([_numbers(table, label) for label in labels], axis=1)
+    values = np.stack([_numbers(table, name) for name in names], axis=1)
     off = np.flatnonzero((np.abs(values.sum(1) - 1) > NEAR_ONE) | (values < 0).any(1))
     if len(off):
         raise BermoError(

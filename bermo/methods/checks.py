@@ -242,7 +242,6 @@ def check_together(spec: RunSpec) -> None:
         "weights that are set back (rewind)": spec.prune.rewind is not None,
         "a teacher of attention relations": distill.relations > 0,
         "a teacher of attention": distill.parts.attention > 0 or distill.parts.last_attention > 0,
-        "answers from a file": distill.answers is not None,
         "a sentence encoder": spec.data.task == "own/embedding",
         "contrast, whose pairs would be of several models": bool(train.contrast),
         "a mix that opens or closes": spec.method.mix_path is not None,

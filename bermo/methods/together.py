@@ -21,6 +21,7 @@ from transformers.utils import ModelOutput
 
 from bermo.data.features import Features
 from bermo.errors import BermoError
+from bermo.methods.answers import AnsweredLoss
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import NAME, DistilledLoss, needs_only_logits
 from bermo.methods.evaluate import predict
@@ -171,6 +172,8 @@ def _reads_logits_only(objective: Objective) -> bool:
     """Tell whether an objective is a function of a batch and a model's logits."""
     if isinstance(objective, DistilledLoss):
         return needs_only_logits(objective.spec) and _reads_logits_only(objective.hard)
+    if isinstance(objective, AnsweredLoss):
+        return _reads_logits_only(objective.hard)
     return isinstance(objective, LabelLoss)
 
 

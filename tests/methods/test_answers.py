@@ -40,6 +40,10 @@ def test_rows_are_found_by_their_texts_and_become_logarithms(tmp_path: Path) -> 
     (tmp_path / "answers.jsonl").write_text(objects, encoding="utf-8")
     answers = read_answers(tmp_path / "answers.jsonl", ROWS, ["0", "1"])
     assert np.isfinite(answers).all()
+    written_by_predict = "sentence,label,probability,probability_0,probability_1\n"
+    lines = written_by_predict + 'good,1,0.9,0.1,0.9\n"bad, really",0,0.75,0.75,0.25\n'
+    answers = read_answers(written(tmp_path, lines), ROWS, ["0", "1"])
+    np.testing.assert_allclose(np.exp(answers), [[0.1, 0.9], [0.75, 0.25]], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,6 @@ def test_a_run_resumes_to_the_bit(tmp_path: Path) -> None:
         ({"distill": {"answers": "a.csv", "teacher": "runs/dense"}}, "probabilities and no model"),
         ({"distill": {"answers": "a.csv", "hidden": 1.0}}, "probabilities and no model"),
         ({"distill": {"answers": "a.csv", "soft": 0.0}}, "distill-soft and temperature over 0"),
-        ({"distill": {"answers": "a.csv"}, "train": {"together": 2}}, "together with answers from a file"),
     ],
 )
 def test_options_that_cannot_work_are_refused(changes: dict[str, dict[str, object]], sentence: str) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bermo.methods.answers import AnsweredLoss
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.distill import DistilledLoss
 from bermo.methods.evaluate import predict
@@ -36,12 +37,13 @@ def test_losses_at_once_are_those_of_the_seeds_one_by_one(kind: str, home: Path)
     answers = torch.stack([v for k, v in outputs.items() if "logits" in k], -1).detach()
     answers = answers if kind == "span" else answers[..., 0]
     teacher = load_teacher(world.folder)
-    for is_taught in (False, True):
-        given = batch | ({LOGITS: torch.randn_like(answers)} if is_taught else {})
-        alone = [LabelLoss(student) for student in students]
-        pairs = zip(alone, students, strict=True)
-        taught = [DistilledLoss(one, teacher, student, DistillSpec()) for one, student in pairs]
-        losses = JoinedLoss(taught if is_taught else alone)
+    alone = [LabelLoss(student) for student in students]
+    pairs = zip(alone, students, strict=True)
+    taught = [DistilledLoss(one, teacher, student, DistillSpec()) for one, student in pairs]
+    answered = [AnsweredLoss(one, world.data.task.kind, DistillSpec()) for one in alone]
+    for objectives in (alone, taught, answered):
+        given = batch | ({} if objectives is alone else {LOGITS: torch.randn_like(answers)})
+        losses = JoinedLoss(objectives)
         assert losses.is_alike
         results = []
         for find in (losses, losses._one_by_one):
