@@ -3,8 +3,8 @@
     text,negative,positive
     "not bad at all",0.08,0.92
 
-Rows are found by their texts, so that the file may hold more rows than are trained on, in any order. A class's
-column may also be called probability_CLASS, as bermo predict --probabilities writes it.
+Rows are found by their texts, so that the file may hold more rows than are trained on, in any order. The
+column of a class may also be called probability_CLASS, as bermo predict --probabilities writes it.
 """
 
 from collections.abc import Sequence
