@@ -25,7 +25,14 @@ def name_of(arm: Arm) -> str:
         else WORDS.get(arm.method, arm.method)
     )
     taught = ", taught" if arm.is_taught else ""
-    return f"{what}, {'mix' if arm.is_mix else 'plain'}{taught}, {length(arm.epochs)}"
+    return f"{what}, {'mix' if arm.is_mix else 'plain'}{taught}, {length(arm.epochs)}{_ended(arm)}"
+
+
+def _ended(arm: Arm) -> str:
+    """Say after how many epochs seeds were given up, where all were."""
+    last = max((point[0] or 0 for seed in arm.seeds for point in seed.curve), default=0)
+    is_early = arm.give_up is not None and bool(arm.seeds) and all(seed.is_diverged for seed in arm.seeds)
+    return f", ended at step {last:,.0f}" if is_early and last else ""
 
 
 def length(epochs: float | None) -> str:

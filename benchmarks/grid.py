@@ -1,30 +1,37 @@
 """Which pruning is best? Encoders × tasks × methods at 10 %; all but the method is bermo's default.
 
-    python benchmarks/grid.py MODELS DATA OUT [--only REGEX] [--workers 6] [--show]
-    python benchmarks/grid.py --gather results/grid.json OUT [--beside results/grid.json]
+    python benchmarks/grid.py MODELS DATA OUT [--only REGEX] [--workers 6] [--seconds 900] [--show]
+        [--beside results/grid.json]     only what has no row in that file yet
+        [--again box,roberta]     these have new weights: their rows of that file are left out, all are run
+        [--extra "--limit 64 --epochs 0.1 --device cpu --precision fp32"]     further options: a small trial
+    python benchmarks/grid.py --gather results/grid.json OUT [--beside results/grid.json] [--again …]
 
 MODELS holds a folder for each encoder (gte, minilm, mpnet, roberta; the box needs none), DATA the unpacked
 datasets sst2, mrpc, cola, mr, qnli, qqp_partial. PLAN says what is run with how many seeds, the most wanted
-first; seeds of an arm are trained together, arms side by side on one GPU. The same command goes on where it
-stopped: OUT holds a folder for each run, ENCODER-TASK-METHOD.SEEDS. Then: python scripts/make_grid.py
+first; seeds of an arm are trained together, arms side by side on one GPU; after --seconds none begins. The
+same command goes on where it stopped: OUT holds a folder for each run, ENCODER-TASK-METHOD.SEEDS. Then:
+python scripts/make_grid.py && python scripts/make_tables.py
 
 The encoder of RoBERTa's shape is the box: python benchmarks/as_roberta.py bermo/box MODELS/roberta
 """
 
 import argparse
 import json
+import math
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from bermo.recipes.core import PAPER_SEEDS
+from bermo.runs.results import ONE_ANSWER
 
 TASKS = {
     "sst2": "--task sst2 --data {data}/sst2 --epochs 3",
@@ -36,6 +43,7 @@ TASKS = {
     "mr": "--train {data}/mr/train.tsv --valid {data}/mr/dev.tsv --epochs 5",
     "qnli": "--train {data}/qnli/dev.tsv --split 0.2 --epochs 5",
     "qqp": "--task qqp --data {data}/qqp_partial --epochs 3",
+    "qqp20": "--task qqp --data {data}/qqp_partial --epochs 20",
 }
 MOVEMENT = "--prune movement --density 0.1"
 PENALTY = "--score-lr 1e-2 --lr 3e-5 --penalty"
@@ -46,6 +54,8 @@ METHODS = {
     "score": f"{MOVEMENT} --rank score",
     "soft": "--prune soft-movement --density 0.1",
     "magnitude": "--prune magnitude --density 0.1",
+    "l0": "--prune l0 --density 0.1",
+    "size-fast": f"{MOVEMENT} --rank size --lr 3e-5",
     "no-scores": f"{MOVEMENT} --score-lr 0",
     "size-global": f"{MOVEMENT} --rank size --scope global",
     "taught": TAUGHT,
@@ -53,11 +63,13 @@ METHODS = {
     "l0-penalty": f"--prune l0 {PENALTY} 50",
     "dense": "",
 }
-"""Also with -plain at the end: without the mix. The penalties are the paper's for QQP."""
+"""Also with -plain at the end: without the mix. The penalties are the paper's for QQP; size-fast has the rate
+3e-5, at which a plain mpnet-base is said to die."""
 SHOWN = {
     "sst2k": "SST-2, 20,000 rows",
     "sst2k1": "SST-2, 20,000 rows, 1 epoch",
     "sst2k2": "SST-2, 20,000 rows, 2 epochs",
+    "qqp20": "QQP, 20 epochs",
     "gte": "gte-small",
     "minilm": "MiniLM-L6",
     "mpnet": "mpnet-base",
@@ -67,32 +79,60 @@ SHOWN = {
 """What the table calls a task or a folder of an encoder, where it is not its own name."""
 SMALL = "mrpc cola mr qnli qqp"
 RIVALS = "size score soft magnitude"
+SHORT = "sst2k1 sst2k2"
+PENALTIES = "soft-penalty soft-penalty-plain l0-penalty l0-penalty-plain"
+FOUR = "gte minilm box roberta"
 PLAN = (
     # encoders, tasks, methods, first seed and last, seeds of one process
-    ("mpnet", "sst2", "teacher", (0, 1), 1),
-    ("gte", "sst2", "sensitivity", (3, 10), 4),
-    ("mpnet", "sst2", "sensitivity", (0, 5), 1),
-    ("gte", "sst2k", "teacher", (0, 1), 1),
+    # What a user gets: ten seeds on SST-2, five elsewhere, on every encoder.
+    ("mpnet", "sst2k", "sensitivity", (0, 10), 4),
+    ("mpnet", SMALL, "sensitivity", (0, 5), 5),
+    ("roberta", "sst2k", "sensitivity", (0, 10), 10),
+    ("roberta", SMALL, "sensitivity", (0, 5), 5),
     ("gte minilm box", "sst2k", "sensitivity", (0, 10), 5),
-    ("mpnet", "sst2", "taught", (0, 5), 1),
     ("gte minilm box", SMALL, "sensitivity", (0, 5), 5),
-    ("mpnet", f"sst2k {SMALL}", "sensitivity", (0, 3), 3),
+    ("mpnet", "sst2", "sensitivity", (0, 10), 1),
+    ("gte", "sst2", "sensitivity", (0, 10), 4),
+    # Plain encoders, and the rate that kills one.
+    ("mpnet", "sst2", "size-fast-plain size-fast", (0, 3), 3),
+    ("mpnet", f"sst2k {SMALL}", "sensitivity-plain", (0, 5), 5),
+    ("gte minilm box", f"sst2k {SMALL}", "sensitivity-plain", (0, 5), 5),
+    # Tables 2 and 5 on a second encoder.
+    ("mpnet", "sst2k", "dense dense-plain", (0, 5), 5),
+    ("mpnet", "mrpc", "dense dense-plain", (0, 5), 5),
+    ("mpnet", "sst2k", "teacher", (0, 1), 1),
+    ("mpnet", "sst2k", "taught taught-plain", (0, 5), 5),
+    ("gte", "sst2k", "dense-plain", (0, 5), 5),
+    # Figure 5 by the default and by the paper's score.
+    ("gte mpnet", SHORT, "sensitivity sensitivity-plain score score-plain", (0, 3), 3),
+    ("gte", "sst2k", "score-plain", (0, 3), 3),
+    # Table 4 on a second encoder.
+    ("mpnet", "sst2k", "soft-plain magnitude-plain l0 l0-plain", (0, 3), 3),
+    ("mpnet", "sst2k", "size-plain score-plain", (0, 3), 3),
+    # Fewer weights at one penalty, by many more steps.
+    ("gte", "qqp20", PENALTIES, (0, 3), 3),
+    ("gte mpnet", "qqp", PENALTIES, (0, 3), 3),
+    # The default's rivals.
+    ("mpnet", "sst2k", RIVALS, (0, 3), 3),
     ("gte minilm box", "sst2k", f"{RIVALS} dense", (0, 5), 5),
-    ("gte minilm box", SMALL, "soft magnitude size", (0, 3), 3),
-    ("mpnet", "sst2k", f"{RIVALS}", (0, 3), 3),
+    (FOUR, "mrpc cola", "soft magnitude size score", (0, 3), 3),
+    ("mpnet", SMALL, "soft magnitude", (0, 3), 3),
+    (FOUR, "mr qnli qqp", "soft magnitude size score", (0, 3), 3),
+    ("roberta", "sst2k", f"{RIVALS} dense", (0, 5), 5),
+    ("mpnet", SMALL, "size score", (0, 3), 3),
+    # Teachers and dense models of whole SST-2.
+    ("gte", "sst2k", "teacher", (0, 1), 1),
     ("gte", "sst2k", "taught taught-plain", (0, 5), 5),
-    ("gte mpnet", "qqp", "soft-penalty soft-penalty-plain l0-penalty l0-penalty-plain", (0, 3), 3),
-    ("mpnet", "sst2k", "sensitivity-plain size-plain score-plain dense dense-plain", (0, 3), 3),
-    ("roberta", "sst2k mrpc cola", "sensitivity soft magnitude size score", (0, 3), 3),
-    ("gte minilm box", SMALL, "dense score", (0, 3), 3),
-    ("gte minilm", f"sst2k {SMALL}", "sensitivity-plain", (0, 5), 5),
-    ("mpnet", "mrpc cola mr qnli qqp", "soft magnitude", (0, 2), 2),
-    ("gte minilm box", "sst2k mrpc", "dense-plain", (0, 5), 5),
-    ("gte mpnet", "sst2k1 sst2k2", "sensitivity sensitivity-plain", (0, 3), 3),
+    ("mpnet", "sst2", "teacher", (0, 1), 1),
+    ("mpnet", "sst2", "taught taught-plain", (0, 5), 1),
+    ("gte mpnet", "sst2", "dense", (0, 3), 3),
+    # Every other dense model, and further seeds of the rivals.
+    ("gte minilm box", SMALL, "dense", (0, 3), 3),
+    ("mpnet", "cola mr qnli qqp", "dense", (0, 3), 3),
+    ("gte minilm box mpnet", "sst2k", "soft magnitude size score", (5, 10), 5),
+    (f"{FOUR} mpnet", SMALL, "soft magnitude size score", (3, 5), 2),
+    ("mpnet", "sst2k", "soft magnitude size score", (3, 5), 2),
     ("minilm box", "sst2k", "size-plain score-plain soft-plain magnitude-plain", (0, 3), 3),
-    ("mpnet", "sst2k", "soft-plain magnitude-plain", (0, 2), 2),
-    ("roberta", "mr qnli qqp", "sensitivity soft magnitude size", (0, 3), 3),
-    ("mpnet", "mrpc cola mr qnli qqp", "dense size", (0, 2), 2),
 )
 COMMON = "--precision bf16 --checkpoint-minutes 100 --evaluations 1"
 
@@ -110,7 +150,7 @@ class Job:
     def name(self) -> str:
         return f"{self.encoder}-{self.task}-{self.method}.{'-'.join(map(str, self.seeds))}"
 
-    def words(self, models: Path, data: Path, out: Path) -> list[str]:
+    def words(self, models: Path, data: Path, out: Path, extra: str = "") -> list[str]:
         """Return the arguments of bermo for it, without the folder of the run."""
         model = "box" if self.encoder == "box" else models / self.encoder
         plain = "--mix none" if self.method.endswith("-plain") or self.method == "teacher" else ""
@@ -118,7 +158,14 @@ class Job:
         method = METHODS.get(self.method.removesuffix("-plain"), "").format(teacher=self.teacher(out))
         seeds = f"--seeds {','.join(map(str, self.seeds))}, --together {len(self.seeds)}"
         task = TASKS[self.task].format(data=data)
-        return f"train --model {model} {task} {method} {plain} {seeds} {COMMON} --keep {keep}".split()
+        return f"train --model {model} {task} {method} {plain} {seeds} {COMMON} --keep {keep} {extra}".split()
+
+    @property
+    def arm(self) -> tuple[str, str, str, bool]:
+        """What the rows of grid.json know it by."""
+        plain = self.method.endswith("-plain")
+        shown = SHOWN.get(self.encoder, self.encoder), SHOWN.get(self.task, self.task)
+        return *shown, self.method.removesuffix("-plain"), not plain
 
     @property
     def is_taught(self) -> bool:
@@ -140,16 +187,39 @@ def jobs() -> Iterator[Job]:
                         yield Job(encoder=encoder, task=task, method=method, seeds=seeds[k : k + size])
 
 
+def left(wanted: Iterable[Job], known: Iterable[dict[str, Any]]) -> list[Job]:
+    """Return the jobs with the seeds that have no row, and only teachers that such a job needs."""
+    done = {(row["encoder"], row["task"], row["method"], row["mix"], row["seed"]) for row in known}
+    open_ = []
+    for job in wanted:
+        seeds = tuple(seed for seed in job.seeds if (*job.arm, seed) not in done)
+        open_ += [replace(job, seeds=seeds)] if seeds else []
+    taught = {(job.encoder, job.task) for job in open_ if job.is_taught}
+    return [job for job in open_ if job.method != "teacher" or (job.encoder, job.task) in taught]
+
+
 def run(job: Job, options: argparse.Namespace) -> str:
-    """Train one arm; its words go to a log beside its folder."""
+    """Train one arm, after its teacher."""
     began = time.monotonic()
+    if job.is_taught and job.teacher(options.out).name in options.teachers:
+        options.teachers[job.teacher(options.out).name].wait()
+    try:
+        return f"{job.name}: {_train(job, options)} after {time.monotonic() - began:.0f} s"
+    finally:
+        if job.name in options.teachers:
+            options.teachers[job.name].set()
+
+
+def _train(job: Job, options: argparse.Namespace) -> str:
+    """Return the exit code, or why there is none; the words of a training go to a log beside its folder."""
+    if time.monotonic() > options.until:
+        return "not begun"
     if job.is_taught and not (job.teacher(options.out) / "result.json").exists():
-        return f"{job.name}: left out, its teacher {job.teacher(options.out).name} is missing"
-    words = job.words(options.models, options.data, options.out)
+        return f"left out, its teacher {job.teacher(options.out).name} is missing"
+    words = job.words(options.models, options.data, options.out, options.extra)
     command = [sys.executable, "-m", "bermo", *words, "--out", str(options.out / job.name)]
     with (options.out / f"{job.name}.log").open("w") as log:
-        done = subprocess.run(command, stdout=log, stderr=log, check=False)
-    return f"{job.name}: {done.returncode} after {time.monotonic() - began:.0f} s"
+        return str(subprocess.run(command, stdout=log, stderr=log, check=False).returncode)
 
 
 def rows(out: Path) -> list[dict[str, Any]]:
@@ -159,17 +229,15 @@ def rows(out: Path) -> list[dict[str, Any]]:
         encoder, task, method = path.parent.name.partition(".")[0].split("-", 2)
         if method == "teacher":
             continue
+        arm = Job(encoder=encoder, task=task, method=method, seeds=()).arm
         for seed in json.loads(path.read_text(encoding="utf-8"))["seeds"]:
             found.append(
                 {
-                    "encoder": SHOWN.get(encoder, encoder),
-                    "task": SHOWN.get(task, task),
-                    "method": method.removesuffix("-plain"),
-                    "mix": not method.endswith("-plain"),
+                    **dict(zip(("encoder", "task", "method", "mix"), arm, strict=True)),
                     "seed": seed["seed"],
                     "score": round(seed["score"], 3),
                     "last": round(seed["last_score"], 3),
-                    "dead": bool(seed["diverged"]),
+                    "dead": (seed["diverged"] or "").startswith(ONE_ANSWER),
                     "density": round(seed["density"], 4),
                     "dense": method.startswith("dense"),
                 }
@@ -203,31 +271,36 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--only", default=".", help="jobs whose name fits")
     parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no job begins after so long")
+    parser.add_argument("--extra", default="", help="further options of every training")
     parser.add_argument("--show", action="store_true", help="print the jobs and stop")
     parser.add_argument("--gather", type=Path, help="write the rows of a folder of runs to this file")
-    parser.add_argument("--beside", type=Path, help="rows of this file are kept where no new one replaces it")
+    parser.add_argument("--beside", type=Path, help="a file of rows: what has one is not run, or is kept")
+    parser.add_argument("--again", default="", help="encoders whose rows of that file are left out")
     options = parser.parse_args()
+    again = [SHOWN.get(name, name) for name in options.again.split(",")]
+    earlier = json.loads(options.beside.read_text(encoding="utf-8")) if options.beside else []
+    earlier = [row for row in earlier if row["encoder"] not in again]
     if options.gather:
-        earlier = json.loads(options.beside.read_text(encoding="utf-8")) if options.beside else []
         content = beside(rows(options.models), earlier)
         options.gather.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return
-    wanted = [job for job in jobs() if re.search(options.only, job.name)]
+    wanted = [job for job in left(jobs(), earlier) if re.search(options.only, job.name)]
     if options.show:
         print(
             "\n".join(
-                f"{job.name}: {' '.join(job.words(options.models, options.data, options.out))}"
+                f"{job.name}: {' '.join(job.words(options.models, options.data, options.out, options.extra))}"
                 for job in wanted
             )
         )
         return
     options.out.mkdir(parents=True, exist_ok=True)
+    options.until = time.monotonic() + options.seconds
+    wanted.sort(key=lambda job: job.method != "teacher")
+    options.teachers = {job.name: Event() for job in wanted if job.method == "teacher"}
     with ThreadPoolExecutor(options.workers) as pool:
-        for taught in (False, True):  # a teacher comes before what it teaches
-            for said in pool.map(
-                lambda job: run(job, options), [job for job in wanted if job.is_taught == taught]
-            ):
-                print(said, flush=True)
+        for done in as_completed([pool.submit(run, job, options) for job in wanted]):
+            print(done.result(), flush=True)
 
 
 if __name__ == "__main__":

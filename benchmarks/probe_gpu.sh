@@ -2,7 +2,8 @@
 # What probing must show, on one GPU: jobs from one queue, the most wanted first; only JSON and logs come
 # back, in OUT/probe-gpu.tar.xz.
 #   benchmarks/probe_gpu.sh MODEL DATA OUT STAGE…
-#       the same command goes on; then: python benchmarks/probe_tables.py OUT --xprobe XPROBE
+#       the same command goes on; then: python benchmarks/probe_tables.py OUT --xprobe XPROBE \
+#       --beside results/probing-gpu.json
 # MODEL: gte-small's folder. DATA: a folder with xprobe_en/, sst2/, cola/, rte/ and wikitext103_valid_test/.
 # STAGE, in the order in which their jobs begin:
 #   frozen
@@ -13,7 +14,8 @@
 #   box-right box-wrong                 the same with the box
 #   gte-right-rest … box-wrong-rest     the other four tasks: 8,934 stacked steps
 #   NAME-right                          the four semantic tasks that count, with MODEL under another name
-#   gte-within-right gte-raw-right      the same, the mix alone, with the other two readings of the paper's norm
+#   NAME-within-right NAME-tensor-right
+#       the same, the mix alone, by the other two readings of the paper's norm (NAME-raw-right: by none)
 #   gte-words box-words                 word content for 20 epochs
 #   quick
 #       the box on WikiText-103; the box trained and untrained on SST-2, CoLA and RTE
@@ -21,7 +23,7 @@
 # WORKERS [5] processes at a time; no job begins after BUDGET [380] seconds, and what still runs after BUDGET
 # + 20 is stopped: what has ended is packed. FINETUNE holds changes of the fine-tuned stages
 # ("train.epochs=1"); SEEDS, STACK (seeds at once), LIMIT (frozen), EPOCHS, PRECISION and ROWS (quick), COUNT
-# (vectors) make all smaller.
+# (vectors), WORDS_EPOCHS [20] make all smaller.
 set -u
 export model=$1 data=$2 out=$3; shift 3
 export python=${PYTHON:-python3} xprobe=$data/xprobe_en seeds=${SEEDS:-63,77,9,96,39}
@@ -46,13 +48,15 @@ tuned() {
   [ "$3" = wrong ] && case="data.lowercase=off data.max_unknown=1"
   job "$1-$4" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $case $fields --arms "$4-plain,$4-mix" --seeds "$seeds" --out "$out/$1"
 }
-# Arguments: folder, encoder, task, kind of mix.
+# Arguments: folder, encoder, task, kind of mix. Seeds whose norm reads the whole batch cannot be stacked.
 reading() {
-  job "$1-$3" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $fields "model.mix.kind=$4" --arms "$3-mix" --seeds "$seeds" --out "$out/$1"
+  local alone=""
+  [ "$4" = tensor ] && alone="train.together=1"
+  job "$1-$3" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $fields $alone "model.mix.kind=$4" --arms "$3-mix" --seeds "$seeds" --out "$out/$1"
 }
 # Arguments: folder, encoder, arm.
 words() {
-  job "$1-$3" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $fields train.epochs=20 --arms "word-content-$3" --seeds "$seeds" --out "$out/$1"
+  job "$1-$3" $python -m bermo run paper/probing "model.backbone=$2" "data.folder=$xprobe" $fields train.epochs=${WORDS_EPOCHS:-20} --arms "word-content-$3" --seeds "$seeds" --out "$out/$1"
 }
 # Arguments: task, kind.
 glue() {
@@ -88,7 +92,7 @@ queue() {
         done ;;
       gte-right | gte-wrong | box-right | box-wrong) finetune "$stage" "$encoder" $case "$semantic" ;;
       gte-right-rest | gte-wrong-rest | box-right-rest | box-wrong-rest) finetune "${stage%-rest}" "$encoder" $case "$rest" ;;
-      *-within-right | *-raw-right)
+      *-within-right | *-tensor-right | *-raw-right)
         local kind=${stage%-right}; kind=${kind##*-}
         for task in ${semantic% *}; do echo "reading $stage $encoder $task $kind"; done ;;
       *-words) for arm in plain mix; do echo "words $stage $encoder $arm"; done ;;
@@ -97,7 +101,7 @@ queue() {
         echo "masked valid"; echo "masked test" ;;
       vectors) echo "vectors bf16"; echo "vectors fp32" ;;
       *-right) finetune "$stage" "$encoder" right "${semantic% *}" ;;
-      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, NAME-right, gte-within-right gte-raw-right, gte-words box-words, quick vectors." >&2; exit 2 ;;
+      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, NAME-right, NAME-within-right NAME-tensor-right NAME-raw-right, gte-words box-words, quick vectors." >&2; exit 2 ;;
     esac
   done
 }

@@ -1,9 +1,11 @@
 """What benchmarks/probe_gpu.sh gave, as tables, figures and one page.
 
-    python benchmarks/probe_tables.py OUT --xprobe XPROBE [--to results]
+    python benchmarks/probe_tables.py OUT --xprobe XPROBE [--beside results/probing-gpu.json] [--to results]
+    python benchmarks/probe_tables.py OUT --beside results/probing-gpu.json      without new runs: pages again
 
 OUT is the folder of the stages, or that of their unpacked probe-gpu.tar.xz; stages that have not ended are
-left out. XPROBE tells which labels contradict each other. Writes TO/probing.md (the tables),
+left out. XPROBE tells which labels contradict each other; without it the frozen layers' rows do. --beside
+keeps what an earlier sitting measured and this one did not. Writes TO/probing.md (the tables),
 TO/probing-gpu.json (every seed's score, every mix, every layer), TO/probing-*.svg and OUT/probing.html.
 """
 
@@ -17,6 +19,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from probe_rows import CASES, ENCODERS, Rows, ended, made, named, together
+from probe_rows import results as arms_of
+
 from bermo.data.probing import FILES, has_files, read_probe
 from bermo.data.sentences import TASKS
 from bermo.figures.data import Findings, Heat, Section, Table
@@ -26,27 +31,33 @@ from bermo.methods.probing.frozen import Probed
 from bermo.methods.probing.paired import Comparison, Known, compare, mean_gains, paired
 from bermo.methods.probing.results import read_probed
 from bermo.recipes.probing import PAPER
-from bermo.report.collect import collect
 from bermo.report.finetuned_probes import finetune_findings, finetune_table, groups_table
 from bermo.report.frozen_probes import frozen_findings, frozen_table
 from bermo.report.page import check_out, to_page
-from bermo.runs.results import RunResult
-
-ENCODERS = {"gte": "gte-small", "box": "the box"}
-CASES = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kept: unknown words"}
-
-
-def tuned(folder: Path, arms: str = "*") -> dict[str, RunResult]:
-    """Return the runs in a folder that have ended."""
-    folders = sorted(path.parent for path in folder.glob(f"{arms}/spec.json"))
-    runs = collect(folders).runs if folders else ()
-    return {run.name: run.result for run in runs if run.result is not None}
 
 
 def frozen(folder: Path) -> list[Probed]:
     """Return the tasks that were probed in a folder."""
     probed = [read_probed(folder / f"{task}.json", Probed) for task in TASKS]
     return [item for item in probed if item is not None]
+
+
+def _frozen(earlier: Mapping[str, Any], encoder: str) -> list[Probed]:
+    """Return what an earlier sitting probed."""
+    items = earlier.get("frozen", {}).get(encoder, [])
+    return [
+        Probed(**{name: tuple(value) if isinstance(value, list) else value for name, value in item.items()})
+        for item in items
+    ]
+
+
+def _known(xprobe: Path | None, probed: Mapping[str, Sequence[Probed]]) -> dict[str, Known]:
+    """Return what the rows of each task tell before any training."""
+    if xprobe is None:
+        items = [item for of_encoder in probed.values() for item in of_encoder]
+        return {one.task: Known(largest_class=one.largest_class, doubt=one.doubt) for one in items}
+    read = {task: read_probe(task, xprobe) for task in FILES if has_files(task, xprobe)}
+    return {task: Known(largest_class=data.largest_class, doubt=data.doubt) for task, data in read.items()}
 
 
 def markdown(table: Table) -> str:
@@ -65,7 +76,7 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
     """The semantic mean of each encoder and case, and how far the case changes it."""
     rows: list[tuple[Any, ...]] = []
     for name, comparison in compared.items():
-        encoder, case = name.split("-")
+        encoder, *reading, case = name.split("-")
         pair = comparison.groups.get("semantic")
         if pair is None:
             continue
@@ -74,7 +85,7 @@ def overview(compared: Mapping[str, Comparison], results: Mapping[str, Any]) -> 
         rows.append(
             (
                 ENCODERS[encoder],
-                case,
+                ", norm ".join([case, *reading]),
                 round(100 * unknown, 1),
                 round(pair.plain, 2),
                 round(pair.mix, 2),
@@ -142,7 +153,7 @@ def box_table(out: Path) -> Table:
     rows: list[tuple[Any, ...]] = []
     for task in ("sst2", "cola", "rte"):
         for kind in ("trained", "untrained"):
-            for run in tuned(out, f"box-{task}-{kind}").values():
+            for run in ended(out, f"box-{task}-{kind}").values():
                 scores = " ".join(f"{seed.score:.2f}" for seed in run.seeds)
                 rows.append((task, kind, run.metric, scores, run.num_diverged))
     for part in ("valid", "test"):
@@ -165,28 +176,34 @@ def box_table(out: Path) -> Table:
     return Table(title="The box on real data", columns=columns, rows=tuple(rows), note=note)
 
 
-def values(results: Mapping[str, RunResult]) -> dict[str, Any]:
-    """Every seed of every arm, without what can be computed from it."""
-    names = (
-        "seed",
-        "last_score",
-        "diverged",
-        "steps",
-        "loss",
-        "seconds",
-        "together",
-        "unknown_share",
-        "mix_weights",
-        "device",
-        "versions",
-    )
-    return {arm: [{n: getattr(s, n) for n in names} for s in r.seeds] for arm, r in results.items()}
+def words_table(content: Rows) -> Table:
+    """Word content for many epochs: how many seeds learn it, plain and mixed."""
+    rows: list[tuple[Any, ...]] = []
+    for case in (name for name in content if name.endswith("-words")):
+        for arm, seeds in sorted(content[case].items(), reverse=True):
+            learned = [seed["last_score"] for seed in seeds if seed["diverged"] is None]
+            spread = paired(learned) if learned else None
+            low, high = (spread.interval if spread else None) or (None, None)
+            rows.append(
+                (
+                    named(case.replace("words", "right"))[0],
+                    arm.removeprefix("word-content-"),
+                    seeds[0]["steps"],
+                    f"{len(learned)} of {len(seeds)}",
+                    spread and round(spread.mean, 2),
+                    *(None if end is None else round(end, 2) for end in (low, high)),
+                )
+            )
+    columns = ("encoder", "arm", "steps", "learn", "mean", "from", "to")
+    note = "Test accuracy over the seeds that learn; intervals of 95 % over them. The paper has 20 epochs."
+    return Table(title="Word content for many epochs", columns=columns, rows=tuple(rows), note=note)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--xprobe", type=Path, required=True)
+    parser.add_argument("--xprobe", type=Path)
+    parser.add_argument("--beside", type=Path, help="results of an earlier sitting, kept where none is new")
     parser.add_argument("--to", type=Path, default=Path("results"))
     options = parser.parse_args()
     out, to = options.out, options.to
@@ -194,26 +211,28 @@ def main() -> None:
     if packed.exists():
         with tarfile.open(packed) as file:
             file.extractall(out, filter="data")
-    known = {}
-    for task in FILES:
-        if has_files(task, options.xprobe):
-            data = read_probe(task, options.xprobe)
-            known[task] = Known(largest_class=data.largest_class, doubt=data.doubt)
-    results = {f"{e}-{c}": tuned(out / f"{e}-{c}") for e in ENCODERS for c in CASES}
-    results = {name: runs for name, runs in results.items() if runs}
-    compared = {name: compare(runs, known) for name, runs in results.items()}
-    probed = {e: items for e in ENCODERS if (items := frozen(out / f"frozen-{e}"))}
+    earlier = json.loads(options.beside.read_text(encoding="utf-8")) if options.beside else {}
+    content = together(earlier.get("finetuned", {}), made(out))
+    probed = {e: frozen(out / f"frozen-{e}") or _frozen(earlier, e) for e in ENCODERS}
+    probed = {encoder: items for encoder, items in probed.items() if items}
+    known = _known(options.xprobe, probed)
+    compared, results = {}, {}
+    for name in (name for name in content if not name.endswith("-words")):
+        results[name] = arms_of(content, name)
+        compared[name] = compare(results[name], known)
     if not known:
-        parser.error(f"{options.xprobe} holds no probing task. Give the folder of X-Probe.")
-    if not results and not probed:
+        parser.error("No probing task is known. Give the folder of X-Probe with --xprobe.")
+    if not content and not probed:
         parser.error(f"{out} holds nothing that a stage of probe_gpu.sh has ended.")
     pages: dict[str, Findings] = {}
-    table, box = overview(compared, results), box_table(out)
+    table, box, words = overview(compared, results), box_table(out), words_table(content)
+    if not box.rows and "box" in earlier:
+        box = replace(box, rows=tuple(tuple(row[column] for column in box.columns) for row in earlier["box"]))
     text = (
         "# Probing\n\n"
         "X-Probe's nine tasks by `benchmarks/probe_gpu.sh` and `python benchmarks/probe_tables.py`.\n"
     )
-    text += markdown(table) + markdown(box)
+    text += markdown(table) + markdown(box) + (markdown(words) if words.rows else "")
     pages["overview"] = Findings(
         title="Does the mix know more?",
         facts={},
@@ -223,11 +242,12 @@ def main() -> None:
         ),
     )
     for name, comparison in compared.items():
-        encoder, case = name.split("-")
-        facts = {"model": ENCODERS[encoder], "case": CASES[case], "data": "X-Probe"}
+        encoder, case = named(name)
+        facts = {"model": encoder, "case": case, "data": "X-Probe"}
         page = finetune_findings(comparison, results[name], PAPER, facts)
-        pages[name] = replace(page, title=f"Fine-tuned: {ENCODERS[encoder]}, case {case}")
-        text += f"\n## Fine-tuned: {ENCODERS[encoder]}, {CASES[case]}\n{comparison.verdict}\n"
+        pages[name] = replace(page, title=f"Fine-tuned: {encoder}, {case}")
+        verdict = textwrap.fill(comparison.verdict, 120, break_long_words=False, break_on_hyphens=False)
+        text += f"\n## Fine-tuned: {encoder}, {case}\n{verdict}\n"
         text += markdown(finetune_table(comparison, PAPER)) + markdown(groups_table(comparison))
     for encoder, items in probed.items():
         facts = {"model": ENCODERS[encoder], "data": "X-Probe"}
@@ -242,14 +262,14 @@ def main() -> None:
     still = [page for name, page in pages.items() if name.startswith("frozen")]
     text += panels(to, "layers", still, "Test accuracy of each layer")
     text += panels(to, "frozen-mix", still, "Share of each layer in the learned mix")
-    right = [pages[name] for name in ("gte-right", "box-right") if name in pages]
+    right = [pages[f"{encoder}-right"] for encoder in ENCODERS if f"{encoder}-right" in pages]
     text += panels(to, "tuned-mix", right, "Share of each layer in the trained mix")
     write_text(to / "probing.md", text)
     write_json(
         to / "probing-gpu.json",
         {
             "box": [dict(zip(box.columns, row, strict=True)) for row in box.rows],
-            "finetuned": {name: values(runs) for name, runs in results.items()},
+            "finetuned": content,
             "verdicts": {name: comparison.verdict for name, comparison in compared.items()},
             "frozen": {encoder: [asdict(item) for item in items] for encoder, items in probed.items()},
         },

@@ -5,18 +5,23 @@ printed number again from it:
 
     gpu.json: A              the mean of an arm's last scores over the seeds that live
     gpu.json: A − B          the mean difference, paired by the seeds that live in both
+    core-gpu.json: TASK      mix − plain of dense models, paired by seed
     probing-gpu.json: CASE   mix − plain, the mean of four semantic tasks, paired by seed
+    probing-gpu.json: CASE − CASE        the mix of the first less the plain encoder of the second
     probing-gpu.json: CASE/ARM           the mean of an arm's last scores over the seeds that did not diverge
     grid.json: ENCODER/TASK/METHOD/mix   the mean of a cell of the grid
     grid.json: CELL − CELL               the difference of two means, with Welch's interval
-    grid.json: kept CELL ÷ CELL          how many times as many weights the first keeps
+    grid.json: kept CELL ÷ CELL          how many times as many weights the first keeps (means of logs)
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
 from bermo.methods.probing.paired import Paired
-from scripts.tables.grid import TASKS, WORDS, Cell, Grid, Place, distance, grid
+from bermo.printing import number_of
+from scripts.tables.grid import TASKS, WORDS, Arm, Cell, Grid, Place, distance, grid, welch
 from scripts.tables.numbers import (
     RESULTS,
     difference,
@@ -24,10 +29,11 @@ from scripts.tables.numbers import (
     last_scores,
     num_seeds,
     read,
+    spread,
     table,
     with_interval,
 )
-from scripts.tables.scores import semantic_gain
+from scripts.tables.scores import encoder_of, plain_case, reading_of, semantic_gain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,27 +89,52 @@ def paired_arms(what: str, one: str, other: str) -> Evidence | None:
     )
 
 
-def semantic(encoder: str, case: str) -> Evidence:
+def core_pairs() -> list[Evidence]:
+    """Mix − plain of the dense models of core-gpu.json that no other file has."""
+    found = []
+    for task, words in (("conll2003", "CoNLL-2003"), ("squad", "SQuAD")):
+        scores = {
+            (run["arm"], run["seed"]): run["last_score"]
+            for run in read("core-gpu.json")["runs"]
+            if run["task"] == task
+        }
+        known = spread([scores["mix", seed] - scores["plain", seed] for arm, seed in scores if arm == "mix"])
+        found.append(
+            Evidence(
+                encoder="gte-small",
+                what=f"{words}, mix − plain",
+                value=gap(known),
+                n=number_of(known.count, "pair"),
+                source=f"core-gpu.json: {task}",
+                interval=known.interval,
+            )
+        )
+    return found
+
+
+def semantic(case: str) -> Evidence:
     """Mix − plain over four semantic tasks."""
     gain = semantic_gain(case)[2]
+    reading = reading_of(case)
+    less = f" − {plain_case(case)}" if reading else ""
     return Evidence(
-        encoder=encoder,
-        what="mix − plain, mean of four tasks",
+        encoder=encoder_of(case),
+        what="mix − plain, mean of four tasks" + (f", norm {reading}" if reading else ""),
         value=gap(gain),
         n=f"{gain.count} pairs",
-        source=f"probing-gpu.json: {case}",
+        source=f"probing-gpu.json: {case}{less}",
         interval=gain.interval,
     )
 
 
-def fine_tuned(encoder: str, what: str, case: str, name: str) -> Evidence:
+def fine_tuned(what: str, case: str, name: str) -> Evidence:
     """An arm of fine-tuned probing: the mean of the seeds that did not diverge, and how many those are."""
     runs = read("probing-gpu.json")["finetuned"][case][name]
     scores = [run["last_score"] for run in runs if run["diverged"] is None]
     return Evidence(
-        encoder=encoder,
+        encoder=encoder_of(case),
         what=what,
-        value=with_interval(scores),
+        value=with_interval(scores) if scores else "–",
         n=f"{len(scores)} of {len(runs)} learn",
         source=f"probing-gpu.json: {case}/{name}",
         dead=len(runs) - len(scores),
@@ -115,11 +146,11 @@ def measured_grid() -> Grid | None:
     return grid(read("grid.json")) if (RESULTS / "grid.json").exists() else None
 
 
-def of_grid(known: Grid | None, task: str, methods: tuple[str, ...]) -> list[Evidence]:
+def of_grid(known: Grid | None, task: str, methods: tuple[str, ...], prefix: str = "") -> list[Evidence]:
     """Cells of some methods on a task, for the encoders of the grid that have the mix and the plain form."""
     places = [place for place in known.places if place.task == task] if known else []
     return [
-        _cell(place.encoder, task, cell)
+        _cell(place.encoder, task, cell, prefix)
         for place in places
         for cell in place.pruned
         if cell.arm.method in methods and (cell.arm.method, not cell.arm.mix) in _arms(place)
@@ -127,18 +158,20 @@ def of_grid(known: Grid | None, task: str, methods: tuple[str, ...]) -> list[Evi
 
 
 def _arms(place: Place) -> dict[tuple[str, bool], Cell]:
-    return {(cell.arm.method, cell.arm.mix): cell for cell in place.pruned}
+    return {(cell.arm.method, cell.arm.mix): cell for cell in (*place.dense, *place.pruned)}
 
 
-def taught_gaps(known: Grid | None) -> list[Evidence]:
-    """Mix − plain of every taught arm of the grid that has both."""
+def mix_gaps(known: Grid | None, is_wanted: Callable[[Place, Arm], bool]) -> list[Evidence]:
+    """Mix − plain of the arms of the grid that are wanted and have two seeds or more that live in both."""
     gaps = []
     for place in known.places if known else ():
         arms = _arms(place)
         for (method, is_mix), mix in arms.items():
             plain = arms.get((method, False))
-            if is_mix and mix.arm.is_taught and plain is not None:
-                gaps.append(_welch(place, "mix − plain", mix, plain))
+            if is_mix and plain is not None and is_wanted(place, mix.arm):
+                words = WORDS.get(method, method).removesuffix(" (the paper's)")
+                if min(len(mix.alive), len(plain.alive)) > 1:
+                    gaps.append(_welch(place, f"{words}, mix − plain", mix, plain))
     return gaps
 
 
@@ -152,27 +185,35 @@ def teacher_gains(known: Grid | None) -> list[Evidence]:
     return gains
 
 
-def kept_ratios(known: Grid | None) -> list[Evidence]:
-    """How many times as many weights the plain encoder keeps as the mix, at the same penalty."""
+def kept_ratios(known: Grid | None) -> list[tuple[Evidence, float]]:
+    """How many times as many weights plain keeps as the mix at one penalty, and the mix's share."""
     found = []
     for place in known.places if known else ():
         arms = _arms(place)
         for (method, is_mix), mix in arms.items():
             plain = arms.get((method, False))
             if is_mix and mix.arm.has_penalty and plain is not None:
-                shares = [fmean(row.density for row in cell.rows) for cell in (plain, mix)]
-                where = f"{place.encoder}/{place.task}/{method}"
-                words = WORDS[method].partition(",")[0]
-                found.append(
-                    Evidence(
-                        encoder=place.encoder,
-                        what=f"{TASKS.get(place.task, place.task)}, {words}: kept by plain ÷ by the mix",
-                        value=f"{shares[0] / shares[1]:.3f} ×",
-                        n=f"{len(plain.rows)} and {len(mix.rows)} seeds",
-                        source=f"grid.json: kept {where}/plain ÷ {where}/mix",
-                    )
-                )
+                found.append((_ratio(place, plain, mix), fmean(row.density for row in mix.rows)))
     return found
+
+
+def _ratio(place: Place, plain: Cell, mix: Cell) -> Evidence:
+    method = mix.arm.method
+    shares = [fmean(row.density for row in cell.rows) for cell in (plain, mix)]
+    logs = [[math.log(row.density) for row in cell.rows] for cell in (plain, mix)]
+    middle, half = welch(*logs)
+    low, high = (math.exp(middle + sign * (half or 0.0)) for sign in (-1, 1))
+    where = f"{place.encoder}/{place.task}/{method}"
+    words = f"{TASKS.get(place.task, place.task)}, {WORDS[method].partition(',')[0]}"
+    kept = " and ".join(f"{100 * share:.0f}" for share in shares)
+    return Evidence(
+        encoder=place.encoder,
+        what=f"{words}: kept by plain ÷ by the mix ({kept} %)",
+        value=f"{math.exp(middle):.3f} × ({low:.3f} … {high:.3f})",
+        n=f"{len(plain.rows)} and {len(mix.rows)} seeds",
+        source=f"grid.json: kept {where}/plain ÷ {where}/mix",
+        interval=(low, high),
+    )
 
 
 def _welch(place: Place, what: str, one: Cell, other: Cell) -> Evidence:
@@ -191,11 +232,11 @@ def _welch(place: Place, what: str, one: Cell, other: Cell) -> Evidence:
     )
 
 
-def _cell(encoder: str, task: str, cell: Cell) -> Evidence:
+def _cell(encoder: str, task: str, cell: Cell, prefix: str) -> Evidence:
     mix = "mix" if cell.arm.mix else "plain"
     return Evidence(
         encoder=encoder,
-        what=cell.arm.name,
+        what=f"{prefix}{cell.arm.name}",
         value=with_interval(cell.alive) if cell.alive else "–",
         n=f"{len(cell.alive)} of {len(cell.rows)} live",
         source=f"grid.json: {encoder}/{task}/{cell.arm.method}/{mix}",

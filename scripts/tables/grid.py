@@ -31,6 +31,7 @@ WORDS = {
     "soft-movement": "soft movement",
     "magnitude": "magnitude",
     "l0": "L0",
+    "size-fast": "movement by size · σ(score), rate 3e-5",
     "taught": "movement by sensitivity, taught",
     "soft-penalty": "soft movement, the paper's penalty",
     "l0-penalty": "L0, the paper's penalty",
@@ -40,6 +41,7 @@ SHORT = {
     "no-scores": "without scores",
     "size": "by size",
     "size-global": "by size, over all",
+    "size-fast": "by size, rate 3e-5",
     "score": "by score",
     "default": "movement",
 }
@@ -210,14 +212,21 @@ def _place(encoder: str, task: str, arms: dict[Arm, list[Training]], default: Ar
 
 def distance(cell: Cell, best: Cell) -> tuple[float, float | None]:
     """Return mean − mean of the best and half of its 95 % interval (Welch; no pairs by seed)."""
-    gap = cell.spread.mean - best.spread.mean
-    if cell is best or min(len(cell.alive), len(best.alive)) < 2:
+    if cell is best:
+        return 0.0, None
+    return welch(cell.alive, best.alive)
+
+
+def welch(one: Sequence[float], other: Sequence[float]) -> tuple[float, float | None]:
+    """Return the difference of two means and half of its 95 % interval."""
+    gap = statistics.fmean(one) - statistics.fmean(other)
+    if min(len(one), len(other)) < 2:
         return gap, None
-    one, other = (statistics.variance(each.alive) / len(each.alive) for each in (cell, best))
-    if one + other == 0:
+    parts = [statistics.variance(each) / len(each) for each in (one, other)]
+    if sum(parts) == 0:
         return gap, 0.0
-    freedom = (one + other) ** 2 / (one**2 / (len(cell.alive) - 1) + other**2 / (len(best.alive) - 1))
-    return gap, student_t(max(1, math.floor(freedom))) * math.sqrt(one + other)
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(one) - 1) + parts[1] ** 2 / (len(other) - 1))
+    return gap, student_t(max(1, math.floor(freedom))) * math.sqrt(sum(parts))
 
 
 def verdict(place: Place) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.grid import METHODS, TASKS, beside, jobs, rows
+from benchmarks.grid import METHODS, TASKS, Job, beside, jobs, left, rows
 from bermo.fields import leaves
 from bermo.spec import RunSpec
 
@@ -38,6 +38,30 @@ def test_a_run_becomes_a_row_for_each_seed_and_a_teacher_none(out: Path) -> None
         "dense",
         True,
     )
+
+
+def test_a_seed_is_dead_only_by_one_answer_to_everything(out: Path) -> None:
+    seeds = [SEEDS[0] | {"diverged": "accuracy 69.10 is about that of one answer for everything (69.13)"}]
+    path = out / "mpnet-mrpc-dense.9-25" / "result.json"
+    path.write_text(json.dumps({"seeds": seeds}), encoding="utf-8")
+    assert [row["dead"] for row in rows(out)] == [False, True, False]
+
+
+def test_what_has_a_row_is_not_run_again_and_a_teacher_only_for_whom_it_teaches(out: Path) -> None:
+    wanted = [
+        Job(encoder="gte", task="sst2k", method="size-plain", seeds=(9, 25, 39)),
+        Job(encoder="mpnet", task="mrpc", method="dense", seeds=(9, 25)),
+        Job(encoder="gte", task="sst2k", method="teacher", seeds=(9,)),
+        Job(encoder="gte", task="sst2k", method="taught", seeds=(9,)),
+        Job(encoder="mpnet", task="sst2k", method="teacher", seeds=(9,)),
+    ]
+    known = rows(out)
+    assert [job.name for job in left(wanted, known)] == [
+        "gte-sst2k-size-plain.39",
+        "gte-sst2k-teacher.9",
+        "gte-sst2k-taught.9",
+    ]
+    assert not left(wanted[2:], [known[0] | {"method": "taught", "mix": True}])
 
 
 def test_new_rows_replace_earlier_ones_of_the_same_training(out: Path) -> None:

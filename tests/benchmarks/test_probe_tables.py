@@ -82,6 +82,32 @@ def test_the_gain_of_a_mix_and_of_unknown_words_is_told(
     assert [one["last_score"] for one in kept["finetuned"]["gte-right"]["tense-plain"]] == [*PLAIN.values()]
 
 
+def test_a_later_sitting_adds_a_reading_of_the_norm_and_many_epochs_of_words(
+    tables: ModuleType, xprobe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, later, to = tmp_path / "first", tmp_path / "later", tmp_path / "to"
+    to.mkdir()
+    arms = beside_plain(RunSpec(data=DataSpec(task="probe/tense", folder="xprobe"))).arms
+    mixed = {seed: score + 0.2 for seed, score in PLAIN.items()}
+    write_run(first / "gte-right" / "tense-plain", arms["plain"], PLAIN, [1.0])
+    write_run(first / "gte-right" / "tense-mix", arms["mix"], mixed, [0.25, 0.75])
+    ask(tables, monkeypatch, first, "--xprobe", xprobe, "--to", to)
+    better = {seed: score + 0.5 for seed, score in PLAIN.items()}
+    write_run(later / "gte-tensor-right" / "tense-mix", arms["mix"], better, [0.5, 0.5])
+    for arm, scores in (("plain", PLAIN), ("mix", {9: 40.0, 39: 42.0})):
+        write_run(later / "box-words" / f"word-content-{arm}", arms[arm], scores, [1.0])
+    kept = to / "probing-gpu.json"
+    ask(tables, monkeypatch, later, "--xprobe", xprobe, "--to", to, "--beside", kept)
+    page = (to / "probing.md").read_text(encoding="utf-8")
+    assert "| gte-small | right | 0.00 | 91.00 | 91.20 | 0.20 |" in page
+    assert "| gte-small | right, norm tensor | 0.00 | 91.00 | 91.50 | 0.50 |" in page
+    assert "\n## Fine-tuned: gte-small, lower case, as the vocabulary has it, norm: each layer over" in page
+    assert "| the box | mix | 1 | 2 of 2 | 41.00 |" in page
+    finetuned = json.loads(kept.read_text(encoding="utf-8"))["finetuned"]
+    assert list(finetuned) == ["gte-right", "gte-tensor-right", "box-words"]
+    assert list(finetuned["gte-tensor-right"]) == ["tense-mix"]
+
+
 def test_a_folder_without_results_is_refused(
     tables: ModuleType, xprobe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

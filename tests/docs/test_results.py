@@ -38,6 +38,23 @@ def test_the_page_of_pruning_is_what_its_script_makes_of_its_numbers(
         )
 
 
+def test_the_page_of_probing_is_what_its_script_makes_of_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, numbers = ROOT / "benchmarks" / "probe_tables.py", RESULTS / "probing-gpu.json"
+    (out := tmp_path / "out").mkdir()
+    (to := tmp_path / "to").mkdir()
+    monkeypatch.syspath_prepend(str(script.parent))
+    words = [str(script), str(out), "--beside", str(numbers), "--to", str(to)]
+    monkeypatch.setattr(sys, "argv", words)
+    runpy.run_path(str(script), run_name="__main__")
+    assert {made.name for made in to.iterdir()} >= {"probing.md", "probing-gpu.json"}
+    for made in to.iterdir():
+        assert made.read_text(encoding="utf-8") == (RESULTS / made.name).read_text(encoding="utf-8"), (
+            made.name
+        )
+
+
 @pytest.fixture(scope="module")
 def probing() -> tuple[str, Any]:
     """The page of probing and its numbers."""
@@ -65,15 +82,18 @@ def test_the_tables_of_frozen_layers_are_those_of_the_numbers(
             assert float(row[column]) == pytest.approx(value, abs=0.0051), (task["task"], column)
 
 
-@pytest.mark.parametrize("case", ["gte-right", "gte-wrong", "box-right", "box-wrong"])
+FINETUNED = json.loads((RESULTS / "probing-gpu.json").read_text(encoding="utf-8"))["finetuned"]
+NAMES = {"gte": "gte-small", "mpnet": "mpnet-base", "minilm": "MiniLM-L6", "box": "the box"}
+
+
+@pytest.mark.parametrize("case", [case for case in FINETUNED if case.count("-") == 1 and "words" not in case])
 def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(
     case: str, probing: tuple[str, Any]
 ) -> None:
     text, numbers = probing
     encoder, spelling = case.split("-")
-    names = {"gte": "gte-small", "box": "the box"}
     cases = {"right": "lower case, as the vocabulary has it", "wrong": "capitals kept: unknown words"}
-    heading = f"Fine-tuned: {names[encoder]}, {cases[spelling]}"
+    heading = f"Fine-tuned: {NAMES[encoder]}, {cases[spelling]}"
     for row in table_of(section(text, heading), "Fine-tuned probes"):
         plain, mix = (
             {
@@ -91,11 +111,12 @@ def test_the_tables_of_fine_tuned_probes_are_those_of_the_numbers(
 
 def test_unknown_shares_are_means_over_the_tasks_that_count(probing: tuple[str, Any]) -> None:
     text, numbers = probing
-    names = {"gte-small": "gte", "the box": "box"}
+    names = {name: encoder for encoder, name in NAMES.items()}
     shown = [row for row in table_of(text, "The mix on the semantic tasks") if row["unknown %"] != "–"]
-    assert len(shown) == 4
+    assert len(shown) == len([case for case in FINETUNED if "words" not in case])
     for row in shown:
-        runs = numbers["finetuned"][f"{names[row['encoder']]}-{row['case']}"]
+        spelling = row["case"].partition(",")[0]
+        runs = numbers["finetuned"][f"{names[row['encoder']]}-{spelling}"]
         shares = [runs[f"{task}-plain"][0]["unknown_share"] for task in SEMANTIC]
         assert float(row["unknown %"]) == pytest.approx(100 * sum(shares) / len(shares), abs=0.051)
 

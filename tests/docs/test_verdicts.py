@@ -1,6 +1,7 @@
 """Every number of docs/verdicts.md is computed again from the file that stands beside it, by slow sums."""
 
 import json
+import math
 import re
 import statistics
 from functools import cache
@@ -11,8 +12,18 @@ import pytest
 from scipy import stats
 
 from scripts.tables import evidence, numbers, verdicts
+from scripts.tables.claim import Claim
 from scripts.tables.evidence import Evidence
-from scripts.tables.verdicts import Claim, claims, gain_verdict
+from scripts.tables.judged import (
+    by_encoder,
+    cure_verdict,
+    gain,
+    gain_verdict,
+    no_loss_verdict,
+    ratio_verdict,
+)
+from scripts.tables.scores import cases, unknown_share
+from scripts.tables.verdicts import claims
 from tests.docs.documents import ROOT, rows_of
 
 PAGE = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
@@ -52,13 +63,13 @@ def welch(one: list[float], other: list[float]) -> list[float]:
     return [mean, mean - half, mean + half]
 
 
-def semantic(case: str) -> list[float]:
+def semantic(case: str, plain_case: str) -> list[float]:
     tasks = ("tense", "subject-number", "object-number", "coordination-inversion")
-    runs = read("probing-gpu.json")["finetuned"][case]
+    runs = read("probing-gpu.json")["finetuned"]
     gains: dict[int, list[float]] = {}
     for task in tasks:
-        plain = {run["seed"]: run["last_score"] for run in runs[f"{task}-plain"]}
-        for run in runs[f"{task}-mix"]:
+        plain = {run["seed"]: run["last_score"] for run in runs[plain_case or case][f"{task}-plain"]}
+        for run in runs[case][f"{task}-mix"]:
             gains.setdefault(run["seed"], []).append(run["last_score"] - plain[run["seed"]])
     return [statistics.fmean(of_seed) for of_seed in gains.values()]
 
@@ -70,7 +81,6 @@ def grid_cell(name: str, key: str = "last") -> list[float]:
         for row in read("grid.json")
         if (row["encoder"], row["task"], row["method"], row["mix"]) == (encoder, task, method, mix == "mix")
         and not row["dead"]
-        and not row["dense"]
     ]
 
 
@@ -82,7 +92,7 @@ def expected(source: str) -> list[float]:
         return [read(file)["ways"]["text, mix streaming"][name]]
     if name.startswith("kept "):
         plain, mix = (grid_cell(cell, "density") for cell in name.removeprefix("kept ").split(" ÷ "))
-        return [statistics.fmean(plain) / statistics.fmean(mix)]
+        return [math.exp(end) for end in welch(*([math.log(share) for share in arm] for arm in (plain, mix)))]
     if file == "grid.json" and other:
         return welch(grid_cell(one), grid_cell(other))
     if file == "grid.json":
@@ -92,7 +102,10 @@ def expected(source: str) -> list[float]:
         runs = read(file)["finetuned"][case][arm]
         values = [run["last_score"] for run in runs if run["diverged"] is None]
     elif file == "probing-gpu.json":
-        values = semantic(name)
+        values = semantic(one, other)
+    elif file == "core-gpu.json":
+        runs = {(r["arm"], r["seed"]): r["last_score"] for r in read(file)["runs"] if r["task"] == name}
+        values = [score - runs["plain", seed] for (arm, seed), score in runs.items() if arm == "mix"]
     elif other:
         both = alive(one), alive(other)
         values = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
@@ -124,7 +137,7 @@ def test_a_claim_has_a_verdict_a_command_and_no_number_of_its_own(claim: Claim) 
     assert claim.evidence or claim.verdict == "not judged"
     known = " ".join(one.value for one in claim.evidence) + claim.paper
     known += f"{0.05 * len(claim.evidence):.1f}"
-    known += " ".join(f"{verdicts.unknown_share(case):.1f}" for case in ("gte-wrong", "box-wrong"))
+    known += " ".join(f"{unknown_share(case):.1f}" for case in cases("wrong"))
     for number in NUMBER.findall(claim.sentence):
         assert number in known, f"{claim.title}: {number} is in no table beside it"
 
@@ -139,17 +152,54 @@ def test_the_comparisons_of_methods_are_counted() -> None:
     both = [(a, b) for a, b in pairs if a in names and len(alive(a).keys() & alive(b).keys()) > 1]
     assert len(verdicts.method_gaps()) == len(both)
     (claim,) = [claim for claim in claims() if claim.title == "The mix serves every pruning method"]
-    assert f"Of {len(both)} comparisons" in claim.sentence
+    assert claim.evidence[: len(both)] == verdicts.method_gaps()
+    assert f"Of {len(claim.evidence)} comparisons" in claim.sentence
+    assert all(one.interval for one in claim.evidence)
 
 
-def gap(low: float, high: float) -> Evidence:
-    return Evidence(encoder="e", what="w", value="", n="", source="", interval=(low, high))
+def gap(low: float, high: float, encoder: str = "e") -> Evidence:
+    return Evidence(encoder=encoder, what="w", value="", n="", source="", interval=(low, high))
 
 
 def test_a_gain_is_judged_by_its_intervals() -> None:
     assert gain_verdict([gap(0.1, 0.9), gap(0.2, 0.5)], 2.0) == "holds"
     assert gain_verdict([gap(-0.1, 0.9), gap(-0.2, 0.5)], 2.0) == "does not hold"
     assert gain_verdict([gap(-0.1, 2.9), gap(-0.2, 0.5)], 2.0) == "not shown"
+
+
+def test_encoders_that_disagree_make_a_verdict_that_depends() -> None:
+    good, bad, open_ = gap(0.1, 0.9, "one"), gap(-0.1, 0.9, "two"), gap(-0.1, 2.9, "three")
+    assert by_encoder([good, gap(0.3, 0.4, "two")], gain(2.0)) == "holds"
+    assert by_encoder([good, bad], gain(2.0)) == "depends on the encoder: holds on one; does not hold on two"
+    assert by_encoder([open_, bad], gain(2.0)) == "not shown on three; does not hold on two"
+
+
+def test_about_as_good_counts_what_is_worse_and_allows_for_chance_among_many() -> None:
+    same, worse, better = gap(-0.1, 0.2), gap(-0.5, -0.1), gap(0.1, 0.2)
+    assert no_loss_verdict([same, same]) == "holds: no difference shown"
+    assert no_loss_verdict([same, better]) == "holds: 1 better of 2 comparisons"
+    assert no_loss_verdict([same, worse, better]) == "holds in part: 1 worse, 1 better of 3 comparisons"
+    assert no_loss_verdict([worse]) == "does not hold"
+    assert no_loss_verdict([worse, *[same] * 9]) == "holds: no difference shown"
+
+
+def test_fewer_weights_are_judged_by_the_paper_s_own_ratio() -> None:
+    assert ratio_verdict([gap(1.2, 1.4)], 1.1, 1.29) == "holds"
+    assert ratio_verdict([gap(0.9, 1.1)], 1.1, 1.29) == "does not hold"
+    assert ratio_verdict([gap(0.9, 1.3)], 1.1, 1.29) == "not shown"
+
+
+def test_the_mix_is_a_cure_only_where_a_plain_seed_died() -> None:
+    def seeds(what: str, dead: int, encoder: str = "base") -> Evidence:
+        return Evidence(encoder=encoder, what=what, value="", n="", source="", dead=dead)
+
+    lives = [seeds("by sensitivity, plain", 0), seeds("by sensitivity, mix", 0)]
+    died = [seeds("by size, plain", 2), seeds("by size, mix", 0)]
+    assert cure_verdict(lives) == "does not hold"
+    assert cure_verdict(died) == "holds"
+    assert cure_verdict([*lives, *died]) == (
+        "depends on the ranking and the rate: the mix is needed on base (by size), not elsewhere"
+    )
 
 
 def test_another_encoder_in_the_grid_changes_the_verdicts(
@@ -185,7 +235,7 @@ def test_another_encoder_in_the_grid_changes_the_verdicts(
     kills = known["Movement pruning to 10 % kills BERT and not BERMo"]
     assert kills.verdict == "depends on the encoder: holds on gte-small, not on base"
     cure = known["The mix is what makes pruning stable"]
-    assert cure.verdict == "depends on the encoder: holds on base, not on gte-small"
+    assert cure.verdict.startswith("depends on the ranking and the rate: the mix is needed on base (movement")
     assert [one.n for one in cure.evidence if one.encoder == "base"] == ["0 of 3 live", "3 of 3 live"]
     taught = known["Taught, the mix is as good as the plain encoder"]
     assert taught.evidence[0].value.startswith("+1.00 (")

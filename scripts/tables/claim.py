@@ -1,0 +1,28 @@
+"""A claim of the paper, and how the page of verdicts shows it."""
+
+import textwrap
+from dataclasses import dataclass
+
+from scripts.tables.evidence import Evidence, evidence_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim of the paper and what became of it."""
+
+    title: str
+    paper: str
+    verdict: str
+    sentence: str
+    command: str
+    evidence: tuple[Evidence, ...] = ()
+    figure: str = ""
+
+
+def section(number: int, claim: Claim) -> str:
+    """Write a claim: what the paper says, the verdict, the figure, the numbers, the command."""
+    said = f"The paper: {claim.paper}. **Verdict: {claim.verdict}.** {claim.sentence}".strip()
+    parts = [f"### {number}. {claim.title}", textwrap.fill(said, 119, break_on_hyphens=False)]
+    parts += [f"![{claim.title}](../results/{claim.figure})"] if claim.figure else []
+    parts += [evidence_table(claim.evidence)] if claim.evidence else []
+    return "\n\n".join([*parts, f"```text\n{claim.command}\n```"])
