@@ -50,10 +50,15 @@ def _row(name: str) -> list[str]:
 
 def _epochs(arm: str, epochs: int) -> str:
     """Say how many epochs were asked for, and where --give-up ended all seeds before."""
+    done = whole_epochs(arm)
+    return str(epochs) if done >= epochs else f"{epochs}, ended after {done}"
+
+
+def whole_epochs(arm: str) -> int:
+    """Return after how many epochs of SST-2 the last seed of an arm ended."""
     known = read(PRUNING)[arm]
     steps_an_epoch = math.ceil(TRAINING_ROWS / known["spec"]["train"]["batch_size"])
-    done = max(row["steps"] for row in known["seeds"]) // steps_an_epoch
-    return str(epochs) if done >= epochs else f"{epochs}, ended after {done}"
+    return int(max(row["steps"] for row in known["seeds"]) // steps_an_epoch)
 
 
 HEAD = ["SST-2, last evaluation", "epochs", "seeds that survive", "mean (95 % interval)"]

@@ -1,6 +1,7 @@
 """Tables about speed and memory: a training step, an epoch, inference, the mix, the loop on a CPU."""
 
 import re
+from typing import Any
 
 from scripts.tables.numbers import RESULTS, read, table
 
@@ -95,6 +96,12 @@ def _seconds(part: str, name: str) -> str:
 def families() -> str:
     """The step of every family that was measured, beside Hugging Face's and beside BERT's."""
     rows = [row for row in read("step-families-cuda.json")["rows"] if row["ms"]]
+    return families_table(rows)
+
+
+def families_table(rows: list[Any]) -> str:
+    """The columns of step_families.py; torch.compile has one where a row of it was timed."""
+    is_compiled = any("compiled" in row["ms"] for row in rows)
     lines = []
     for row in rows:
         ms, bert = row["ms"], row["bert"]
@@ -108,11 +115,13 @@ def families() -> str:
                     f"{ms['pruned'][length]:.2f}",
                     f"{eager:.1f}",
                     f"{ms['fused'][length]:.1f}",
+                    *([f"{ms['compiled'][length]:.1f}" if "compiled" in ms else "–"] if is_compiled else []),
                     f"{eager / ours:.1f} ×",
                     f"{ours / bert[length]:.2f}",
                 ]
             )
     head = ["", "length", "plain", "mix + movement", "Hugging Face, eager", "its fused AdamW"]
+    head += ["and torch.compile"] if is_compiled else []
     return table([*head, "eager / plain", "plain / BERT's"], lines)
 
 
