@@ -1,9 +1,11 @@
-"""Packs what ship_gpu.sh trained into few small files, and unpacks it: results, teacher, best students.
+"""Packs what ship_gpu.sh or chain_gpu.sh trained into few small files, and unpacks it: results and models.
 
     python benchmarks/ship_pack.py --runs OUT --teacher RUN --model MODEL --out PACKED
         -> PACKED-1, PACKED-2
     python benchmarks/ship_pack.py --packed PACKED-1 PACKED-2 --model MODEL --out STUDENTS
         -> a model's folder for each
+    python benchmarks/ship_pack.py --every-seed --runs OUT --model MODEL --out PACKED
+        -> PACKED-1, all seeds of the runs of chain_gpu.sh, as NAME-seed-N, and chain.json
 
 Tensors that are the pretrained encoder's own (frozen embeddings) do not travel. A matrix of the same shape as
 the pretrained one travels as a difference, one byte a weight and a scale a row: W ≈ W₀ + s · q, if that is
@@ -32,7 +34,11 @@ from bermo.models.tasks import BermoForSequenceClassification
 
 MIB = 2**20
 PART = 15 * MIB
-FOREIGN = ("tokens", "answers", "dense")
+FILLERS = ("tokens", "answers")
+"""Runs that only fill a cache."""
+LARGE = "mpnet"
+"""The run of a teacher that is too large to travel."""
+FOREIGN = (*FILLERS, "dense")
 PAPERS = ("config.json", "tokenizer.json", "tokenizer_config.json", "task.json", "shrink.json")
 CLOSE_ENOUGH = 3e-3
 """Relative error up to which a difference in bytes is taken."""
@@ -59,6 +65,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="the pretrained encoder")
     parser.add_argument("--room", type=float, default=56.0, help="MiB of weights in a load")
     parser.add_argument("--loads", type=int, default=2)
+    parser.add_argument("--every-seed", action="store_true", help="all seeds of all runs, in one load")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     encoder = AutoModel.from_pretrained(options.model)
@@ -66,6 +73,8 @@ def main() -> None:
     if options.packed:
         for folder in options.packed:
             unpack(folder, options.out, known, Path(options.model))
+    elif options.every_seed:
+        pack_seeds(options.runs, options.out.with_name(f"{options.out.name}-1"), known)
     else:
         pack(options, known)
 
@@ -98,6 +107,35 @@ def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
     facts["logs"] = {p.name: _end(p) for p in sorted(options.runs.glob("*.log"))}
     first = options.out.with_name(f"{options.out.name}-1")
     (first / "ship.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def pack_seeds(runs: Path, out: Path, known: dict[str, Tensor]) -> None:
+    """Write the model of every student's seed and of the teacher, the first dense seed, and what all runs
+    scored. A run that only fills a cache or gives a student its shape is left out; mpnet's model stays.
+    """
+    facts: dict[str, Any] = {"runs": {}, "evaluated": {}}
+    chosen: dict[str, Path] = {}
+    for folder in sorted(path.parent for path in runs.glob("*/spec.json")):
+        if folder.name in FILLERS or folder.name.endswith("-start"):
+            continue
+        ended = [_json(path) for path in sorted(folder.glob("seed-*/result.json"))]
+        facts["runs"][folder.name] = {
+            "seeds": [one["seed"] for one in ended],
+            "scores": [one["score"] for one in ended],
+            "seconds": [one.get("seconds") for one in ended],
+            "spec": _json(folder / "spec.json")["spec"],
+        }
+        print(f"{folder.name}: {[round(one['score'], 2) for one in ended] or 'no seed ended'}")
+        if folder.name != LARGE:
+            which = "seed-1" if folder.name == "dense" else "seed-*"
+            chosen |= {f"{folder.name}-{m.parent.name}": m for m in sorted(folder.glob(f"{which}/model"))}
+    for path in sorted(runs.glob(f"{LARGE}-*.json")):
+        facts["evaluated"][path.stem] = _json(path)
+    out.mkdir(parents=True)
+    packed = {name: save(shortened(load_file(m / "model.safetensors"), known)) for name, m in chosen.items()}
+    write_parts(out, archive(chosen, packed))
+    facts["logs"] = {path.name: _end(path) for path in sorted(runs.glob("*.log"))}
+    (out / "chain.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
 def read_run(folder: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Scores of the atlas's methods, and of mixes that come or go, each beside the plain encoder."""
 
-from scripts.tables.numbers import read, table, with_interval
+from scripts.tables.numbers import read, spread, table, with_interval
 
 ARMS = {
     "plain": "no mix",
@@ -10,9 +10,9 @@ ARMS = {
 }
 
 
-def methods() -> str:
+def methods(name: str = "atlas-gpu.json") -> str:
     """What each method's trained model scores and what is shipped of it, in the atlas's order."""
-    rows = read("atlas-gpu.json")["rows"]
+    rows = read(name)["rows"]
     dense = dict(zip(rows[0]["seeds"], rows[0]["scores"], strict=True))
     return table(
         [
@@ -42,11 +42,11 @@ def _trained(row: dict, dense: dict[int, float]) -> list[str]:
 
 
 def _shipped(row: dict) -> list[str]:
-    """The score, agreement and size of what is shipped of the first seed."""
+    """The score, agreement and size of what is shipped: of seeds the mean, of scores an interval too."""
     if not (measured := row.get("shipped")):
         return ["", "", ""]
-    first = measured[0]
-    return [f"{first['score']:.2f}", f"{first['same_labels']:.1f} %", f"{first['megabytes']:.1f}"]
+    same, size = (spread([one[key] for one in measured]).mean for key in ("same_labels", "megabytes"))
+    return [with_interval([one["score"] for one in measured]), f"{same:.1f} %", f"{size:.1f}"]
 
 
 def _kept(row: dict, dense: dict[int, float]) -> float:

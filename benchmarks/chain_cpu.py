@@ -1,0 +1,186 @@
+"""What chain_gpu.sh trained, made ready for this machine's CPU: words cut, int8, scored, and timed together.
+
+    python benchmarks/chain_cpu.py STUDENTS --facts PACKED/chain.json --data SST2 --mpnet MPNET --out OUT \\
+        [--json results/chain.json] [--only REGEX] [--no-bench | --bench-only] [--threads 2] [--rounds 5]
+
+STUDENTS has a model's folder for each NAME-seed-N (ship_pack.py --packed), dense-seed-1 among them. For each
+seed: words that occur less than three times in the training texts are cut (not from mpnet's students, whose
+size needs no cut), OpenVINO int8 is written with ranges from training texts, and the torch model and the int8
+one answer dev.tsv and test-labeled.tsv. The first seeds are then timed in turns: the dense model in torch
+fp32, which is the baseline, and in OpenVINO int8 (what int8 alone gives); each student in torch fp32 (what
+its structure alone gives) and in OpenVINO int8; and mpnet in torch fp32. Its weights did not travel, so the
+encoder of the folder MPNET gets a fresh head, which is as fast. What is done is not done again.
+
+OUT/chain.json has the rows; with --json they are put into that file, from which scripts/tables/chain.py makes
+the table. Close everything else while it times.
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bermo.files import write_json, write_text
+from bermo.machine import processor
+from bermo.methods.finetune import finetune
+from bermo.report.terminal import TerminalDisplay
+from bermo.ship.bench.entries import line_up
+from bermo.ship.bench.run import bench
+from bermo.ship.bench.spec import BenchSpec
+from bermo.ship.export.run import export
+from bermo.ship.export.spec import ExportSpec
+from bermo.ship.runtimes.evaluate import evaluate_file
+from bermo.ship.runtimes.spec import EvaluateSpec
+from bermo.ship.shrink.run import make_small
+from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
+
+TEACHER = "dense"
+LARGE = "mpnet"
+PARTS = {"dev": "dev.tsv", "test": "test-labeled.tsv"}
+SEED = re.compile(r"(?P<name>.+)-seed-(?P<seed>\d+)")
+LEAST_OFTEN = 3
+CALIBRATION_TEXTS = 300
+MAX_LOSS = 100.0
+"""An export is kept whatever it loses: what it loses is the result."""
+INT8, TORCH = "int8", "torch"
+
+
+def models(students: Path, only: str) -> Iterator[tuple[str, int, Path]]:
+    """Yield name, seed and folder of every model, the teacher first."""
+    found = [(match, path) for path in students.iterdir() if (match := SEED.fullmatch(path.name))]
+    named = [(match["name"], int(match["seed"]), path) for match, path in found]
+    for name, seed, path in sorted(named, key=lambda one: (one[0] != TEACHER, *one[:2])):
+        if name == TEACHER or re.search(only, name):
+            yield name, seed, path
+
+
+def write_texts(data: Path, out: Path) -> tuple[Path, Path]:
+    """Write the words of the training texts that are not rare, and some long texts that fix int8's ranges."""
+    lines = (data / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    texts = [line.rsplit("\t", 1)[0] for line in lines]
+    counts = Counter(word for text in texts for word in text.split())
+    words = sorted(word for word, count in counts.items() if count >= LEAST_OFTEN)
+    longest = sorted(texts, key=len)[-20 * CALIBRATION_TEXTS :: 20]
+    write_text(out / "words.txt", "\n".join(words) + "\n")
+    write_text(out / "calibrate.txt", "\n".join(longest) + "\n")
+    return out / "words.txt", out / "calibrate.txt"
+
+
+def made(name: str, source: Path, out: Path, texts: tuple[Path, Path]) -> dict[str, Path]:
+    """Return the folders of a model's torch form and of its int8 form; what is not there is written."""
+    words, calibrate = texts
+    small, graph = out / "torch" / source.name, out / "int8" / source.name
+    if name == TEACHER or name.endswith(LARGE):
+        small = source
+    elif not small.exists():
+        make_small(source, small, TerminalDisplay(), vocabulary=(words,))
+    if not graph.exists():
+        spec = ExportSpec(to="openvino-int8", max_loss=MAX_LOSS, calibrate=calibrate)
+        export(small, graph, spec, TerminalDisplay())
+    return {TORCH: small, INT8: graph}
+
+
+def scored(folder: Path, data: Path) -> dict[str, float]:
+    """Accuracy on both sets."""
+    found = {part: evaluate_file(folder, data / file, EvaluateSpec()).result for part, file in PARTS.items()}
+    return {part: round(result.values["accuracy"], 2) for part, result in found.items()}
+
+
+def stand_in(encoder: str, data: Path, out: Path) -> Path:
+    """Return a run of the large encoder with a head of few rows, which is as fast as the trained one."""
+    spec = RunSpec(
+        model=ModelSpec(
+            backbone=encoder, mix=MixSpec(kind="none"), pooling="mean", head="random", freeze_embeddings=True
+        ),
+        data=DataSpec(task="sst2", folder=str(data), limit=8),
+        train=TrainSpec(epochs=1.0, batch_size=8, device="cpu", contrast=0.0),
+        seeds=(1,),
+    )
+    if not (out / "result.json").exists():
+        finetune(spec, out, TerminalDisplay())
+    return out
+
+
+def timed(folders: dict[str, Path], threads: int, rounds: int) -> list[dict[str, Any]]:
+    """Time all folders in turns, against the first."""
+    shapes = BenchSpec(batches=(1, 32), lengths=(32, 128), rounds=rounds)
+    entries = line_up([str(folder) for folder in folders.values()], shapes, threads=threads)
+    shown = [replace(entry, name=name) for entry, name in zip(entries, folders, strict=True)]
+    result = bench(shown, shapes, TerminalDisplay())
+    return [
+        {
+            "name": row.name,
+            "times": round(result.speedup(row), 2),
+            "spread": [round(gain, 2) for gain in result.spread(row, result.throughput_shape)],
+            "latency": round(result.latency_gain(row), 2),
+            "megabytes": round(row.megabytes, 2),
+        }
+        for row in result.rows
+    ]
+
+
+def large_scores(facts: dict[str, Any]) -> dict[str, float]:
+    """What the large teacher scored where it was trained."""
+    known = {part: facts["evaluated"].get(f"{LARGE}-{Path(file).stem}") for part, file in PARTS.items()}
+    return {part: round(one["values"]["accuracy"], 2) for part, one in known.items() if one}
+
+
+def measure_(known: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Path]:
+    """Make and score every model that is not scored yet, into `known` and its file; return what is timed."""
+    out, folders = arguments.out, dict[str, Path]()
+    rows = {(row["student"], row["seed"], row["form"]): row for row in known.get("scored", [])}
+    texts = write_texts(arguments.data, out)
+    for name, seed, source in models(arguments.students, arguments.only):
+        if arguments.bench_only and seed > 1:
+            continue
+        for form, folder in made(name, source, out, texts).items():
+            if seed == 1:
+                folders[f"{name}, {form}"] = folder
+            if not arguments.bench_only and (name, seed, form) not in rows:
+                row = {"student": name, "seed": seed, "form": form} | scored(folder, arguments.data)
+                rows[name, seed, form] = row
+                print(json.dumps(row), flush=True)
+                known["scored"] = list(rows.values())
+                write_json(out / "chain.json", known)
+    return folders
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("students", type=Path)
+    for name in ("facts", "data", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--mpnet", help="the folder of all-mpnet-base-v2")
+    parser.add_argument("--json", type=Path, help="also put everything into this file")
+    parser.add_argument("--only", default=".", help="students whose name fits")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    for name in ("no-bench", "bench-only"):
+        parser.add_argument(f"--{name}", action="store_true")
+    arguments = parser.parse_args()
+    facts, target = json.loads(arguments.facts.read_text(encoding="utf-8")), arguments.out / "chain.json"
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    known = json.loads(target.read_text(encoding="utf-8")) if target.exists() else {}
+    known["trained"] = {name: {k: run[k] for k in ("seeds", "scores")} for name, run in facts["runs"].items()}
+    known[LARGE] = large_scores(facts)
+    folders = measure_(known, arguments)
+    if not arguments.no_bench:
+        if arguments.mpnet:
+            folders[f"{LARGE}, {TORCH}"] = stand_in(
+                arguments.mpnet, arguments.data, arguments.out / "stand-in"
+            )
+        known["machine"] = f"{processor().name}, {arguments.threads} threads"
+        known["bench"] = timed(folders, arguments.threads, arguments.rounds)
+    write_json(target, known)
+    if arguments.json:
+        write_json(arguments.json, known)
+
+
+if __name__ == "__main__":
+    main()
