@@ -3,9 +3,10 @@
 # of the teacher with a share of their heads and neurons → taught by its answers alone on TIMES variants of every text →
 # int8 (that part by chain_cpu.py). Truncations are taught alike. Beside them the same with all-mpnet-base-v2 as teacher:
 # its answers come in a file, since its tokens are others, and its student starts from gte-small's layers.
-#   benchmarks/chain_gpu.sh GTE MPNET DATA OUT      folders of both encoders; DATA holds sst2
-#   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=10,
-#       LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
+#   benchmarks/chain_gpu.sh GTE MPNET DATA OUT      folders of both encoders (MPNET's may come later); DATA holds
+#       sst2
+#   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=8,
+#       TEACHER_EPOCHS=3, LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
 #   a trial elsewhere: PRECISION=fp32 SEEDS=2 TIMES=2 EPOCHS=1 and a DATA with few rows.
 #   The same command goes on where it stopped.
 # Leaves OUT/packed-1/students.tar.N of at most 15 MiB (layers in half precision; the frozen table of words stays there)
@@ -28,11 +29,11 @@ train() {
   for fast in auto off; do
     left=$((students_end - $(now)))
     [ $left -gt 5 ] || { echo "$name: no time"; return; }
-    timeout -k 20 -s TERM $left "$python" -m bermo train --task sst2 --mix none --pooling first --precision "$PRECISION" --freeze-embeddings \
+    timeout -k 20 -s TERM $left "$python" -m bermo train --task sst2 --mix none --precision "$PRECISION" --freeze-embeddings \
       --checkpoint-minutes 100 --fast $fast --out "$out/$name" "$@" > "$out/$name.log" 2>&1
     code=$?
     echo "$name: $code after $(now) s"
-    case $code in 0|75|124|137|143) return;; esac
+    case $code in 0|2|75|124|137|143) [ $code = 2 ] && tail -n 1 "$out/$name.log"; return;; esac
     tail -n 1 "$out/$name.log" | cut -c 1-300; mv "$out/$name.log" "$out/$name-broken.log"; rm -rf "${out:?}/$name"
   done
 }
@@ -45,21 +46,22 @@ student() {
   else
     train "$name-start" $more --teacher "$teacher" $shape --epochs 0.001 --seeds 1,
     until [ -f "$out/mpnet.done" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
-    train "$name" $more --model "$out/$name-start/seed-1/model" --teacher-answers "$out/mpnet.csv" --seeds "$seeds" --together "$seeds"
+    train "$name" $more --model "$out/$name-start/seed-1/model" --pooling first --teacher-answers "$out/mpnet.csv" --seeds "$seeds" --together "$seeds"
   fi
 }
 export -f now train student
-export teacher=$out/dense/seed-1/model
-export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-10}"
+export short="--batch-size 32 --epochs ${TEACHER_EPOCHS:-3}" teacher=$out/dense/seed-1/model
+export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-8}"
 
 { [ -d "$out/more" ] || OMP_NUM_THREADS=${AUGMENT_THREADS:-4} "$python" benchmarks/augment.py --model "$gte" --data "$data/sst2" --times "${TIMES:-10}" --out "$out/more" > "$out/augment.log" 2>&1
   echo "augmented after $(now) s"
-  OMP_NUM_THREADS=${AUGMENT_THREADS:-4} train tokens --model "$gte" --first-layers 1 --data "$out/more" --epochs 0.001 --batch-size 128 --seeds 1,; } &   # fills the cache of tokens
+  OMP_NUM_THREADS=${AUGMENT_THREADS:-4} train tokens --model "$gte" --pooling first --first-layers 1 --data "$out/more" --epochs 0.001 --batch-size 128 --seeds 1,; } &   # fills the cache of tokens
 telling=$!
 # The teacher is the first of five seeds, not the best one: shares of its score are not measured against a choice.
-train dense --model "$gte" --data "$data/sst2" --seeds "$seeds" --together "$seeds" &
+train dense --model "$gte" --pooling first --data "$data/sst2" $short --seeds "$seeds" --together "$seeds" &
 dense=$!
-{ train mpnet --model "$mpnet" --data "$data/sst2" --pooling mean --seeds 1,
+{ until [ -f "$mpnet/config.json" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
+  train mpnet --model "$mpnet" --data "$data/sst2" $short --pooling mean --seeds 1,
   until [ -f "$out/tokens/result.json" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
   for part in dev test-labeled; do
     "$python" -m bermo evaluate "$out/mpnet" "$data/sst2/$part.tsv" --out "$out/mpnet-$part.json" > "$out/mpnet-$part.log" 2>&1; done
