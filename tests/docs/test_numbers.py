@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -71,6 +72,38 @@ def sparse_container() -> str:
     )
 
 
+def in_grid(encoder: str, task: str, method: str, is_mix: bool) -> float:
+    """Return the mean of the last evaluations of a cell's seeds that live."""
+    cell = (encoder, task, method, is_mix)
+    rows = [r for r in read("grid.json") if (r["encoder"], r["task"], r["method"], r["mix"]) == cell]
+    return fmean(row["last"] for row in rows if not row["dead"])
+
+
+def both_in_grid(encoder: str, task: str, method: str) -> tuple[float, float]:
+    """Return a cell's means without the mix and with it."""
+    return in_grid(encoder, task, method, False), in_grid(encoder, task, method, True)
+
+
+def large_plain_encoder_by_size() -> str:
+    plain, mix = both_in_grid("mpnet-base", "SST-2, 20,000 rows", "size")
+    return f"(plain {plain:.1f}, mixed {mix:.1f}, three seeds each)"
+
+
+def plain_encoders_by_sensitivity() -> str:
+    plain, mix = both_in_grid("mpnet-base", "SST-2, 20,000 rows", "sensitivity")
+    return f"({plain:.1f} on 20,000 rows of SST-2, mixed {mix:.1f})"
+
+
+def where_the_mix_is_worth_something() -> str:
+    plain, mix = both_in_grid("gte-small", "mrpc", "sensitivity")
+    return f"(gte-small on MRPC, {plain:.1f} plain and {mix:.1f} mixed)"
+
+
+def taught_by_sensitivity() -> str:
+    plain, mix = both_in_grid("gte-small", "SST-2, 20,000 rows", "taught")
+    return f"A teacher adds a point more (gte-small {mix:.1f}; plain {plain:.1f})"
+
+
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
@@ -80,6 +113,10 @@ def sparse_container() -> str:
         ("docs/how-to/ship.md", fast_student),
         ("results/README.md", students_without_spinning),
         ("results/README.md", sparse_container),
+        ("docs/explanation/pruning.md", large_plain_encoder_by_size),
+        ("docs/explanation/pruning.md", plain_encoders_by_sensitivity),
+        ("docs/explanation/pruning.md", where_the_mix_is_worth_something),
+        ("docs/explanation/pruning.md", taught_by_sensitivity),
     ],
 )
 def test_a_sentence_says_what_was_measured(document: str, sentence: Callable[[], str]) -> None:
