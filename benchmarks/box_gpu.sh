@@ -8,45 +8,52 @@
 #   last    words of gte-small's last layer alone
 #   rows    rows of gte-small alone
 #   plain   masked words alone, to see what the teacher gives
-#   order   StructBERT's order of words and sentences first, then taught by gte-small, MINUTES each
+#   order   StructBERT's order of words and sentences for a quarter of MINUTES, then taught by gte-small for all of them
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
+# BOX_RATES="1e-4 3e-4" fine-tunes at each of these rates in place of the default; rows are then named STAGE@RATE.
 set -u
 models=$1 data=$2 out=$3 minutes=${4:-8}
 [ $# -gt 4 ] && stages="${*:5}" || stages="now gte mpnet"
-more=${BOX_MORE:-} pretrain=${BOX_PRETRAIN:---minutes $minutes --precision bf16} tune=${BOX_TUNE:---precision bf16}
+more=${BOX_MORE:-} tune=${BOX_TUNE:---precision bf16} rates=${BOX_RATES:-default}
+pretrain=${BOX_PRETRAIN:---minutes $minutes --precision bf16}
+first=${BOX_PRETRAIN:---minutes $(awk "BEGIN { print $minutes / 4 }") --precision bf16}
 python=${PYTHON:-python}
 work=${BOX_WORK:-$out/work}
 mkdir -p "$out" "$work"
 export OMP_NUM_THREADS=1 BERMO_CACHE=$work/cache
 
-taught() { # stage, options: go on from the box
+taught() { # stage, options: go on from the box, or from the model that the options name
   local stage=$1; shift
   $python -m bermo pretrain --model box --text "$data"/wikipedia/*.xz --half --looks 5 --checkpoint-minutes 2 \
-    $pretrain "$@" $more --out "$out/$stage" > "$out/$stage.log" 2>&1
+    "$@" $more --out "$out/$stage" > "$out/$stage.log" 2>&1
 }
 
-judged() { # stage, model: three seeds on five tasks
-  local stage=$1 model=$2 task
-  for task in "sst2 3" "cola 10" "rte 10" "mrpc 10" "stsb 10"; do
-    set -- $task
-    $python -m bermo train --model "$model" --task "$1" --data "$data/$1" --epochs "$2" --seeds 1,2,3 --together 3 \
-      --checkpoint-minutes 100 --keep none $tune $more --out "$work/$stage-$1" > "$out/$stage-$1.log" 2>&1 &
+judged() { # stage, model: three seeds on five tasks, at each rate
+  local stage=$1 model=$2 task rate name
+  for rate in $rates; do
+    name=$stage; [ "$rate" = default ] || name=$stage@$rate
+    for task in "sst2 3" "cola 10" "rte 10" "mrpc 10" "stsb 10"; do
+      set -- $task
+      [ "$rate" = default ] && set -- "$@" "" || set -- "$@" "--lr $rate"
+      $python -m bermo train --model "$model" --task "$1" --data "$data/$1" --epochs "$2" $3 --seeds 1,2,3 --together 3 \
+        --checkpoint-minutes 100 --keep none $tune $more --out "$work/$name-$1" > "$out/$name-$1.log" 2>&1 &
+    done
+    wait
   done
-  wait
 }
 
 stage() {
   case $1 in
     now) judged now box; return ;;
-    gte) taught gte --teacher "$models/gte" ;;
-    mpnet) taught mpnet --teacher "$models/mpnet" ;;
-    last) taught last --teacher "$models/gte" --teach-layers last ;;
-    rows) taught rows --teacher "$models/gte" --teach-words 0 ;;
-    plain) taught plain ;;
+    gte) taught gte $pretrain --teacher "$models/gte" ;;
+    mpnet) taught mpnet $pretrain --teacher "$models/mpnet" ;;
+    last) taught last $pretrain --teacher "$models/gte" --teach-layers last ;;
+    rows) taught rows $pretrain --teacher "$models/gte" --teach-words 0 ;;
+    plain) taught plain $pretrain ;;
     order)
-      taught order-first --objective structbert
-      taught order --model "$out/order-first/model" --teacher "$models/gte" ;;
+      taught order-first $first --objective structbert
+      taught order $pretrain --model "$out/order-first/model" --teacher "$models/gte" ;;
   esac
   judged "$1" "$out/$1/model"
 }

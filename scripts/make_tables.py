@@ -74,6 +74,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "core": scores.core,
     "box": box.judged,
     "objectives": pretraining.objectives,
+    "habits": pretraining.habits,
     "probing": scores.probing,
     "sentence-students": sentence.students,
     "serve": serve.load,

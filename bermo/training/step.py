@@ -16,7 +16,7 @@ from torch.nn.attention import sdpa_kernel
 
 from bermo.nn.adam_state import start_optimizer_
 from bermo.nn.fast.cpu import CpuOverrides, is_faster
-from bermo.nn.fast.overrides import ATTENTION, NumbersOnDevice
+from bermo.nn.fast.overrides import ATTENTION, NumbersOnDevice, is_checkpointing
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
 from bermo.training.fuse import NOTHING, Fused, make_fusion
@@ -65,6 +65,7 @@ class Step:
         is_half = accelerator.mixed_precision == "bf16"
         self.fusion = make_fusion(inner, shadow, fused, device, is_half)
         self.is_fused = False
+        self.computes_again = is_checkpointing(inner)
         self.has_cpu_overrides = fused != NOTHING and is_faster(inner, device)
         self.direct: list[Direct] = []
 
@@ -118,7 +119,9 @@ class Step:
                     loss = loss.sum()
                 # Gradients are averaged over processes, so each one's share is scaled up by their number.
                 factor = share * accelerator.num_processes
-                accelerator.backward(loss if factor == 1.0 else loss * factor)
+                # Layers that are computed again must find the kernels of the forward pass.
+                with self._capturable() if self.computes_again else nullcontext():
+                    accelerator.backward(loss if factor == 1.0 else loss * factor)
         return total
 
     def _call_model(self, **arguments: Any) -> Any:

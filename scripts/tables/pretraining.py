@@ -1,4 +1,4 @@
-"""The table of pretraining's objectives at equal compute."""
+"""The tables of pretraining's objectives and habits at equal compute."""
 
 from typing import Any
 
@@ -16,15 +16,21 @@ ARMS = {
     "inner-mix": "masked tokens, inner mix",
 }
 TASKS = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "stsb": "STS-B"}
+HABITS = {
+    "plain": "none",
+    "short-first": "rows of 32 tokens in the first third of the time",
+    "stacked": "three layers in the first half, then six",
+    "average": "running mean of the weights",
+    "layer-drop": "each layer left out in a tenth of the steps",
+    "lamb": "1,024 rows a step, LAMB",
+    "large-adamw": "1,024 rows a step, AdamW",
+}
 PROBES = {"tense": "tense", "tree-depth": "tree depth"}
 
 
 def objectives() -> str:
     """Every objective: steps in the same time, likelihood, tasks, probes; mean and half of the interval."""
-    by_arm: dict[str, list[Any]] = {}
-    for row in read("objectives.json"):
-        by_arm.setdefault(row["arm"], []).append(row)
-    lines = []
+    by_arm, lines = _by_arm("objectives.json"), []
     for arm, name in ARMS.items():
         own = by_arm[arm]
         masked = [row["masked"] for row in own]
@@ -33,6 +39,24 @@ def objectives() -> str:
         likelihood = "–" if None in masked else _cell(masked, 2)
         lines.append([name, f"{own[0]['steps']:,}", likelihood, *tasks, *probes])
     return table(["objective", "steps", "likelihood", *TASKS.values(), *PROBES.values()], lines)
+
+
+def habits() -> str:
+    """Every habit: steps in the same time, likelihood and peak memory."""
+    by_arm, lines = _by_arm("habits.json"), []
+    for arm, name in HABITS.items():
+        own = by_arm[arm]
+        likelihood = _cell([row["likelihood"] for row in own], 2)
+        memory = max(row["peak_memory_mib"] for row in own)
+        lines.append([name, f"{own[0]['steps']:,}", likelihood, f"{memory:,.0f}"])
+    return table(["habit", "steps", "likelihood", "peak MiB"], lines)
+
+
+def _by_arm(name: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in read(name):
+        found.setdefault(row["arm"], []).append(row)
+    return found
 
 
 def _cell(values: list[float], digits: int = 1) -> str:

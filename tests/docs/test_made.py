@@ -20,6 +20,7 @@ WHOLE = {
     "results/gpu.md": "benchmarks/gpu_tables.py",
     "results/probing.md": "benchmarks/probe_tables.py",
     "results/objectives.md": "benchmarks/pretraining_tables.py",
+    "results/habits.md": "benchmarks/pretraining_tables.py",
     "docs/licences.md": "scripts/make_licences.py",
 }
 """Pages that a script makes as a whole."""
