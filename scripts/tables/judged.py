@@ -1,7 +1,7 @@
 """How a verdict follows from the numbers beside it.
 
     a gain is claimed      every interval above 0: holds; every one below the claim: does not; else not shown
-    no loss is claimed     no interval below 0: holds; all below: does not; else in part
+    no loss is claimed     no interval below 0: holds; all below the paper's own losses: does not; else part
     seeds are claimed      the same on every encoder: holds or does not; else it depends on the encoder
 
 Each encoder is judged by itself; where one says that a claim holds and another that it does not, it depends.
@@ -13,6 +13,8 @@ from scripts.tables.evidence import Evidence
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not shown"
 SAME = "holds: no difference shown"
+LARGEST_LOSS = -0.9
+"""Points that the mix loses somewhere in the paper, which calls that about as good."""
 MANY = 10
 """Comparisons from which on one that differs is what chance gives."""
 
@@ -58,7 +60,7 @@ def no_loss_verdict(rows: Sequence[Evidence]) -> str:
     worse, better = sum(high < 0 for _, high in known), sum(low > 0 for low, _ in known)
     if len(differing(rows)) <= by_chance(rows):
         return SAME
-    if worse == len(known):
+    if all(high < LARGEST_LOSS for _, high in known):
         return FAILS
     counts = [f"{count} {word}" for count, word in ((worse, "worse"), (better, "better")) if count]
     return f"{'holds in part' if worse else HOLDS}: {', '.join(counts)} of {len(known)} comparisons"

@@ -179,7 +179,8 @@ def test_about_as_good_counts_what_is_worse_and_allows_for_chance_among_many() -
     assert no_loss_verdict([same, same]) == "holds: no difference shown"
     assert no_loss_verdict([same, better]) == "holds: 1 better of 2 comparisons"
     assert no_loss_verdict([same, worse, better]) == "holds in part: 1 worse, 1 better of 3 comparisons"
-    assert no_loss_verdict([worse]) == "does not hold"
+    assert no_loss_verdict([worse]) == "holds in part: 1 worse of 1 comparisons"
+    assert no_loss_verdict([gap(-2.0, -1.0)]) == "does not hold"
     assert no_loss_verdict([worse, *[same] * 9]) == "holds: no difference shown"
 
 
