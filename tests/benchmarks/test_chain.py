@@ -1,15 +1,20 @@
 """The chain on SST-2: all seeds come home, words that are rare are cut, the table has shares and factors."""
 
 import json
+import lzma
 from pathlib import Path
 
 import torch
 from transformers import AutoModel
 
-from benchmarks.chain_cpu import large_scores, models, write_texts
+from benchmarks.chain_cpu import large_scores, models, write_texts, write_words
 from benchmarks.ship_pack import pack_seeds, unpack
+from bermo.data.load import load_task
+from bermo.encoders.backbone import load_tokenizer
 from bermo.methods.student import student_from_teacher
 from bermo.models.tasks import BermoForSequenceClassification
+from bermo.runs.task_file import trained_task, write_task
+from bermo.spec import DataSpec
 from scripts.tables.chain import chain
 from tests.tiny import make_batch, save_backbone
 
@@ -56,11 +61,23 @@ def test_every_seed_of_a_student_comes_home_and_of_the_dense_model_the_first(tmp
     assert large_scores(facts) == {"dev": 93.46}
 
 
-def test_words_are_kept_that_occur_three_times(tmp_path: Path) -> None:
-    (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "a film\t1\n" * 3 + "a rare bird\t0\n")
-    words, calibrate = write_texts(tmp_path, tmp_path)
-    assert words.read_text().split() == ["a", "film"]
-    assert calibrate.read_text().strip()
+def test_the_frequent_words_of_training_are_kept_first_and_as_many_as_there_is_room_for(
+    tmp_path: Path, small_encoder: Path
+) -> None:
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the cat\t1\n" * 3 + "the dog\t0\n")
+    with lzma.open(tmp_path / "more.xz", "wt") as file:
+        file.write("The house , the house\n")
+    texts = write_texts(tmp_path, tmp_path, tmp_path / "more.xz")
+    assert texts.words == ("the", "cat", "dog", "house")
+    assert texts.calibrate.read_text().strip()
+    model = BermoForSequenceClassification.from_backbone(str(small_encoder), mix=None, num_labels=2)
+    model.save_pretrained(tmp_path / "model")
+    load_tokenizer(str(small_encoder)).save_pretrained(tmp_path / "model")
+    task = load_task(DataSpec(task="box/tense"))
+    write_task(tmp_path / "model", trained_task(task, DataSpec(task="box/tense")))
+    for room, kept in ((0.0, []), (1e12, ["the", "cat", "dog", "house"])):
+        written = write_words(texts.words, tmp_path / "model", room, tmp_path / "words.txt")
+        assert written.read_text().split() == kept
 
 
 def test_the_table_has_shares_of_the_own_teacher_and_both_factors() -> None:
