@@ -9,6 +9,8 @@
 #   rows    rows of gte-small alone
 #   plain   masked words alone, to see what the teacher gives
 #   order   StructBERT's order of words and sentences for a quarter of MINUTES, then taught by gte-small for all of them
+#   electra replaced words are detected for MINUTES (judged as electra-first), then it is taught by gte-small for half of
+#           MINUTES, which gives it a masked-LM head again
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
 # BOX_RATES="1e-4 3e-4" fine-tunes at each of these rates in place of the default; rows are then named STAGE@RATE.
@@ -18,6 +20,7 @@ models=$1 data=$2 out=$3 minutes=${4:-8}
 more=${BOX_MORE:-} tune=${BOX_TUNE:---precision bf16} rates=${BOX_RATES:-default}
 pretrain=${BOX_PRETRAIN:---minutes $minutes --precision bf16}
 first=${BOX_PRETRAIN:---minutes $(awk "BEGIN { print $minutes / 4 }") --precision bf16}
+half=${BOX_PRETRAIN:---minutes $(awk "BEGIN { print $minutes / 2 }") --precision bf16}
 python=${PYTHON:-python}
 work=${BOX_WORK:-$out/work}
 mkdir -p "$out" "$work"
@@ -54,6 +57,10 @@ stage() {
     order)
       taught order-first $first --objective structbert
       taught order $pretrain --model "$out/order-first/model" --teacher "$models/gte" ;;
+    electra)
+      taught electra-first $pretrain --objective electra --lr 5e-4
+      (judged electra-first "$out/electra-first/model") &
+      taught electra $half --model "$out/electra-first/model" --teacher "$models/gte" ;;
   esac
   judged "$1" "$out/$1/model"
 }

@@ -247,10 +247,6 @@ class PretrainSpec:
                 f"--model brings its own shape and tokenizer. Leave out {_flags(own)}, or --model.",
             ),
             (
-                self.shape.model is None or self.objective.kind != "electra",
-                "ELECTRA needs a generator, so it cannot go on from --model. Leave out one of the two.",
-            ),
-            (
                 not pace.recompute or self.shape.inner_mix == "none",
                 "An inner mix cannot be computed again. Leave out --recompute or --inner-mix.",
             ),

@@ -48,11 +48,28 @@ class Start:
 def start_masked(source: str, start: Start) -> BermoForMaskedLM:
     """Load an encoder to go on from, with its masked-LM head, or one drawn from torch's generator."""
     loaded = load_encoder(source, with_head=True)
+    if start.layers is not None:
+        check_layers(loaded.encoder.config, source, start.layers)
+    return _started(loaded, start)
+
+
+def start_generator(source: str, start: Start) -> BermoForMaskedLM:
+    """Load the lower half of an encoder's layers with its masked-LM head, to draw words for ELECTRA.
+
+    Layers that share their weights, or are of several kinds, cannot be left out: then it is all of them.
+    """
+    loaded = load_encoder(source, with_head=True)
+    config = loaded.encoder.config
+    layers = start.layers or num_layers(config) - 1
+    return _started(loaded, replace(start, layers=max(1, layers // 2)) if _are_alike(config) else start)
+
+
+def _started(loaded: Loaded, start: Start) -> BermoForMaskedLM:
+    """Build the masked LM of a loaded encoder anew, with what changes of it."""
     if start.cuts:
         loaded = _with_pieces(loaded, start.cuts)
     state, config = loaded.encoder.state_dict(), loaded.encoder.config
     if start.layers is not None:
-        check_layers(config, source, start.layers)
         state = _stacked(loaded.encoder, start.layers)
         config.num_hidden_layers = start.layers
     set_dropouts_(config, dict.fromkeys(dropouts_of(config), start.dropout))
@@ -69,7 +86,7 @@ def start_masked(source: str, start: Start) -> BermoForMaskedLM:
 def check_layers(config: PretrainedConfig, name: str, layers: int) -> None:
     """Refuse layers that cannot be stacked to so many: no multiple, shared ones, or of several kinds."""
     own = num_layers(config) - 1
-    if "*" in family_of(config).layers.path or getattr(config, "layer_types", None):
+    if not _are_alike(config):
         raise BermoError(
             f"The layers of {name} ({config.model_type}) share their weights or are of several kinds, so they"
             " cannot be stacked. Leave --layers out."
@@ -81,8 +98,15 @@ def check_layers(config: PretrainedConfig, name: str, layers: int) -> None:
         )
 
 
+def _are_alike(config: PretrainedConfig) -> bool:
+    """Tell whether each layer has weights of its own, in the same places."""
+    return "*" not in family_of(config).layers.path and not getattr(config, "layer_types", None)
+
+
 def _stacked(encoder: PreTrainedModel, layers: int) -> dict[str, Tensor]:
-    """Return an encoder's weights with its layers copied on top of each other, layer i of it to i + L."""
+    """Return an encoder's weights with its layers copied on top of each other, layer i of it to i + L; of
+    fewer layers than it has, the lowest.
+    """
     own, path = num_layers(encoder.config) - 1, family_of(encoder.config).layers.path
     inside = re.compile(rf"{re.escape(path)}\.(\d+)\.(.+)")
     stacked: dict[str, Tensor] = {}

@@ -30,13 +30,14 @@ from bermo.methods.pretraining.teach import Teacher, attach_maps_
 from bermo.models.pretraining import (
     MaskedPretraining,
     Pretraining,
+    ReplacedPretraining,
     Shape,
     build_masked,
     build_neighbours,
     build_permuted,
     build_replaced,
 )
-from bermo.models.start import Start, check_layers, dropouts_of, start_masked
+from bermo.models.start import Start, check_layers, dropouts_of, start_generator, start_masked
 from bermo.pretrain_spec import ObjectiveKind, PretrainSpec
 from bermo.progress import Display
 
@@ -154,7 +155,10 @@ def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = No
     if spec.shape.model is not None:
         start = Start(dropout=spec.shape.dropout, layers=spec.shape.layers, cuts=corpus.cuts)
         words = start_masked(spec.shape.model, start)
-        model = MaskedPretraining(words, PAIR_KINDS.get(spec.objective.kind, 0))
+        if spec.objective.kind == "electra":
+            model = ReplacedPretraining(start_generator(spec.shape.model, start), words.core)
+        else:
+            model = MaskedPretraining(words, PAIR_KINDS.get(spec.objective.kind, 0))
     elif spec.objective.kind == "electra":
         model = build_replaced(_shape(spec, corpus))
     elif spec.objective.kind == "elmo":

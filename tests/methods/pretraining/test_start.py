@@ -12,14 +12,15 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 from bermo.cli import main
 from bermo.data.pretrain.corpus import load_corpus
 from bermo.encoders.backbone import load_tokenizer
-from bermo.encoders.families import FAMILIES
+from bermo.encoders.families import FAMILIES, num_layers
 from bermo.encoders.layers import layer_modules
 from bermo.errors import BermoError
+from bermo.methods.pretraining.build import build_model
 from bermo.methods.pretraining.run import pretrain
 from bermo.models.pretraining import MaskedPretraining
 from bermo.models.saving import save_encoder
-from bermo.models.start import Start, dropouts_of, start_masked
-from bermo.pretrain_spec import PretrainSpec, ShapeSpec
+from bermo.models.start import Start, dropouts_of, start_generator, start_masked
+from bermo.pretrain_spec import ObjectiveSpec, PretrainSpec, ShapeSpec
 from tests.methods.pretraining.world import make_spec, write_documents, write_teacher
 from tests.tiny import make_batch, make_config
 
@@ -179,6 +180,32 @@ def test_a_tokenizer_that_cuts_long_texts_cuts_no_document(place: Path, tmp_path
     assert len(again.train.ids) == len(whole.train.ids)
 
 
+def test_electra_goes_on_with_the_lower_half_of_the_layers_as_its_generator(
+    place: Path, tmp_path: Path
+) -> None:
+    spec = replace(go_on(place, "bare", steps=2, lr=0.0), objective=ObjectiveSpec(kind="electra"))
+    model: Any = build_model(spec, load_corpus(spec.text, 64, print))
+    generator, encoder = model.generator.core.backbone, model.encoder.backbone
+    below, layers = (layer_modules(one, FAMILIES["bert"]) for one in (generator, encoder))
+    assert (len(below), len(layers)) == (1, 3)
+    for name, weight in layers[0].state_dict().items():
+        assert torch.equal(below[0].state_dict()[name], weight), name
+    assert generator.get_input_embeddings().weight is encoder.get_input_embeddings().weight
+    result = pretrain(spec, tmp_path / "run")
+    assert "detection" in result.values
+    old, new = (load_file(f / "model.safetensors") for f in (place / "bare", tmp_path / "run" / "model"))
+    # At a rate of 0 what comes out is what went in.
+    assert all(torch.equal(weight, old[name]) for name, weight in new.items())
+
+
+@pytest.mark.parametrize("name", ["albert", "modernbert"])
+def test_layers_that_cannot_be_left_out_all_stay_in_the_generator(name: str, tmp_path: Path) -> None:
+    config = make_config(name)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
+    generator = start_generator(str(tmp_path), Start())
+    assert num_layers(generator.core.backbone.config) == num_layers(config)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -188,7 +215,6 @@ def test_a_tokenizer_that_cuts_long_texts_cuts_no_document(place: Path, tmp_path
         ("--model box --vocabulary 500", "Leave out --vocabulary, or --model"),
         ("--model box --tokenizer box", "Leave out --tokenizer, or --model"),
         ("--model box --words PLACE/empty.txt", "empty.txt is empty"),
-        ("--model box --objective electra", "ELECTRA needs a generator"),
         ("--model PLACE/bare --length 100", "has positions for 64 tokens, but --length is 100"),
     ],
 )
