@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.tables.numbers import spread, table, with_interval
+from scripts.tables.numbers import read, spread, table, with_interval
 
 NAMES = {
     "dense": "dense (the teacher)",
@@ -21,8 +21,9 @@ LARGE = "mpnet"
 TEACHERS = ("dense", LARGE)
 
 
-def chain(known: Mapping[str, Any]) -> str:
-    """Write a row for each teacher and for each of its students in int8."""
+def chain(known: Mapping[str, Any] | None = None) -> str:
+    """Write a row for each teacher and each of its students in int8; numbers: results/chain.json, or given."""
+    known = read("chain.json") if known is None else known
     bench = {row["name"]: row for row in known["bench"]}
     scored: dict[str, list[Mapping[str, Any]]] = {}
     for row in known["scored"]:
