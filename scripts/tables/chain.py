@@ -22,7 +22,7 @@ TEACHERS = ("dense", LARGE)
 
 
 def chain(known: Mapping[str, Any] | None = None) -> str:
-    """Write a row for each teacher and each of its students in int8; by results/chain.json if none is given."""
+    """Write a row for each teacher and for each of its students in int8."""
     known = read("chain.json") if known is None else known
     bench = {row["name"]: row for row in known["bench"]}
     scored: dict[str, list[Mapping[str, Any]]] = {}
