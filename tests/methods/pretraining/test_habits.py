@@ -203,3 +203,11 @@ def test_mistakes_are_told_before_any_training(
 ) -> None:
     assert main(f"pretrain --text {text} --steps 1 {words} --out {tmp_path}/run".split()) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_layers_are_computed_again_on_a_gpu(text: str, cache: Path, tmp_path: Path) -> None:
+    spec = make_spec(text, cache, steps=4, device="auto", precision="bf16")
+    again = replace(spec, pace=replace(spec.pace, recompute=True))
+    losses = [pretrain(one, tmp_path / str(k)).loss for k, one in enumerate((spec, again))]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
