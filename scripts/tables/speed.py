@@ -115,7 +115,7 @@ def families_table(rows: list[Any]) -> str:
                     f"{ms['pruned'][length]:.2f}",
                     f"{eager:.1f}",
                     f"{ms['fused'][length]:.1f}",
-                    *([f"{ms['compiled'][length]:.1f}" if "compiled" in ms else "–"] if is_compiled else []),
+                    *([_compiled(ms.get("compiled", {}).get(length))] if is_compiled else []),
                     f"{eager / ours:.1f} ×",
                     f"{ours / bert[length]:.2f}",
                 ]
@@ -123,6 +123,10 @@ def families_table(rows: list[Any]) -> str:
     head = ["", "length", "plain", "mix + movement", "Hugging Face, eager", "its fused AdamW"]
     head += ["and torch.compile"] if is_compiled else []
     return table([*head, "eager / plain", "plain / BERT's"], lines)
+
+
+def _compiled(ms: float | None) -> str:
+    return "–" if ms is None else f"{ms:.1f}"
 
 
 def inference() -> str:
