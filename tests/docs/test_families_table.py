@@ -5,9 +5,6 @@ from tests.docs.documents import rows_of
 
 TIMES = {"plain": 4.0, "pruned": 5.0, "eager": 40.0, "fused": 30.0}
 MS = {name: {"32": ms, "128": ms} for name, ms in TIMES.items()}
-    name: {"32": ms, "128": ms}
-    for name, ms in (("plain", 4.0), ("pruned", 5.0), ("eager", 40.0), ("fused", 30.0))
-}
 BERT = {"family": "bert", "ms": MS | {"compiled": {"32": 20.04}}, "bert": {"32": 4.0, "128": 4.0}}
 OTHER = {"family": "mpnet", "ms": MS, "bert": {"32": 4.0, "128": 4.0}}
 
