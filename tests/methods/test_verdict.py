@@ -111,7 +111,7 @@ def test_advice_says_nothing_that_is_already_set_and_never_the_opposite(prepared
     assert advice(spec, facts, "undertrained") == "Try more --epochs than 2."
     slow = replace_in(spec, model={"head": "random"}, train={"lr": 1e-5})
     assert advice(slow, facts, "undertrained") == (
-        "Try more --epochs than 2, --head probe or a larger --lr (0.0005 is usual for this encoder)."
+        "Try more --epochs than 2, --head probe or a larger --lr (0.0002 is usual for this encoder)."
     )
     assert advice(spec, facts, "diverged") == (
         "Try a smaller --lr than 0.0005, a longer --warmup than 0.1 or another seed."

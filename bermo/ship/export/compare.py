@@ -1,7 +1,9 @@
 """How an export answers beside the model that it was made from: the logits' error, the decisions, the score.
 
 relative error    ‖a − b‖ / ‖b‖ over all logits; must stay under the tolerance of the export's precision,
-                  unless the form rounds on purpose and its score is known
+                  unless the form rounds on purpose and its score is known. Logits that are all but 0 on
+                  average, those of a model that knows nothing, count as a tenth: their last digits decide
+                  nothing.
 """
 
 import math
@@ -26,6 +28,10 @@ common step; 3 bits with centroids; 3 and 2 bits with steps of groups.
 """
 ROUNDED = TOLERANCES["int8"]
 """From this tolerance on a form rounds on purpose: logits may move far while the answers stay."""
+DECIDED: tuple[Kind, ...] = ("classification", "multi-label", "tagging", "span", "choice")
+"""Kinds of task whose logits become probabilities."""
+LEAST_LOGIT = 0.1
+"""Logits of this size tell 52 from 48 percent."""
 BATCH = 16
 ONE_ROW = 100
 """Points of score of one row, times the rows: the one that tips over is no finding where rows are few."""
@@ -56,10 +62,11 @@ class Reference:
         """Let a candidate answer the same texts."""
         after = answer(candidate, self.features, BATCH)
         has_answers = self.features.targets is not None
+        least = LEAST_LOGIT if self.features.task.kind in DECIDED else 0.0
         return Compared(
             texts=len(self.features),
             on=self.on,
-            relative_error=relative_error(after, self.logits),
+            relative_error=relative_error(after, self.logits, least),
             tolerance=TOLERANCES[precision],
             same_answers=same_answers(after, self.logits, self.features.task.kind),
             score_before=score(self.features, self.logits).score if has_answers else None,
@@ -89,10 +96,11 @@ def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
         )
 
 
-def relative_error(after: list[np.ndarray], before: list[np.ndarray]) -> float:
-    """‖a − b‖ / ‖b‖ over all logits together."""
+def relative_error(after: list[np.ndarray], before: list[np.ndarray], least: float = 0.0) -> float:
+    """‖a − b‖ / ‖b‖ over all logits together; those of b count as `least` on average, if not as more."""
     a, b = (np.concatenate([np.ravel(row) for row in rows]).astype(np.float64) for rows in (after, before))
-    return float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-12)
+    size = max(float(np.linalg.norm(b)), least * math.sqrt(len(b)), 1e-12)
+    return float(np.linalg.norm(a - b)) / size
 
 
 def same_answers(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:

@@ -181,3 +181,7 @@ def test_relative_error_is_that_of_the_norms() -> None:
     before = [np.array([3.0, 4.0]), np.array([0.0, 0.0])]
     after = [np.array([3.0, 4.5]), np.array([0.0, 0.0])]
     assert relative_error(after, before) == pytest.approx(0.1)
+    # Answers of a model that knows nothing: their last digits decide nothing.
+    small = [[row / 100 for row in rows] for rows in (after, before)]
+    assert relative_error(*small) == pytest.approx(0.1)
+    assert relative_error(*small, least=0.1) == pytest.approx(0.005 / 0.2)
