@@ -10,6 +10,8 @@
         --compile: torch.compile too, slow; --tiny: tiny models on the CPU, to try the script
     python benchmarks/step.py --long --out results/step-long-cuda.json
         texts of 512 to 8,192 tokens, and the memory that they take (step_long.py); also with --tiny
+    python benchmarks/step.py --kernels --steps 10 --out results/step-kernels-cuda.json
+        where the microseconds go: the kernels of a step by kind and name (step_kernels.py); also with --tiny
 
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model;
 ours plain; with the mix; with the mix and each pruning method. "auto" replays whole steps as CUDA graphs with
@@ -33,6 +35,7 @@ import torch
 import transformers
 import triton
 from step_families import beside, run_families
+from step_kernels import run_kernels
 from step_long import run_long
 from step_shapes import SHAPED
 from step_ways import METHODS, Ours, hugging_face_bert, make_batch
@@ -227,8 +230,9 @@ def main() -> None:
     )
     parser.add_argument("--compile", action="store_true", help="with --families: torch.compile too")
     parser.add_argument("--long", action="store_true", help="long texts beside Hugging Face")
+    parser.add_argument("--kernels", action="store_true", help="the kernels of a step by kind and name")
     parser.add_argument(
-        "--tiny", action="store_true", help="with --families or --long: tiny models on the CPU"
+        "--tiny", action="store_true", help="with --families, --long or --kernels: small models on the CPU"
     )
     parser.add_argument(
         "--seconds", type=float, default=225, help="with --families: begin no row after these"
@@ -238,7 +242,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    is_tiny = options.tiny and (options.long or options.families is not None)
+    is_tiny = options.tiny and (options.long or options.kernels or options.families is not None)
     if not (is_tiny or torch.cuda.is_available()):
         parser.error("this measures kernels of a GPU, and torch sees none on this machine.")
     report: dict[str, Any] = {
@@ -256,6 +260,8 @@ def main() -> None:
     }
     if options.long:
         report["rows"] = run_long(options)
+    elif options.kernels:
+        report["rows"] = run_kernels(options)
     elif options.families is not None:
         report["rows"] = beside(run_families(options), options.beside)
     else:
