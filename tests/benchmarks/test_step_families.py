@@ -1,25 +1,10 @@
 """The table of families runs in a tiny form without a GPU, and a family that fails is named."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def run(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> list[dict[str, Any]]:
-    # A script finds the files beside it by this path.
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    tiny = ["--tiny", "--batch", "2", "--lengths", "8", "--steps", "1", "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", ["step", *words, *tiny])
-    import step
-
-    step.main()
-    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"]
-    return rows
+from tests.benchmarks.tiny_step import BENCHMARKS, run
 
 
 def test_each_family_has_a_row_with_every_column(

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.benchmarks.test_step_families import BENCHMARKS, run
+from tests.benchmarks.tiny_step import BENCHMARKS, run
 
 
 @pytest.fixture
