@@ -38,7 +38,7 @@ from step_families import beside, run_families
 from step_kernels import run_kernels
 from step_long import run_long
 from step_shapes import SHAPED
-from step_ways import METHODS, Ours, hugging_face_bert, make_batch
+from step_ways import METHODS, MIDDLE, Ours, hugging_face_bert, make_batch
 from torch import Tensor
 
 from bermo.nn.masks import top_masks_at
@@ -46,8 +46,6 @@ from bermo.training.fuse import Fused
 
 # Measured on one H200: bf16 products, copies.
 MATRIX_RATE, MEMORY_RATE = 790e12, 4.3e12
-# A step in the middle of the pruning schedule.
-MIDDLE = 5000
 
 
 def measure(make: Callable[[], Any], options: argparse.Namespace, length: int) -> dict[str, float]:

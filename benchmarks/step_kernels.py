@@ -1,7 +1,6 @@
 """Where the microseconds of a step go: its kernels by kind and by name (`benchmarks/step.py --kernels`).
 
-Each way takes some steps under torch's profiler. Kernels of one kind are summed; what the step takes beyond
-the sum of its kernels is time in which the GPU waits.
+Each way takes some steps under torch's profiler. Kernels of one kind are summed.
 """
 
 import argparse
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from step_ways import METHODS, Ours, hugging_face_bert, make_batch
+from step_ways import METHODS, MIDDLE, Ours, hugging_face_bert, make_batch
 from torch.profiler import ProfilerActivity, profile
 
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -69,12 +68,12 @@ def listed(make: Callable[[], Any], options: argparse.Namespace, length: int) ->
     if is_gpu:
         batches = [{k: v.pin_memory() for k, v in batch.items()} for batch in batches]
     for number in range(4):
-        step(5000 + number, batches[number % 2])
+        step(MIDDLE + number, batches[number % 2])
     wait = torch.cuda.synchronize if is_gpu else lambda: None
     wait()
     with profile(activities=[ProfilerActivity.CUDA if is_gpu else ProfilerActivity.CPU]) as seen:
         for number in range(options.steps):
-            step(5000 + number, batches[number % 2])
+            step(MIDDLE + number, batches[number % 2])
         wait()
     kernels = [
         Kernel(

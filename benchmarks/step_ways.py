@@ -28,6 +28,8 @@ from bermo.training.optimiser import make_optimizer
 from bermo.training.schedule import rate_groups, seed_step
 from bermo.training.step import Step, WeightedBatch, linear_parameters
 
+# A step in the middle of the pruning schedule.
+MIDDLE = 5000
 METHODS: dict[str, Method | None] = {
     "magnitude": Magnitude(density=0.1),
     "movement": Movement(density=0.1, rank="score"),

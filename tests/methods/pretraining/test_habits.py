@@ -1,4 +1,4 @@
-"""Habits of pretraining: LAMB, averaged weights, layers left out, short rows first; beside slow ones."""
+"""Habits of pretraining: LAMB, averaged weights, layers left out or computed again, short rows first."""
 
 import signal
 from dataclasses import replace
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from bermo.cli import main
 from bermo.data.pretrain.corpus import load_corpus
@@ -18,7 +19,7 @@ from bermo.encoders.families import FAMILIES
 from bermo.encoders.layers import drop_layers_, layer_modules
 from bermo.methods.pretraining.build import build_model, make_batches
 from bermo.methods.pretraining.run import pretrain
-from bermo.pretrain_spec import PaceSpec, PretrainSpec
+from bermo.pretrain_spec import ObjectiveSpec, PaceSpec, PretrainSpec
 from bermo.progress import Quiet
 from bermo.training.average import average_, averaged
 from bermo.training.job import Stopped
@@ -203,6 +204,38 @@ def test_mistakes_are_told_before_any_training(
 ) -> None:
     assert main(f"pretrain --text {text} --steps 1 {words} --out {tmp_path}/run".split()) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["mlm", "electra"])
+def test_layers_computed_again_give_the_same_bits(kind: Any, text: str, cache: Path, tmp_path: Path) -> None:
+    spec = replace(make_spec(text, cache, steps=3), objective=ObjectiveSpec(kind=kind))
+    spec = replace(spec, shape=replace(spec.shape, dropout=0.1))
+    again = replace(spec, pace=replace(spec.pace, recompute=True))
+    built = build_model(again, load_corpus(spec.text, 64, print))
+    assert built.encoder.backbone.is_gradient_checkpointing
+    results = [pretrain(one, tmp_path / str(k)) for k, one in enumerate((spec, again))]
+    assert results[0].loss == results[1].loss
+    files = [tmp_path / name / "model" / "model.safetensors" for name in ("0", "1")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_layers_computed_again_find_the_same_kernels(
+    text: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a GPU another kernel keeps other tensors for the backward pass, and torch refuses them.
+    attention = functional.scaled_dot_product_attention
+    seen: list[bool] = []
+
+    def attend(*arguments: Any, **options: Any) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return attention(*arguments, **options)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", attend)
+    spec = make_spec(text, cache, steps=2)
+    pretrain(replace(spec, pace=replace(spec.pace, recompute=True)), tmp_path / "run")
+    num_layers, num_passes, num_steps = 2, 2, 2
+    assert seen == [False] * (num_layers * num_passes * num_steps)
 
 
 @pytest.mark.gpu

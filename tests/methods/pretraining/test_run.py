@@ -214,38 +214,6 @@ def test_the_inner_mix_is_trained_and_reported(text: str, cache: Path, tmp_path:
     assert hasattr(load_encoder(tmp_path / "run" / "model").encoder, "inner_mix")
 
 
-@pytest.mark.parametrize("kind", ["mlm", "electra"])
-def test_layers_computed_again_give_the_same_bits(kind: Any, text: str, cache: Path, tmp_path: Path) -> None:
-    spec = replace(make_spec(text, cache, steps=3), objective=ObjectiveSpec(kind=kind))
-    spec = replace(spec, shape=replace(spec.shape, dropout=0.1))
-    again = replace(spec, pace=replace(spec.pace, recompute=True))
-    built = build_model(again, load_corpus(spec.text, 64, print))
-    assert built.encoder.backbone.is_gradient_checkpointing
-    results = [pretrain(one, tmp_path / str(k)) for k, one in enumerate((spec, again))]
-    assert results[0].loss == results[1].loss
-    files = [tmp_path / name / "model" / "model.safetensors" for name in ("0", "1")]
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_layers_computed_again_find_the_same_kernels(
-    text: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # On a GPU another kernel keeps other tensors for the backward pass, and torch refuses them.
-    attention = functional.scaled_dot_product_attention
-    seen: list[bool] = []
-
-    def attend(*arguments: Any, **options: Any) -> torch.Tensor:
-        if torch.is_grad_enabled():
-            seen.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return attention(*arguments, **options)
-
-    monkeypatch.setattr(functional, "scaled_dot_product_attention", attend)
-    spec = make_spec(text, cache, steps=2)
-    pretrain(replace(spec, pace=replace(spec.pace, recompute=True)), tmp_path / "run")
-    num_layers, num_passes, num_steps = 2, 2, 2
-    assert seen == [False] * (num_layers * num_passes * num_steps)
-
-
 def test_minutes_become_steps_once(text: str, cache: Path, tmp_path: Path) -> None:
     spec = make_spec(text, cache, steps=None, minutes=0.003)
     result = pretrain(spec, tmp_path / "run")
