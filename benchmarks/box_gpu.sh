@@ -11,6 +11,7 @@
 #   order   StructBERT's order of words and sentences for a quarter of MINUTES, then taught by gte-small for all of them
 #   electra replaced words are detected for MINUTES (judged as electra-first), then it is taught by gte-small for half of
 #           MINUTES, which gives it a masked-LM head again
+#   both    the same, but replaced words are detected beside gte-small's vectors (judged as both-first), then a quarter
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
 # BOX_RATES="1e-4 3e-4" fine-tunes at each of these rates in place of the default; rows are then named STAGE@RATE.
@@ -61,6 +62,10 @@ stage() {
       taught electra-first $pretrain --objective electra --lr 5e-4
       (judged electra-first "$out/electra-first/model") &
       taught electra $half --model "$out/electra-first/model" --teacher "$models/gte" ;;
+    both)
+      taught both-first $pretrain --objective electra --teacher "$models/gte" --lr 5e-4
+      (judged both-first "$out/both-first/model") &
+      taught both $first --model "$out/both-first/model" --teacher "$models/gte" --lr 5e-4 ;;
   esac
   judged "$1" "$out/$1/model"
 }

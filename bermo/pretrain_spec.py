@@ -146,8 +146,9 @@ class ObjectiveSpec:
                 f"{_flags(given)} needs a teacher. Name one with --teacher, or leave it out.",
             ),
             (
-                self.teacher is None or self.kind == "mlm",
-                f"A teacher goes with --objective mlm, not {self.kind}. Leave out --teacher or --objective.",
+                self.teacher is None or self.kind in ("mlm", "electra"),
+                f"A teacher goes with --objective mlm or electra, not {self.kind}. Leave out --teacher or"
+                " --objective.",
             ),
             (
                 self.teach_words > 0 or self.teach_rows > 0,

@@ -71,13 +71,10 @@ class MaskedPretraining(nn.Module):
 
         `own_words` (B, T) tells which tokens make up a word: the position of its first one.
         """
-        is_taught = self.maps is not None and own_words is not None
         inputs = (input_ids, attention_mask, token_type_ids)
-        outputs = self.encoder(*inputs, output_hidden_states=True if is_taught else None)
-        hidden = outputs.last_hidden_state
+        hidden, teacher = _read(self.encoder, self.maps, inputs, own_words)
         words_BKV = self.words.head(take_rows(hidden, places))
         pairs_B2 = None if self.pairs is None else self.pairs(hidden[:, 0])
-        teacher = self.maps(outputs.hidden_states, own_words) if is_taught and self.maps is not None else None
         return Guesses(words_BKV, pairs_B2, teacher=teacher)
 
 
@@ -93,6 +90,7 @@ class ReplacedPretraining(nn.Module):
         generator.head.decoder.weight = shared.weight
         size = encoder.config.hidden_size
         self.dense, self.out = nn.Linear(size, size), nn.Linear(size, 1)
+        self.maps: TeacherMaps | None = None
 
     def forward(
         self,
@@ -102,16 +100,20 @@ class ReplacedPretraining(nn.Module):
         weights: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        own_words: Tensor | None = None,
     ) -> Guesses:
-        """Return the generator's scores at the positions, and for each token whether it looks replaced."""
+        """Return the generator's scores, for each token whether it looks replaced, and a teacher's vectors.
+
+        The encoder reads replaced tokens where the teacher reads the true ones.
+        """
         hidden = self.generator.core(input_ids, attention_mask, token_type_ids).last_hidden_state
         words_BKV = self.generator.head(take_rows(hidden, places))
         drawn_BK = torch.where(weights > 0, _sample(words_BKV.detach().float()), targets)
         read_BT = input_ids.scatter(1, places, drawn_BK)
         is_replaced_BT = torch.zeros_like(input_ids).scatter(1, places, (drawn_BK != targets).long())
-        hidden = self.encoder(read_BT, attention_mask, token_type_ids).last_hidden_state
+        hidden, teacher = _read(self.encoder, self.maps, (read_BT, attention_mask, token_type_ids), own_words)
         replaced_BT = self.out(nn.functional.gelu(self.dense(hidden))).squeeze(-1)
-        return Guesses(words_BKV, None, replaced_BT, is_replaced_BT)
+        return Guesses(words_BKV, None, replaced_BT, is_replaced_BT, teacher)
 
 
 class NeighbourPretraining(nn.Module):
@@ -156,6 +158,19 @@ class PermutedPretraining(nn.Module):
 
 
 Pretraining = MaskedPretraining | ReplacedPretraining | NeighbourPretraining | PermutedPretraining
+
+
+def _read(
+    encoder: BermoModel,
+    maps: TeacherMaps | None,
+    inputs: tuple[Tensor, Tensor | None, Tensor | None],
+    own_words: Tensor | None,
+) -> tuple[Tensor, list[Tensor] | None]:
+    """Return the states of the last layer, and a teacher's vectors as guessed, if there is a teacher."""
+    if maps is None or own_words is None:
+        return encoder(*inputs).last_hidden_state, None
+    outputs = encoder(*inputs, output_hidden_states=True)
+    return outputs.last_hidden_state, maps(outputs.hidden_states, own_words)
 
 
 def _sample(scores_BKV: Tensor) -> Tensor:

@@ -196,6 +196,8 @@ def _scorer(work: Work) -> Callable[[nn.Module], dict[str, float]]:
     def score(current: nn.Module) -> dict[str, float]:
         guessed = score_guesses(current, taught.packed, rows, accelerator)
         explained = score_taught(current, loss, taught, rows, accelerator)
+        if "detection" in guessed:  # which decides for ELECTRA, taught or not
+            return guessed | explained
         return {"objective": held_objective(loss, guessed["likelihood"], explained)} | guessed | explained
 
     return score

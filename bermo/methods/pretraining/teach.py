@@ -1,6 +1,6 @@
-"""A teacher beside masked words: the student also learns the teacher's vectors of words and of whole rows.
+"""A teacher beside masked or replaced words: the student also learns its vectors of words and of whole rows.
 
-    loss = masked words + words · unexplained(words) + rows · unexplained(row)
+    loss = guessed words + words · unexplained(words) + rows · unexplained(row)
 
 The teacher reads the same text unmasked, in its own tokens; words are means of their tokens, so that the two
 tokenizers may differ (bermo.data.pretrain.taught). Student layer i learns from teacher layer ⌈i · L_T / L_S⌉,
@@ -103,7 +103,7 @@ class Teacher:
 
 @dataclass(frozen=True)
 class TaughtLoss:
-    """The loss of masked words plus, weighted, what of the teacher's vectors is not explained."""
+    """The loss of guessed words plus, weighted, what of the teacher's vectors is not explained."""
 
     teacher: Teacher
     words: float

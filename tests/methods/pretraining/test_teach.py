@@ -32,14 +32,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def taught_spec(place: Path, layers: Any = "all", **pace: Any) -> PretrainSpec:
-    objective = ObjectiveSpec(teacher=str(place / "teacher"), teach_layers=layers)
+def taught_spec(place: Path, layers: Any = "all", kind: Any = "mlm", **pace: Any) -> PretrainSpec:
+    objective = ObjectiveSpec(kind=kind, teacher=str(place / "teacher"), teach_layers=layers)
     return replace(make_spec(str(place / "text.txt"), place / "cache", **pace), objective=objective)
 
 
-@pytest.mark.parametrize("layers", ["all", "last"])
-def test_the_loss_is_that_of_a_slow_loop_over_words(layers: Any, place: Path) -> None:
-    spec = taught_spec(place, layers)
+@pytest.mark.parametrize(("kind", "layers"), [("mlm", "all"), ("mlm", "last"), ("electra", "all")])
+def test_the_loss_is_that_of_a_slow_loop_over_words(kind: Any, layers: Any, place: Path) -> None:
+    spec = taught_spec(place, layers, kind)
     corpus = load_text(spec, print)
     teacher = Teacher(spec.objective.teacher or "", 2, layers, Accelerator(cpu=True))
     assert teacher.layers == ({1: 2, 2: 3} if layers == "all" else {2: 3})
@@ -48,13 +48,18 @@ def test_the_loss_is_that_of_a_slow_loop_over_words(layers: Any, place: Path) ->
     model = build_model(spec, corpus, teacher).eval()
     batch = batches.collate(batches.epoch(0)[0][:3])
     loss = TaughtLoss(teacher, words=5.0, rows=2.0)
+    read: list[torch.Tensor] = []
+    hook = model.encoder.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    torch.manual_seed(1)  # ELECTRA's generator draws words
     found = compute_loss(model, loss, batch)
+    hook.remove()
 
     inputs = {name: batch[name] for name in ("input_ids", "places", "targets", "weights")}
-    hidden = model.encoder(batch["input_ids"], output_hidden_states=True).hidden_states
+    hidden = model.encoder(read[0], output_hidden_states=True).hidden_states
     encoder = AutoModel.from_pretrained(place / "teacher").eval()
     theirs = encoder(batch["teacher_ids"], batch["teacher_mask"], output_hidden_states=True).hidden_states
     maps: Any = model.maps
+    torch.manual_seed(1)
     expected = compute_loss(model, GuessLoss(), inputs)
     counts = batch["weights"].sum(1)
     for row in range(3):
@@ -97,14 +102,18 @@ def test_more_and_more_of_the_teacher_is_explained_and_the_card_names_it(place: 
     ]
 
 
-def test_a_stopped_run_with_a_teacher_goes_on_to_the_same_bits(place: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "decides"), [("mlm", "objective"), ("electra", "detection")])
+def test_a_stopped_run_with_a_teacher_goes_on_to_the_same_bits(
+    kind: str, decides: str, place: Path, tmp_path: Path
+) -> None:
     class StopAtThree(Quiet):
         def step(self, done: int, loss: float | None) -> None:
             if done == 3:
                 signal.raise_signal(signal.SIGINT)
 
-    spec = taught_spec(place)
+    spec = taught_spec(place, kind=kind)
     whole = pretrain(spec, tmp_path / "whole")
+    assert next(iter(whole.values)) == decides
     with pytest.raises(Stopped):
         pretrain(spec, tmp_path / "parts", StopAtThree())
     assert pretrain(spec, tmp_path / "parts").values == whole.values
@@ -148,7 +157,7 @@ def test_encoders_of_other_families_teach(family: str, place: Path, tmp_path: Pa
     ("words", "sentence"),
     [
         ("--teacher /no/where", 'There is no folder "/no/where"'),
-        ("--teacher box --objective mlm+nsp", "A teacher goes with --objective mlm, not mlm+nsp"),
+        ("--teacher box --objective mlm+nsp", "A teacher goes with --objective mlm or electra, not mlm+nsp"),
         ("--teach-rows 3", "--teach-rows needs a teacher"),
         ("--teacher box --teach-words 0 --teach-rows 0", "both 0, so nothing is taught"),
         ("--teacher GPT", "reads from left to right only and cannot teach"),

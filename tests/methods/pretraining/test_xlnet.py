@@ -222,7 +222,7 @@ def test_it_is_analysed(folder: Path, tmp_path: Path) -> None:
         ("--mask-share 0.3", "Leave out --mask-share"),
         ("--inner-mix within", "XLNet's two streams cannot be mixed inside. Leave out --inner-mix"),
         ("--recompute", "XLNet cannot compute its layers again"),
-        ("--teacher box", "A teacher goes with --objective mlm, not xlnet"),
+        ("--teacher box", "A teacher goes with --objective mlm or electra, not xlnet"),
         ("--cells 64", "Only ELMo has --cells"),
         ("--width 33 --heads 1", "XLNet's width must be even, for its sines and cosines, but got 33"),
     ],
