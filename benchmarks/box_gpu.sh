@@ -12,7 +12,10 @@
 #   electra replaced words are detected for MINUTES (judged as electra-first), then it is taught by gte-small for half of
 #           MINUTES, which gives it a masked-LM head again
 #   both    the same, but replaced words are detected beside gte-small's vectors (judged as both-first), then a quarter
+#   detect  replaced words are detected for MINUTES (detect-first), then a masked-LM head alone learns for an eighth
+#   detect-taught   the same, but beside gte-small's vectors
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
+# BOX_START names an encoder to go on from in place of the box.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
 # BOX_RATES="1e-4 3e-4" fine-tunes at each of these rates in place of the default; rows are then named STAGE@RATE.
 set -u
@@ -21,6 +24,7 @@ models=$1 data=$2 out=$3 minutes=${4:-8}
 more=${BOX_MORE:-} tune=${BOX_TUNE:---precision bf16} rates=${BOX_RATES:-default}
 pretrain=${BOX_PRETRAIN:---minutes $minutes --precision bf16}
 first=${BOX_PRETRAIN:---minutes $(awk "BEGIN { print $minutes / 4 }") --precision bf16}
+eighth=${BOX_PRETRAIN:---minutes $(awk "BEGIN { print $minutes / 8 }") --precision bf16}
 half=${BOX_PRETRAIN:---minutes $(awk "BEGIN { print $minutes / 2 }") --precision bf16}
 python=${PYTHON:-python}
 work=${BOX_WORK:-$out/work}
@@ -29,7 +33,7 @@ export OMP_NUM_THREADS=1 BERMO_CACHE=$work/cache
 
 taught() { # stage, options: go on from the box, or from the model that the options name
   local stage=$1; shift
-  $python -m bermo pretrain --model box --text "$data"/wikipedia/*.xz --half --looks 5 --checkpoint-minutes 2 \
+  $python -m bermo pretrain --model "${BOX_START:-box}" --text "$data"/wikipedia/*.xz --half --looks 5 --checkpoint-minutes 2 \
     "$@" $more --out "$out/$stage" > "$out/$stage.log" 2>&1
 }
 
@@ -66,6 +70,10 @@ stage() {
       taught both-first $pretrain --objective electra --teacher "$models/gte" --lr 5e-4
       (judged both-first "$out/both-first/model") &
       taught both $first --model "$out/both-first/model" --teacher "$models/gte" --lr 5e-4 ;;
+    detect | detect-taught)
+      [ "$1" = detect ] && set -- "$1" || set -- "$1" --teacher "$models/gte"
+      taught "$1-first" $pretrain --objective electra --lr 5e-4 "${@:2}"
+      taught "$1" $eighth --model "$out/$1-first/model" --only-head ;;
   esac
   judged "$1" "$out/$1/model"
 }

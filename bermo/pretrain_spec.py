@@ -6,26 +6,21 @@
 A preset is a shape by name; layers, width, heads and intermediate replace single sizes of it.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from bermo.choices import DEVICE_HELP, Device, Tracker, device_rules, tracker_rule
 from bermo.elmo_spec import ElmoSpec
 from bermo.fields import Rules, group, option
-from bermo.spec import LARGEST_SEED, Precision
+from bermo.pace_spec import PaceSpec
+from bermo.spec import LARGEST_SEED
 
 ObjectiveKind = Literal["mlm", "mlm+nsp", "mlm+sop", "electra", "elmo", "structbert", "xlnet"]
 Masking = Literal["token", "word", "span", "phrase"]
 InnerKind = Literal["none", "within", "raw"]
-Optimiser = Literal["adamw", "lamb"]
 TaughtLayers = Literal["all", "last"]
 Preset = Literal["tiny", "mini", "small", "medium", "base", "box"]
-
-
-DEFAULT_STEPS = 10_000  # those of the encoder in the box
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,59 +153,6 @@ class ObjectiveSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaceSpec:
-    """How long, at which rates, and how often the held-out text is scored."""
-
-    steps: int | None = option(
-        None, "steps of the optimiser", shown=f"{DEFAULT_STEPS}, without --minutes", least=1
-    )
-    minutes: float | None = option(
-        None, "instead of steps: as many as fit into so many minutes, by a short trial", over=0
-    )
-    batch_size: int = option(256, "rows a step, over all processes and accumulation together", least=1)
-    accumulation: int = option(1, "split each batch into so many forward passes", least=1, most=10_000)
-    recompute: bool = option(
-        False, "keep no layer's insides for the backward pass and compute them again: less memory, more time"
-    )
-    optimizer: Optimiser = option("adamw", "how weights are updated; lamb is for large batches")
-    lr: float = option(1e-3, "peak learning rate", least=0)
-    lr_batch: int | None = option(
-        None, "rows a step that --lr is meant for: it grows with the square root of the batch", least=1
-    )
-    mix_lr: float = option(1e-2, "learning rate of the inner mix", least=0)
-    weight_decay: float = option(0.01, "decay of all weights but biases, norms and the mix", least=0)
-    warmup: float = option(0.06, "share of the steps in which the rate rises from zero", least=0, most=1)
-    clip: float = option(1.0, "largest gradient norm; 0 = no clipping", least=0)
-    layer_drop: float = option(
-        0.0, "probability with which a layer is left out in a step of training", least=0, under=1
-    )
-    average: float = option(
-        0.0,
-        "decay of a running mean of the weights, which is scored and saved; 0 = the weights themselves",
-        least=0,
-        under=1,
-    )
-    precision: Precision = option("fp32", "arithmetic of the forward pass")
-    device: Device = option("auto", DEVICE_HELP)
-    evaluations: int = option(
-        10,
-        "how often the held-out text is scored; at least once in each pass over the text",
-        "looks",
-        least=1,
-    )
-    checkpoint_minutes: float = option(5.0, "save the state of the run every so many minutes", least=0)
-    tracker: Tracker = option("none", "also log to this tracker")
-
-    @property
-    def peak_lr(self) -> float:
-        """The rate for the batch size: lr · √(batch-size / lr-batch)."""
-        return self.lr * math.sqrt(self.batch_size / (self.lr_batch or self.batch_size))
-
-    def rules(self) -> Rules:
-        return [*device_rules(self.device), tracker_rule(self.tracker)]
-
-
-@dataclass(frozen=True, kw_only=True)
 class PretrainSpec:
     """One encoder made from text.
 
@@ -243,6 +185,7 @@ class PretrainSpec:
             *self._elmo_rules(),
             *self._xlnet_rules(),
             *self._short_rules(),
+            *self._head_rules(),
             (
                 self.shape.model is None or not own,
                 f"--model brings its own shape and tokenizer. Leave out {_flags(own)}, or --model.",
@@ -291,6 +234,19 @@ class PretrainSpec:
                 "A teacher reads whole rows only. Leave out --teacher or --short-length.",
             ),
         ]
+
+    def _head_rules(self) -> Rules:
+        is_plain = self.objective.kind == "mlm" and self.objective.teacher is None
+        rules = [
+            (
+                self.shape.model is not None,
+                "--only-head is for an encoder that is there. Name it with --model.",
+            ),
+            (is_plain, "--only-head learns masked words. Leave out --objective and --teacher."),
+            (self.shape.layers is None, "--only-head changes no layer. Leave out --layers."),
+            (self.text.words is None, "--only-head learns no vector of a new word. Leave out --words."),
+        ]
+        return rules if self.pace.only_head else []
 
     def _elmo_rules(self) -> Rules:
         is_elmo = self.objective.kind == "elmo"

@@ -68,6 +68,7 @@ ROOMS: list[dict[str, str]] = [
         "method_spec.py": "methods of the field beside pruning and a teacher",
         "pretrain_spec.py": "what a pretraining is",
         "elmo_spec.py": "the shapes of ELMo",
+        "pace_spec.py": "how long a pretraining is, and at which rates",
         "progress.py": "how long work tells how far it is",
         "files.py": "files written whole or not at all",
         "sums.py": "what the files of a model's folder were when they were written",

@@ -89,6 +89,7 @@ EARLIER_VALUES = {
     "objective.teach_words": 5.0,
     "objective.teach_rows": 1.0,
     "objective.teach_layers": "all",
+    "pace.only_head": False,
     "pace.recompute": False,
     "pace.optimizer": "adamw",
     "pace.lr_batch": None,

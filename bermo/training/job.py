@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bermo.nn.masks import Mask
-from bermo.pretrain_spec import Optimiser
+from bermo.pace_spec import Optimiser
 from bermo.progress import Display, Quiet
 
 Batch = dict[str, Tensor]

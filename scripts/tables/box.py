@@ -17,6 +17,10 @@ ENCODERS = (
     "then taught by gte-small, 8 minutes",
     "taught by gte-small, 5 minutes more",
     "then StructBERT's order, 2 minutes, and gte-small, 9 minutes (the box)",
+    "the box, then ELECTRA's replaced words, 9 minutes",
+    "the same, then gte-small, 4 minutes",
+    "the box, then replaced words beside gte-small, 9 minutes",
+    "the same, then masked words beside gte-small, 3 minutes",
 )
 
 

@@ -22,6 +22,7 @@ HABITS = {
     "stacked": "three layers in the first half, then six",
     "average": "running mean of the weights",
     "layer-drop": "each layer left out in a tenth of the steps",
+    "recompute": "layers computed again in the backward pass",
     "lamb": "1,024 rows a step, LAMB",
     "large-adamw": "1,024 rows a step, AdamW",
 }

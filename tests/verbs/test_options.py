@@ -50,7 +50,7 @@ OPTIONS = {
         --out=runs/pretrain --text --vocabulary=8192 --words --tokenizer --held-out=0.005 --length=128
         --limit --cache --model --config=small --layers --width --heads --intermediate --positions=512
         --dropout=0.0 --later-dropout=0.1 --inner-mix=none --objective=mlm --masking=token --mask-share=0.15
-        --teacher --teach-words=5.0 --teach-rows=1.0 --teach-layers=all --steps --minutes
+        --teacher --teach-words=5.0 --teach-rows=1.0 --teach-layers=all --steps --minutes --only-head=off
         --batch-size=256 --accumulation=1 --recompute=off --lr=0.001 --mix-lr=0.01 --weight-decay=0.01
         --warmup=0.06 --clip=1.0 --precision=fp32 --device=auto --looks=10 --checkpoint-minutes=5.0
         --tracker=none --seed=1 --half=off --average=0.0 --cells --characters=50 --elmo-config=box --filters

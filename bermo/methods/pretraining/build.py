@@ -168,6 +168,8 @@ def build_model(spec: PretrainSpec, corpus: Corpus, teacher: Teacher | None = No
         model = build_permuted(_shape(spec, corpus))
     else:
         model = build_masked(_shape(spec, corpus), PAIR_KINDS.get(spec.objective.kind, 0))
+    if spec.pace.only_head:
+        model.encoder.requires_grad_(False)
     if spec.pace.recompute:
         _recompute_(model)
     if spec.pace.layer_drop:

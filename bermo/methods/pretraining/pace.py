@@ -7,7 +7,8 @@ from pathlib import Path
 from bermo.files import read_sealed, reading, write_sealed
 from bermo.methods.pretraining.build import Work, build_model
 from bermo.methods.pretraining.teach import make_loss
-from bermo.pretrain_spec import DEFAULT_STEPS, PretrainSpec
+from bermo.pace_spec import DEFAULT_STEPS
+from bermo.pretrain_spec import PretrainSpec
 from bermo.spec import TrainSpec
 from bermo.training.job import Job
 from bermo.training.loop import fit

@@ -19,7 +19,8 @@ from bermo.encoders.families import FAMILIES
 from bermo.encoders.layers import drop_layers_, layer_modules
 from bermo.methods.pretraining.build import build_model, make_batches
 from bermo.methods.pretraining.run import pretrain
-from bermo.pretrain_spec import ObjectiveSpec, PaceSpec, PretrainSpec
+from bermo.pace_spec import PaceSpec
+from bermo.pretrain_spec import ObjectiveSpec, PretrainSpec
 from bermo.progress import Quiet
 from bermo.training.average import average_, averaged
 from bermo.training.job import Stopped

@@ -25,12 +25,8 @@ from bermo.methods.pretraining.guess import GuessLoss
 from bermo.methods.pretraining.pace import plan_steps, seconds_a_step
 from bermo.methods.pretraining.run import _why_diverged, pretrain
 from bermo.models.tasks import BermoForMaskedLM
-from bermo.pretrain_spec import (
-    DEFAULT_STEPS,
-    ObjectiveSpec,
-    PaceSpec,
-    PretrainSpec,
-)
+from bermo.pace_spec import DEFAULT_STEPS, PaceSpec
+from bermo.pretrain_spec import ObjectiveSpec, PretrainSpec
 from bermo.progress import Quiet
 from bermo.training.job import Fit, Stopped, compute_loss
 from tests.methods.pretraining.world import make_spec, write_documents

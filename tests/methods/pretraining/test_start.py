@@ -74,6 +74,19 @@ def test_an_encoder_without_a_masked_head_gets_one(place: Path, tmp_path: Path) 
     assert result.vocabulary == model.config.vocab_size == 420
 
 
+def test_a_head_alone_learns_and_leaves_its_encoder_to_the_bit(place: Path, tmp_path: Path) -> None:
+    spec = go_on(place, "bare", steps=40, lr=1e-2, only_head=True)
+    untrained = pretrain(replace(spec, pace=replace(spec.pace, steps=1, lr=0.0)), tmp_path / "untrained")
+    result = pretrain(spec, tmp_path / "run")
+    assert result.values["likelihood"] > untrained.values["likelihood"] + 0.1
+    old = load_file(place / "bare" / "model.safetensors")
+    new = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    known = {name: weight for name, weight in new.items() if name.startswith("bert.")}
+    assert known
+    assert all(torch.equal(old[name.removeprefix("bert.")], weight) for name, weight in known.items())
+    assert any(name.startswith("cls.") for name in new)
+
+
 @pytest.mark.parametrize("family", WITH_HEAD)
 def test_every_family_with_a_head_like_ours_is_loaded_and_saved_to_the_bit(
     family: str, tmp_path: Path

@@ -8,7 +8,8 @@ from transformers import BertConfig, BertModel
 
 from bermo.data.pretrain.vocabulary import count_words, make_tokenizer, make_vocabulary
 from bermo.data.sentences import generate
-from bermo.pretrain_spec import PaceSpec, PretrainSpec, ShapeSpec, TextSpec
+from bermo.pace_spec import PaceSpec
+from bermo.pretrain_spec import PretrainSpec, ShapeSpec, TextSpec
 
 
 def write_documents(folder: Path) -> str:
