@@ -45,7 +45,8 @@ def _row(out: Path, folder: Path) -> dict[str, Any]:
         **{number: result[number] for number in numbers},
         "tasks": dict(_tasks(out, folder.name)),
         "probes": dict(_probes(out, folder.name)),
-        "senses": _senses(out, folder.name),
+        "senses": _looked(out, folder.name, "senses", "names", "f1"),
+        "anisotropy": _looked(out, folder.name, "geometry", "layers", "anisotropy"),
     }
 
 
@@ -68,13 +69,13 @@ def _probes(out: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def _senses(out: Path, name: str) -> dict[str, float] | None:
-    """Return the F1 of word senses by layer, where they were measured."""
+def _looked(out: Path, name: str, part: str, layers: str, values: str) -> dict[str, float] | None:
+    """Return what an analysis found by layer, where it was measured."""
     # An analysis names its models by the ends of their paths that tell them apart.
-    for file in (f"{name}-model.senses.json", "model.senses.json"):
+    for file in (f"{name}-model.{part}.json", f"model.{part}.json"):
         if (path := out / "look" / "parts" / file).exists():
             facts = _read(path)["facts"]
-            return dict(zip(facts["names"], facts["f1"], strict=True))
+            return dict(zip(facts[layers], facts[values], strict=True))
     return None
 
 

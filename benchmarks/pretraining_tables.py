@@ -30,7 +30,7 @@ def measures(rows: Sequence[Row]) -> dict[str, Measure]:
     for task in _names(rows, "tasks"):
         known[task] = lambda row, task=task: row["tasks"].get(task)  # type: ignore[misc]
     for task in _names(rows, "probes"):
-        known[f"probe {task}"] = lambda row, task=task: row["probes"].get(task, {}).get("best")  # type: ignore[misc]
+        known[f"probe {task}"] = _best_of(task)
     return known
 
 
@@ -111,22 +111,65 @@ def _gaps(arm: str, rows: Sequence[Row], first: str, measure: Measure) -> list[f
     return [own - other for own, other in pairs if own is not None and other is not None]
 
 
+LAYERS_TEXT = """ELMo (a character CNN and two layers of LSTMs either way) and a Transformer of three
+layers, both with states of 224 units, on one text, as many steps as fit into the same time on one GPU
+alone. Probes: test accuracy on a frozen layer, and on the learned mix of all. Senses: F1 of the nearest
+neighbour's, on Senseval-2 after SemCor. Anisotropy: the mean cosine of two words of different texts.
+Layer 0 is what goes into the first layer."""
+
+
 def _layers_page(rows: Sequence[Row]) -> str:
-    """Write what each layer of each encoder knows: probes and word senses."""
-    lines = ["# What the layers of a biLM and of a Transformer know", ""]
-    lines += ["Accuracy of a probe on each frozen layer and on their learned mix; senses: F1.", ""]
-    names = sorted({layer for row in rows for found in row["probes"].values() for layer in found["layers"]})
-    head = ["encoder", "task", *(f"layer {name}" for name in names), "mix"]
-    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for row in rows:
-        title = f"{row['arm']}, seed {row['seed']}"
-        for task, found in row["probes"].items():
-            cells = [_cell([found["layers"].get(name)]) for name in [*names]]
-            lines.append(f"| {title} | {task} | " + " | ".join([*cells, _cell([found["mix"]])]) + " |")
-        if row["senses"]:
-            cells = [_cell([row["senses"].get(name)]) for name in [*names, "mix"]]
-            lines.append(f"| {title} | senses | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    """Write what each layer of both kinds of encoder knows: probes, word senses, anisotropy."""
+    seeds = sorted({row["seed"] for row in rows})
+    said = f"{' '.join(LAYERS_TEXT.split())} Seeds: {', '.join(map(str, seeds))}; mean and 95 % interval."
+    lines = ["# What the layers of ELMo and of a Transformer know", "", *_wrapped(said), ""]
+    arms = sorted({row["arm"] for row in rows}, reverse=True)
+    own = {arm: [row for row in rows if row["arm"] == arm] for arm in arms}
+    for arm in arms:
+        first = own[arm][0]
+        lines.append(f"- {arm}: {first['steps']:,} steps, {first['num_parameters']:,} weights")
+    known = by_layer(rows)
+    names = sorted(
+        {layer for row in rows for find in known.values() for layer in find(row) if len(layer) == 1}
+    )
+    head = ["measure", "encoder", *(f"layer {name}" for name in names), "mix"]
+    lines += ["", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for title, find in known.items():
+        for arm in arms:
+            cells = [_cell([find(row).get(name) for row in own[arm]]) for name in [*names, "mix"]]
+            lines.append(f"| {title} | {arm} | " + " | ".join(cells) + " |")
+    lines += [*marked(rows), "", "## Verdicts", ""]
+    count = 2 * len(_names(rows, "probes")) + 1
+    said = "Best: of the best layer, for probes the one that is best on dev. Of"
+    lines += _wrapped(f"{said} {count} differences about {count / 20:.0f} would leave 0 out by chance alone.")
+    lines.append("")
+    verdicts = {f"best {task}": _best_of(task) for task in _names(rows, "probes")}
+    verdicts["best senses"] = lambda row: max(row["senses"].values()) if row["senses"] else None
+    verdicts |= {f"mix {task}": _mix_of(task) for task in _names(rows, "probes")}
+    return "\n".join([*lines, *_wrapped(f"- {verdict('elmo', rows, 'transformer', verdicts)}", "  ")]) + "\n"
+
+
+def by_layer(rows: Sequence[Row]) -> dict[str, Callable[[Row], Mapping[str, float]]]:
+    """Return what is known of each layer, by its name there, and of the mix as "mix"."""
+    known: dict[str, Callable[[Row], Mapping[str, float]]] = {}
+    for task in _names(rows, "probes"):
+        known[task] = lambda row, task=task: _probed(row, task)  # type: ignore[misc]
+    known["senses"] = lambda row: row["senses"] or {}
+    known["anisotropy"] = lambda row: row["anisotropy"] or {}
+    return known
+
+
+def _probed(row: Row, task: str) -> Mapping[str, float]:
+    found = row["probes"].get(task)
+    return {} if found is None else found["layers"] | {"mix": found["mix"]}
+
+
+def _best_of(task: str) -> Measure:
+    return lambda row: row["probes"].get(task, {}).get("best")
+
+
+def _mix_of(task: str) -> Measure:
+    return lambda row: row["probes"].get(task, {}).get("mix")
 
 
 def _cell(values: Sequence[float | None]) -> str:

@@ -75,6 +75,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "box": box.judged,
     "objectives": pretraining.objectives,
     "habits": pretraining.habits,
+    "elmo": pretraining.elmo,
     "probing": scores.probing,
     "sentence-students": sentence.students,
     "serve": serve.load,

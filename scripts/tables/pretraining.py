@@ -1,4 +1,4 @@
-"""The tables of pretraining's objectives and habits at equal compute."""
+"""The tables of pretraining at equal compute: objectives, habits, ELMo's layers."""
 
 from typing import Any
 
@@ -51,6 +51,23 @@ def habits() -> str:
         memory = max(row["peak_memory_mib"] for row in own)
         lines.append([name, f"{own[0]['steps']:,}", likelihood, f"{memory:,.0f}"])
     return table(["habit", "steps", "likelihood", "peak MiB"], lines)
+
+
+def elmo() -> str:
+    """ELMo and a Transformer: each probe's best layer and mix, word senses; mean and half of the interval."""
+    by_arm, lines = _by_arm("elmo.json"), []
+    for task in by_arm["elmo"][0]["probes"]:
+        cells = [
+            _cell([row["probes"][task][way] for row in by_arm[arm]])
+            for way in ("best", "mix")
+            for arm in ("elmo", "transformer")
+        ]
+        lines.append([task.replace("-", " "), *cells])
+    senses = [_cell([max(row["senses"].values()) for row in by_arm[arm]]) for arm in ("elmo", "transformer")]
+    lines.append(["word senses (F1)", *senses, "–", "–"])
+    return table(
+        ["probe", "ELMo, best layer", "Transformer, best layer", "ELMo, mix", "Transformer, mix"], lines
+    )
 
 
 def _by_arm(name: str) -> dict[str, list[Any]]:

@@ -186,7 +186,10 @@ def test_elmo_and_a_transformer_run_to_their_page(
         ("elmo", 3),
         ("transformer", 4),
     ]
-    assert "| elmo, seed 1 | tense |" in (tmp_path / "elmo.md").read_text()
+    text = (tmp_path / "elmo.md").read_text()
+    assert "| tense | elmo |" in text
+    assert "| tense | transformer |" in text
+    assert "best tense (one seed)" in text
     assert (tmp_path / "look" / "figures.json").exists()
     # Senses stand where an analysis puts its parts.
     assert (tmp_path / "look" / "parts" / "elmo-1-model.geometry.json").exists()
@@ -194,9 +197,8 @@ def test_elmo_and_a_transformer_run_to_their_page(
     (tmp_path / "look" / "parts" / "elmo-1-model.senses.json").write_text(json.dumps({"facts": senses}))
     measured, without = pretraining_rows.rows(tmp_path)
     assert without["senses"] is None
-    assert "| elmo, seed 1 | senses | 50.00 | 60.00 | 61.50 | – | 62.00 |" in page(
-        "elmo", [measured, without]
-    )
+    assert list(measured["anisotropy"]) == ["0", "1", "2"]
+    assert "| senses | elmo | 50.00 | 60.00 | 61.50 | – | 62.00 |" in page("elmo", [measured, without])
 
 
 def test_a_stage_that_fails_is_named_and_begun_again(

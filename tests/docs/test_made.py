@@ -21,6 +21,7 @@ WHOLE = {
     "results/probing.md": "benchmarks/probe_tables.py",
     "results/objectives.md": "benchmarks/pretraining_tables.py",
     "results/habits.md": "benchmarks/pretraining_tables.py",
+    "results/elmo.md": "benchmarks/pretraining_tables.py",
     "docs/licences.md": "scripts/make_licences.py",
 }
 """Pages that a script makes as a whole."""
