@@ -105,6 +105,8 @@ def run_kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
             print(f"{name}, length {length}: {total:,.0f} µs in {launches:,.0f} launches")
             for kind, sums in kinds.items():
                 print(f"  {kind:32}{sums['us']:9,.0f} µs{sums['launches']:7,.0f} launches", flush=True)
-            longest = [one._asdict() for one in kernels[:LONGEST]]
+            longest = [
+                one._asdict() | {"microseconds": round(one.microseconds, 1)} for one in kernels[:LONGEST]
+            ]
             rows.append({"name": name, "length": length, "us": total, "kinds": kinds, "kernels": longest})
     return rows

@@ -52,6 +52,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pruning-alive": pruning.alive,
     "pruning-box": pruning.box_rank,
     "step": speed.steps,
+    "step-kernels": speed.kernels,
     "step-families": speed.families,
     "inference": speed.inference,
     "epoch": speed.epoch,

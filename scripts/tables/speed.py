@@ -31,6 +31,22 @@ def steps() -> str:
     )
 
 
+def kernels() -> str:
+    """Microseconds that the device computes in a step, by kind of kernel, and launches."""
+    rows = {(row["name"], row["length"]): row for row in read("step-kernels-cuda.json")["rows"]}
+    ways = [("plain, auto", 32), ("mix + movement, auto", 32), ("Hugging Face, eager", 128)]
+    ways += [("plain, auto", 128), ("mix + movement, auto", 128)]
+    largest = rows["mix + movement, auto", 128]["kinds"]
+    lines = []
+    for kind in largest:
+        cells = [rows[way]["kinds"].get(kind) for way in ways]
+        lines.append([kind, *("–" if cell is None else f"{cell['us']:,.0f}" for cell in cells)])
+    lines.append(["all", *(f"{rows[way]['us']:,.0f}" for way in ways)])
+    launches = [sum(kind["launches"] for kind in rows[way]["kinds"].values()) for way in ways]
+    lines.append(["launches", *(f"{count:,.0f}" for count in launches)])
+    return table(["µs on the device", *(f"{name.removesuffix(', auto')}, {n}" for name, n in ways)], lines)
+
+
 def mix_cost() -> str:
     """Memory and time of the mix at inference, as ratios to the plain encoder of the same run."""
     gpu, cpu = read("mix-cuda.json")["ways"], read("mix-cpu.json")["ways"]
