@@ -15,7 +15,7 @@
 #   detect  replaced words are detected for MINUTES (detect-first), then a masked-LM head alone learns for an eighth
 #   detect-taught   the same, but beside gte-small's vectors
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
-# BOX_START names an encoder to go on from in place of the box.
+# BOX_START names an encoder to go on from, or to fine-tune, in place of the box.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
 # BOX_RATES="1e-4 3e-4" fine-tunes at each of these rates in place of the default; rows are then named STAGE@RATE.
 set -u
@@ -53,7 +53,7 @@ judged() { # stage, model: three seeds on five tasks, at each rate
 
 stage() {
   case $1 in
-    now) judged now box; return ;;
+    now) judged now "${BOX_START:-box}"; return ;;
     gte) taught gte $pretrain --teacher "$models/gte" ;;
     mpnet) taught mpnet $pretrain --teacher "$models/mpnet" ;;
     last) taught last $pretrain --teacher "$models/gte" --teach-layers last ;;
