@@ -245,6 +245,7 @@ class PretrainSpec:
             (is_plain, "--only-head learns masked words. Leave out --objective and --teacher."),
             (self.shape.layers is None, "--only-head changes no layer. Leave out --layers."),
             (self.text.words is None, "--only-head learns no vector of a new word. Leave out --words."),
+            (not self.pace.recompute, "--only-head needs no layer computed again. Leave out --recompute."),
         ]
         return rules if self.pace.only_head else []
 
