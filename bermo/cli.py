@@ -77,8 +77,13 @@ def _run_process(arguments: list[str]) -> int:
     repeat_lost()
     try:
         code = main(arguments)
+    except KeyboardInterrupt as error:  # in its last moments: main explains any other
+        code = _explain(error)
     finally:
-        die_quietly()
+        try:
+            die_quietly()
+        except KeyboardInterrupt:  # the work is done: only the signals are left to be set
+            die_quietly()
     return code
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bermo.cli import INTERRUPTED
 from bermo.interrupts import (
     SCHEDULERS,
     STOPPED,
@@ -126,3 +127,35 @@ def test_a_signal_at_the_very_end_has_no_traceback(number: signal.Signals) -> No
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (-number, "")
+
+
+LATE = """
+import os, signal, sys
+from bermo import cli
+def late(*given, real={place}):
+    if "{place}" != "signal.signal" or given[1] == signal.SIG_DFL:
+        {place} = real
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(*given)
+{place} = late
+sys.argv = ["bermo", *{words}]
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "code"),
+    [
+        # While the signals are given back to the system, and just before: the work is done.
+        ("signal.signal", ["list"], 0),
+        ("cli.die_quietly", ["list"], 0),
+        # While a mistake is explained, which is then not told.
+        ("cli._explain", ["show", "nothing"], STOPPED),
+    ],
+)
+def test_ctrl_c_when_the_work_is_done_has_no_traceback(place: str, words: list[str], code: int) -> None:
+    program = LATE.format(place=place, words=words)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode == code
+    assert ended.stderr == ("" if code == 0 else f"bermo: {INTERRUPTED}\n")
