@@ -21,7 +21,10 @@ def rows(work: Path) -> list[dict[str, Any]]:
         stage, task = path.parent.name.rsplit("-", 1)
         # A pretraining has no seeds.
         for seed in json.loads(path.read_text(encoding="utf-8")).get("seeds", ()):
-            scores = {"score": round(seed["score"], 3), "last": round(seed["last_score"], 3)}
+            names = {"score": "score", "last": "last_score", "frozen": "frozen_score"}
+            # A head that did not start as a probe has no frozen score.
+            known = {name: seed[key] for name, key in names.items() if seed.get(key) is not None}
+            scores = {name: round(score, 3) for name, score in known.items()}
             found.append({"encoder": stage, "task": task, "seed": seed["seed"]} | scores)
     return found
 

@@ -29,7 +29,7 @@ class PaceSpec:
         False, "keep no layer's insides for the backward pass and compute them again: less memory, more time"
     )
     only_head: bool = option(
-        False, "train the masked-LM head alone: the encoder of --model stays as it is, and gets one"
+        False, "train only a masked-LM head for the encoder of --model, which stays as it is"
     )
     optimizer: Optimiser = option("adamw", "how weights are updated; lamb is for large batches")
     lr: float = option(1e-3, "peak learning rate", least=0)

@@ -36,7 +36,7 @@ class TaughtBatches:
     @property
     def source(self) -> Stream:
         """What the student's rows are cut from."""
-        assert isinstance(self.packed.source, Stream), "a teacher goes with masked LM alone"
+        assert isinstance(self.packed.source, Stream), "a teacher reads rows of one segment"
         return self.packed.source
 
     def epoch(self, epoch: int) -> Sequence[np.ndarray]:
