@@ -39,6 +39,7 @@ from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.encoders.trust import COPY_ANEW, ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
+from bermo.nn.fast.overrides import NoSymbols
 from bermo.sums import check_sums
 
 EncoderName = str | Path | PretrainedConfig | PreTrainedModel
@@ -102,7 +103,7 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
     parts = _head_parts(config) if with_head else None
     loader = AutoModelForMaskedLM if parts is not None else AutoModel
     check_weights(folder)
-    with loading("weights", str(source)):
+    with loading("weights", str(source)), NoSymbols():
         model, report = loader.from_pretrained(
             folder,
             config=config,

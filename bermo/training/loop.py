@@ -70,9 +70,11 @@ class _Loop:
         if accelerator.num_processes > 1:
             _freeze_unused_(job)
         optimizer = make_optimizer(job, accelerator.device)
-        self.model, self.optimizer = accelerator.prepare(job.model, optimizer)
-        # Unwrapped once: accelerate visits all modules for it, which takes longer than a small step.
-        self.inner = accelerator.unwrap_model(self.model)
+        is_alone = accelerator.num_processes == 1
+        # Left to find out by itself what it may move, accelerate would import torch's sharded tensors.
+        placed = [accelerator.device_placement] * 2 if is_alone else None
+        self.model, self.optimizer = accelerator.prepare(job.model, optimizer, device_placement=placed)
+        self.inner = job.model
         self.step = self.num_rows = 0
         self.seconds = 0.0
         self.kernel_decisions: Decisions = {}
@@ -81,8 +83,7 @@ class _Loop:
         self.epoch_order = lru_cache(2)(job.batches.epoch)
         self.passes = Passes(job, settings.accumulation, accelerator)
         # Layers that are computed again in the backward pass must find the weights of the forward pass.
-        is_alone = accelerator.num_processes == 1 and not is_checkpointing(self.inner)
-        self.is_fast = settings.fast != "off" and is_alone
+        self.is_fast = settings.fast != "off" and is_alone and not is_checkpointing(self.inner)
         self.shadow = self._make_shadow()
         self.plain = Step(
             job,

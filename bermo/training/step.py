@@ -52,7 +52,8 @@ class Step:
     ) -> None:
         self.job, self.model, self.optimizer, self.clip = job, model, optimizer, clip
         self.accelerator, self.shadow = accelerator, shadow
-        inner = accelerator.unwrap_model(model)
+        # Not by accelerate's unwrap_model, which imports torch's compiler.
+        inner = job.model
         named = [(name, p) for name, p in inner.named_parameters() if p.requires_grad]
         self.names, self.parameters = [name for name, _ in named], [p for _, p in named]
         device = accelerator.device
@@ -158,7 +159,7 @@ class Step:
             hook.apply()
         gradients = []
         try:
-            with nearly_no_dropout(self.accelerator.unwrap_model(self.model)):
+            with nearly_no_dropout(self.job.model):
                 for is_fused in (False, True):
                     self.is_fused = is_fused
                     gradients.append(self._gradients(batches))

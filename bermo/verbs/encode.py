@@ -31,7 +31,7 @@ def run(options: EncodeOptions) -> int:
     check_files(options.file)
     check_new(options.out)
     say_start("encode", f"{options.file.name} by {options.model}")
-    with importing(only_answers=True):
+    with importing("answers"):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.embed import encode_file
 

@@ -37,7 +37,7 @@ def run(options: EvaluateOptions) -> int:
     find_model(options.run)
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
-    with importing(only_answers=True):
+    with importing("answers"):
         from bermo.figures.data import write_findings
         from bermo.report.console import PlainConsole
         from bermo.report.evaluation import print_evaluation

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 from bermo.encoders.quick_import import quick_imports
 from bermo.interrupts import ending_at_once
-from bermo.verbs.light import leave_out_
+from bermo.verbs.light import Use, leave_out_
 
 WAIT = "loading torch"
 HAS_FROZEN = Event()
@@ -17,21 +17,20 @@ HAS_FROZEN = Event()
 
 
 @contextmanager
-def importing(only_answers: bool = False) -> Iterator[None]:
+def importing(use: Use = "all") -> Iterator[None]:
     """Import quickly (encoders/quick_import.py), without Python's garbage collector, and exclude what was
     imported from every later collection.
 
-    A command that only answers imports nothing that is there to train (light.py). Ctrl-C ends the command at
-    once meanwhile, and a terminal shows the seconds. This is done once in a process. Then transformers' own
-    bars are kept off the screen: progress is shown once, by us.
+    A command that trains alone, or only answers, leaves out what it does not need (light.py). Ctrl-C ends
+    the command at once meanwhile, and a terminal shows the seconds. This is done once in a process. Then
+    transformers' own bars are kept off the screen: progress is shown once, by us.
     """
     is_first = gc.isenabled() and not HAS_FROZEN.is_set()
     if is_first:
         gc.disable()
     with ending_at_once(), _counting_seconds(), quick_imports():
         try:
-            if only_answers:
-                leave_out_()
+            leave_out_(use)
             yield
         finally:
             if is_first:

@@ -1,22 +1,43 @@
-"""Imports of a command that only answers, without what transformers takes along to train and to compile.
+"""Imports of a command that trains or answers, without what transformers takes along for other purposes.
 
 With a model's class transformers imports accelerate, torch's sharded tensors, its compiler (for a handful of
-decorators) and scipy: half of all modules, of which a forward pass uses none. A process that ends with its
-answers does without them: packages that transformers can miss are as if not installed, torch has no
-distributed part, and the compiler's decorators give their functions back. Whoever asks the compiler for
-anything else gets the real one.
+decorators) and scipy: half of all modules, of which a forward pass uses none, and a training by one process
+accelerate alone. A process that does nothing else does without them: packages that transformers can miss are
+as if not installed, torch has no distributed part, the compiler's decorators give their functions back, and
+no model was compiled. Whoever asks the compiler for anything else gets the real one.
 """
 
-import importlib
+import importlib.abc
+import os
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
-OPTIONAL = ("accelerate", "scipy", "sklearn", "torchvision")
+OPTIONAL = ("scipy", "sklearn", "torchvision")
+# Set where a command is one of several processes, by whatever started them.
+SEVERAL = ("WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE")
 COMPILER = "torch._dynamo"
-DECORATORS = frozenset({"disable", "allow_in_graph", "assume_constant_result"})
+Use = Literal["answers", "training", "all"]
+# A module of the compiler that torch imports with functions for gradients; it needs no other one.
+BY_ITSELF = frozenset({"torch._dynamo._trace_wrapped_higher_order_op"})
+SHARDED = "torch.distributed.tensor"
+DECORATORS = frozenset({"disable", "allow_in_graph", "assume_constant_result", "graph_break"})
+
+
+class OptimizedModule:
+    """The class of what the compiler made: of nothing, while it was not imported."""
+
+
+class CompiledNothing:
+    """Stands for the part of torch's compiler that is asked whether a model was compiled."""
+
+    OptimizedModule = OptimizedModule
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_compiler().eval_frame, name)
 
 
 class DecoratorsOnly(ModuleType):
@@ -25,11 +46,39 @@ class DecoratorsOnly(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in DECORATORS:
             return _same
+        if name == "eval_frame":
+            return CompiledNothing()
         if name.startswith("__"):
             raise AttributeError(name)
-        if sys.modules.get(COMPILER) is self:
-            del sys.modules[COMPILER]
-        return getattr(importlib.import_module(COMPILER), name)
+        return getattr(_compiler(), name)
+
+
+class WholeCompiler(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the compiler's modules in the whole compiler, while a stand-in is in its place."""
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name in BY_ITSELF or not name.startswith(COMPILER + ".") or not _is_left_out():
+            return None
+        _compiler()
+        return ModuleSpec(name, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return importlib.import_module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has been executed."""
+
+
+def _is_left_out() -> bool:
+    return isinstance(sys.modules.get(COMPILER), DecoratorsOnly)
+
+
+def _compiler() -> ModuleType:
+    """torch's compiler itself."""
+    if _is_left_out():
+        del sys.modules[COMPILER]
+        sys.modules.pop(SHARDED, None)
+    return importlib.import_module(COMPILER)
 
 
 def _same(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any:
@@ -45,11 +94,13 @@ def own_process_() -> None:
     _PROCESS["is_ours"] = True
 
 
-def leave_out_() -> None:
-    """Let a process of ours import torch and transformers without what only training needs."""
-    if not _PROCESS["is_ours"] or "transformers" in sys.modules:
+def leave_out_(use: Use) -> None:
+    """Let a process of ours import torch and transformers without what this use does not need."""
+    if use == "all" or not _PROCESS["is_ours"] or "transformers" in sys.modules:
         return
-    for name in OPTIONAL:
+    if use == "training" and is_of_several():
+        return
+    for name in OPTIONAL if use == "training" else (*OPTIONAL, "accelerate"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     import torch
     from torch import distributed
@@ -57,6 +108,12 @@ def leave_out_() -> None:
     distributed.is_available = lambda: False
     if COMPILER not in sys.modules:
         stand_in = DecoratorsOnly(COMPILER)
-        # Its submodules can be imported by themselves.
+        sys.meta_path.insert(0, WholeCompiler())
         stand_in.__path__ = [str(Path(torch.__path__[0]) / "_dynamo")]
         sys.modules[COMPILER] = stand_in
+        sys.modules.setdefault(SHARDED, None)  # type: ignore[arg-type]
+
+
+def is_of_several() -> bool:
+    """Tell whether this process was started as one of several, by torch, accelerate or MPI."""
+    return any(name.startswith("ACCELERATE_") or name.endswith(SEVERAL) for name in os.environ)

@@ -49,7 +49,7 @@ def run(options: PredictOptions) -> int:
     check_files(file)
     what = "--text" if options.text else "standard input" if file is None else file.name
     say_start("predict", f"{options.run} on {what}")
-    with importing(only_answers=True):
+    with importing("answers"):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.predict_file import predict_file
 

@@ -30,7 +30,7 @@ def run(options: PretrainOptions) -> int:
         if name is not None:
             resolve(name)
     say_start("pretrain", f"reading {', '.join(Path(file).name for file in text.files)}")
-    with importing():
+    with importing("training"):
         from bermo.methods.pretraining.run import pretrain
         from bermo.report.terminal import TerminalDisplay, duration
         from bermo.training.job import Stopped

@@ -37,7 +37,7 @@ def run(options: ServeOptions) -> int:
     for folder in options.folders:
         find_model(folder)
     say_start("serve", ", ".join(str(folder) for folder in options.folders))
-    with importing(only_answers=True):
+    with importing("answers"):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.serve.run import serve
 

@@ -37,7 +37,7 @@ def run(options: SimilarOptions) -> int:
     find_model(options.model)
     check_files(options.file, options.spec.vectors)
     say_start("similar", f"{options.file.name} by {options.model}")
-    with importing(only_answers=True):
+    with importing("answers"):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.embed import search
 

@@ -59,7 +59,8 @@ def run(options: TrainOptions) -> int:
     say_start("train", f"reading {data_name(spec.data)}")
     data = load_task(spec.data)
 
-    with importing():
+    # A tracker may need more than a training does.
+    with importing("training" if spec.train.tracker == "none" else "all"):
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, print_result
         from bermo.training.job import Stopped

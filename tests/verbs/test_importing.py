@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +66,53 @@ NOT_TO_ANSWER = {
     "torch.onnx",
     "triton",
 }
+
+
+NOT_TO_TRAIN = {
+    "scipy",
+    "sklearn",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed.tensor._ops",
+}
+
+
+def imported(*arguments: object, **variables: str) -> set[str]:
+    """Run a command that ends well, and return the modules that it imported."""
+    command = [sys.executable, "-X", "importtime", "-m", "bermo", *map(str, arguments)]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    rows = [f"{'good' if n % 2 else 'bad'} film {n},{'yes' if n % 2 else 'no'}" for n in range(24)]
+    file = tmp_path / "films.csv"
+    file.write_text("\n".join(["text,label", *rows]))
+    return file
+
+
+@pytest.mark.parametrize("options", [[], ["--lora", "2"], ["--prune", "movement", "--density", "0.5"]])
+def test_a_training_imports_neither_a_compiler_nor_sharded_tensors(films: Path, options: list[str]) -> None:
+    out = films.with_name("run")
+    names = imported("train", "--train", films, "--epochs", "1", *options, "--out", out)
+    assert {"torch", "accelerate"} <= names
+    assert names & NOT_TO_TRAIN == set()
+    assert (out / "model" / "model.safetensors").exists()
+
+
+def test_one_of_several_processes_imports_what_joins_them(films: Path) -> None:
+    alone = {
+        "WORLD_SIZE": "1",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "0",
+    }
+    names = imported("train", "--train", films, "--epochs", "1", "--out", films.with_name("run"), **alone)
+    assert "torch.distributed.tensor._ops" in names
 
 
 def test_a_command_that_only_answers_imports_nothing_that_trains_or_compiles(tmp_path: Path) -> None:
