@@ -37,7 +37,6 @@ from bermo.encoders.half_bias import set_half_biases_
 from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.encoders.trust import COPY_ANEW, ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
-from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.nn.fast.overrides import NoSymbols
 from bermo.sums import check_sums
@@ -59,7 +58,7 @@ class Loaded:
 
 def load_config(name: str | Path) -> PretrainedConfig:
     """Read an encoder's config and check that its family is supported, before anything large moves."""
-    folder = resolve(name)
+    folder = where.resolve(name)
     with loading("config", str(name)):
         check_sums(folder)
     config = config_of(folder)
@@ -94,7 +93,7 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
     if isinstance(source, PreTrainedModel):
         return _copy_loaded(source, with_head)
     config = load_config(source)
-    folder = resolve(source)
+    folder = where.resolve(source)
     if folder == str(where.BOX) and not list(where.BOX.glob("*.safetensors")):
         config.name_or_path = "box"
         return Loaded(encoder=create_encoder(config))
@@ -160,7 +159,7 @@ def load_tokenizer(name: str | Path, lowercase: str | None = None) -> PreTrained
 
     With lowercase "off" it keeps the case of letters, whatever case its vocabulary was made for.
     """
-    folder = resolve(name)
+    folder = where.resolve(name)
     if Path(folder).is_dir() and not any(Path(folder).glob("*.json")):
         raise BermoError(f'"{name}" holds neither a model nor a tokenizer: there is no config.json.')
     with loading("tokenizer", str(name)):

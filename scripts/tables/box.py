@@ -21,6 +21,10 @@ ENCODERS = (
     "the same, then gte-small, 4 minutes",
     "the box, then replaced words beside gte-small, 9 minutes",
     "the same, then masked words beside gte-small, 3 minutes",
+    "the box, then replaced words beside gte-small, 21 minutes, then a head alone",
+    "0.7 of the box and 0.3 of ELECTRA's 9 minutes, weight by weight",
+    "0.5 of the box and 0.5 of ELECTRA's 9 minutes, weight by weight",
+    "0.3 of the box and 0.7 of ELECTRA's 9 minutes, weight by weight",
 )
 
 
