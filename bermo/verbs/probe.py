@@ -210,7 +210,7 @@ def _with_files(tasks: list[str], folder: Path, display: "TerminalDisplay") -> l
 
 
 def _frozen(options: ProbeOptions, tasks: list[str], out: Path, display: "TerminalDisplay") -> int:
-    with importing():
+    with importing("training"):
         from bermo.data.probing import read_probe
         from bermo.figures.data import write_findings
         from bermo.methods.probing.frozen import Probed, claim_folder, data_digest, layer_names, probe_task
@@ -274,7 +274,7 @@ def _finetune(options: ProbeOptions, tasks: list[str], out: Path, display: "Term
     experiment = change_fields(probing_of(tasks), [*_changes(options), *options.changes])
     for name, spec in experiment.arms.items():
         check_before(check(spec), out / name)
-    with importing():
+    with importing("training"):
         from bermo.figures.data import write_findings
         from bermo.methods.finetune import finetune
         from bermo.methods.probing.paired import compare

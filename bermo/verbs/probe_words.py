@@ -50,7 +50,7 @@ def run_words(
     display: "Display",
 ) -> int:
     """Probe the tasks of words, write each as soon as it is done, and the page at the end."""
-    with importing():
+    with importing("training"):
         from bermo.data.rows import TextRows
         from bermo.data.word_tasks import TREE, choose_word_tasks, open_source, read_word_task
         from bermo.figures.data import write_findings

@@ -73,7 +73,7 @@ def run(options: ShrinkOptions) -> int:
     check_files(*options.vocabulary, fisher.train, fisher.valid)
     find_model(options.run)
     say_start("shrink", f"loading {options.run}")
-    with importing():
+    with importing("training"):
         from rich.table import Table
 
         from bermo.report.console import PlainConsole
