@@ -14,9 +14,11 @@
 #   both    the same, but replaced words are detected beside gte-small's vectors (judged as both-first), then a quarter
 #   detect  replaced words are detected for MINUTES (detect-first), then a masked-LM head alone learns for an eighth
 #   detect-taught   the same, but beside gte-small's vectors
+#   pairs   fine-tuned on the pairs of MNLI's dev file; that encoder (pairs-1) and its mean with the start (pairs-0.5)
 # Stages run side by side. OUT/STAGE/model is the folder to pack, OUT/box.json has a row for each seed.
 # BOX_START names an encoder to go on from, or to fine-tune, in place of the box.
 # BOX_MORE adds options to every command, such as "--device cpu --batch-size 8" for a trial on a CPU.
+# BOX_TASKS='rte|mrpc' judges by these alone.
 # BOX_RATES="1e-4 3e-4" fine-tunes at each of these rates in place of the default; rows are then named STAGE@RATE.
 set -u
 models=$1 data=$2 out=$3 minutes=${4:-8}
@@ -43,6 +45,7 @@ judged() { # stage, model: three seeds on five tasks, at each rate
     name=$stage; [ "$rate" = default ] || name=$stage@$rate
     for task in "sst2 3" "cola 10" "rte 10" "mrpc 10" "stsb 10"; do
       set -- $task
+      [[ $1 =~ ^(${BOX_TASKS:-.*})$ ]] || continue
       [ "$rate" = default ] && set -- "$@" "" || set -- "$@" "--lr $rate"
       $python -m bermo train --model "$model" --task "$1" --data "$data/$1" --epochs "$2" $3 --seeds 1,2,3 --together 3 \
         --checkpoint-minutes 100 --keep none $tune $more --out "$work/$name-$1" > "$out/$name-$1.log" 2>&1 &
@@ -74,6 +77,14 @@ stage() {
       [ "$1" = detect ] && set -- "$1" || set -- "$1" --teacher "$models/gte"
       taught "$1-first" $pretrain --objective electra --lr 5e-4 "${@:2}"
       taught "$1" $eighth --model "$out/$1-first/model" --only-head ;;
+    pairs)
+      $python -m bermo train --model "${BOX_START:-box}" --train "$data/mnli_dev_matched/dev_matched.tsv" --label gold_label \
+        --mix none --epochs 3 --lr 2e-4 --seeds 1, --checkpoint-minutes 100 $tune $more --out "$work/mnli" > "$out/mnli.log" 2>&1
+      for share in 0.5 1; do
+        $python benchmarks/box_soup.py "$work/mnli/model" $share "$out/pairs-$share" ${BOX_START:-}
+        judged "pairs-$share" "$out/pairs-$share" &
+      done
+      wait; return ;;
   esac
   judged "$1" "$out/$1/model"
 }
