@@ -57,6 +57,11 @@ class Reference:
     features: Features
     on: str
     logits: list[np.ndarray]
+    max_loss: float = 0.0
+    """Points of score that an export may lose."""
+
+    def accepts(self, compared: Compared) -> bool:
+        return fault_of(compared, self.max_loss) is None
 
     def compare(self, candidate: Candidate, precision: str) -> Compared:
         """Let a candidate answer the same texts."""
@@ -76,24 +81,31 @@ class Reference:
 
 def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
     """Refuse an export that answers something else than its model."""
+    if fault := fault_of(compared, max_loss):
+        raise BermoError(f"The {form} model{fault}")
+
+
+def fault_of(compared: Compared, max_loss: float) -> str | None:
+    """Say why an export is refused: its logits, or the points of score that it lost; None if it is not."""
     is_judged = compared.score_before is not None and compared.tolerance >= ROUNDED
     limit = math.inf if is_judged else compared.tolerance
     # Written so that an error that is no number is refused too.
     if not (compared.relative_error <= limit and math.isfinite(compared.relative_error)):
-        raise BermoError(
-            f"The {form} model's logits differ by {compared.relative_error:.2%} from the original's on"
-            f" {compared.on} (tolerance {compared.tolerance:.2%}). Nothing was written. Try another form."
+        return (
+            f"'s logits differ by {compared.relative_error:.2%} from the original's on {compared.on}"
+            f" (tolerance {compared.tolerance:.2%}). Nothing was written. Try another form."
         )
     if compared.score_before is None or compared.score_after is None:
-        return
+        return None
     loss = compared.score_before - compared.score_after
     allowed = max(max_loss, ONE_ROW / compared.texts) if max_loss else 0.0
-    if loss > allowed + 1e-9:
-        raise BermoError(
-            f"The {form} model scores {compared.score_after:.2f} on {compared.on}, {loss:.2f} points less"
-            f" than the original's {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
-            f" {np.ceil(loss * 10) / 10:g}, or calibrate with --calibrate FILE."
-        )
+    if loss <= allowed + 1e-9:
+        return None
+    return (
+        f" scores {compared.score_after:.2f} on {compared.on}, {loss:.2f} points less than the original's"
+        f" {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
+        f" {np.ceil(loss * 10) / 10:g}, or calibrate with --calibrate FILE."
+    )
 
 
 def relative_error(after: list[np.ndarray], before: list[np.ndarray], least: float = 0.0) -> float:

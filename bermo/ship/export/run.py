@@ -83,6 +83,7 @@ def export(
         features=features,
         on="generated sentences" if spec.data is None else spec.data.name,
         logits=answer(TorchCandidate(asked), features, BATCH),
+        max_loss=spec.max_loss,
     )
     dense_bytes = 4 * sum(p.numel() for p in model.parameters())
     precision = spec.values if form.runtime == "sparse" else form.precision
@@ -103,7 +104,7 @@ def export(
         write_json(folder / "export.json", {"precision": precision, "details": details})
         made = replace(opened, folder=folder, runtime=form.runtime, precision=precision)
         compared = reference.compare(open_candidate(made), precision)
-        check_accepted(compared, form.name, spec.max_loss)
+        check_accepted(compared, form.name, reference.max_loss)
         exported = Exported(
             folder=out,
             to=form.name,

@@ -1,7 +1,8 @@
 """Signed or unsigned int8 weights: both are written, compared with the model and timed on this machine.
 
 The more faithful sign is kept, unless the other is faster by `MUCH_FASTER` and its error not `MUCH_WORSE`
-times as large. On x86 with VNNI unsigned weights can take three times as long as signed ones.
+times as large; one that loses more of the score than is allowed is kept only where both do. On x86 with VNNI
+unsigned weights can take three times as long as signed ones.
 """
 
 import time
@@ -32,10 +33,13 @@ class TriedSign:
     relative_error: float
     seconds: float | None = None
     """None where there was nothing to compare the time with."""
+    is_accepted: bool = True
+    """Whether an export of it is not refused."""
 
 
 def choose_sign(tried: Sequence[TriedSign], tolerance: float) -> TriedSign:
     """Return the graph to keep: the most faithful one, or one that is much faster and not much worse."""
+    tried = [item for item in tried if item.is_accepted] or tried
     faithful = min(tried, key=lambda item: item.relative_error)
     best = faithful
     for item in tried:

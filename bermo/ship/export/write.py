@@ -116,7 +116,10 @@ def _quantize(
             else:
                 quantize_calibrated(graph, out, sign, ranges, contents)
         compared = reference.compare(OnnxCandidate(out, None), "int8")
-        tried.append(TriedSign(sign=sign, graph=out, relative_error=compared.relative_error))
+        is_accepted = reference.accepts(compared)
+        tried.append(
+            TriedSign(sign=sign, graph=out, relative_error=compared.relative_error, is_accepted=is_accepted)
+        )
     if len(tried) > 1:
         tried = _timed(tried, inputs_of(reference.features, np.arange(min(BATCH, len(reference.features)))))
     kept = choose_sign(tried, TOLERANCES["int8"])

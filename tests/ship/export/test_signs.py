@@ -3,6 +3,7 @@ much worse.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,23 @@ def test_the_sign_that_is_kept(
 ) -> None:
     chosen = choose_sign([tried("signed", *signed), tried("unsigned", *unsigned)], tolerance=0.25)
     assert chosen.sign == kept
+
+
+@pytest.mark.parametrize(
+    ("is_signed_accepted", "is_unsigned_accepted", "kept"),
+    [
+        (True, True, "unsigned"),
+        (True, False, "signed"),
+        (False, True, "unsigned"),
+        (False, False, "unsigned"),
+    ],
+)
+def test_a_sign_that_would_be_refused_is_not_taken_for_its_speed(
+    is_signed_accepted: bool, is_unsigned_accepted: bool, kept: Sign
+) -> None:
+    signed = replace(tried("signed", 0.032, 3.0), is_accepted=is_signed_accepted)
+    unsigned = replace(tried("unsigned", 0.035, 1.0), is_accepted=is_unsigned_accepted)
+    assert choose_sign([signed, unsigned], tolerance=0.25).sign == kept
 
 
 def test_candidates_are_timed_by_turns_and_the_shortest_time_counts() -> None:
