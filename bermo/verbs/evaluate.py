@@ -29,6 +29,7 @@ class EvaluateOptions:
 
 
 def run(options: EvaluateOptions) -> int:
+    from bermo.data.own_metric import is_function
     from bermo.runs.model_files import find_model
     from bermo.verbs.starting import check_files, check_new, say_start
 
@@ -37,7 +38,8 @@ def run(options: EvaluateOptions) -> int:
     find_model(options.run)
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
-    with importing("answers"):
+    # A function of the user's own may import anything.
+    with importing("all" if is_function(options.spec.metric) else "answers"):
         from bermo.figures.data import write_findings
         from bermo.report.console import PlainConsole
         from bermo.report.evaluation import print_evaluation

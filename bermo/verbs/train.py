@@ -51,6 +51,7 @@ def with_kind(spec: RunSpec, kind: OwnKind | None) -> RunSpec:
 
 def run(options: TrainOptions) -> int:
     from bermo.data.load import load_task
+    from bermo.data.own_metric import is_function
     from bermo.verbs.starting import check_before, data_name, say_start
 
     spec = with_kind(options.spec, options.kind)
@@ -59,8 +60,9 @@ def run(options: TrainOptions) -> int:
     say_start("train", f"reading {data_name(spec.data)}")
     data = load_task(spec.data)
 
-    # A tracker may need more than a training does.
-    with importing("training" if spec.train.tracker == "none" else "all"):
+    # A tracker, or a function of the user's own, may import anything.
+    needs_all = spec.train.tracker != "none" or is_function(spec.data.metric)
+    with importing("all" if needs_all else "training"):
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, print_result
         from bermo.training.job import Stopped

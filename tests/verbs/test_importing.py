@@ -124,3 +124,12 @@ def test_a_command_that_only_answers_imports_nothing_that_trains_or_compiles(tmp
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "torch" in names
     assert not names & NOT_TO_ANSWER
+
+
+def test_a_metric_of_one_s_own_may_import_what_answers_need_not(tmp_path: Path) -> None:
+    model, rows, metric = save(make_model(), tmp_path / "model"), tmp_path / "rows.csv", tmp_path / "mine.py"
+    rows.write_text("text,label\na film,good\na play,bad\n")
+    metric.write_text(
+        "def cost(truth, answers):\n    from scipy.stats import hmean\n    return hmean([1, 1])\n"
+    )
+    assert "scipy.stats" in imported("evaluate", model, rows, "--metric", f"{metric}:cost")
