@@ -4,19 +4,24 @@
     "not bad at all",0.08,0.92
 
 Rows are found by their texts, so that the file may hold more rows than are trained on, in any order. The
-column of a class may also be called probability_CLASS, as bermo predict --probabilities writes it.
+column of a class may also be called probability_CLASS, all may be one object in "probabilities", and a text
+may stand as a cell that no spreadsheet computes (cells.py): bermo predict --probabilities --with-text writes
+them so.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from bermo.data.cells import as_cell
 from bermo.data.columns import find_columns
+from bermo.data.objects import parse_json
 from bermo.data.read import read_table
 from bermo.data.rows import Rows, TextRows
-from bermo.data.table import Table
+from bermo.data.table import Table, as_text
 from bermo.errors import BermoError
 
 WRITTEN = "probability_"
@@ -39,17 +44,36 @@ def read_answers(
             f"--teacher-answers are for texts that each have one class, but {path} would have to answer rows"
             " of another kind. Use --teacher with a trained model."
         )
-    table = read_table(path)
+    table = _with_columns(read_table(path))
     known = _by_text(table, rows, labels, text)
     keys = _keys(rows.first, rows.second)
-    missing = [number for number, key in enumerate(keys) if key not in known]
+    is_tsv = path.suffix.lower() == ".tsv"
+    found = [known.get(key, known.get(tuple(as_cell(text, is_tsv) for text in key))) for key in keys]
+    missing = [number for number, values in enumerate(found) if values is None]
     if missing:
         first = keys[missing[0]][0]
         raise BermoError(
             f"{path} has no answer to {len(missing):,} of {len(keys):,} training texts, the first of them"
             f' "{first[:60]}". It must have a row for each, with the same text.'
         )
-    return np.log(np.stack([known[key] for key in keys]).clip(LEAST)).astype(np.float32)
+    return np.log(np.stack([values for values in found if values is not None]).clip(LEAST)).astype(np.float32)
+
+
+def _with_columns(table: Table) -> Table:
+    """Return the table with a column for each class, where one column holds an object of all."""
+    if not table.has("probabilities"):
+        return table
+    objects = []
+    for index, cell in enumerate(table.column("probabilities")):
+        value = parse_json(table.path, cell or "{}", table.lines[index])
+        if not isinstance(value, dict):
+            raise BermoError(
+                f'{table.place(index)}: an object such as {{"good": 0.9, "bad": 0.1}} was expected.'
+            )
+        objects.append(value)
+    names = dict.fromkeys(name for value in objects for name in value)
+    columns = {f"{WRITTEN}{name}": [as_text(value.get(name)) for value in objects] for name in names}
+    return replace(table, columns=table.columns | columns)
 
 
 def _by_text(

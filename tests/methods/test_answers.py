@@ -18,6 +18,7 @@ from bermo.methods.checks import check_methods
 from bermo.methods.distill import DistilledLoss
 from bermo.methods.teacher import LOGITS, Teacher
 from bermo.runs.task_file import TrainedTask
+from bermo.ship.runtimes.written import answer_writer
 from bermo.spec import DistillSpec, PruneSpec, RunSpec, replace_in
 from tests import tiny
 from tests.methods.resumed import check_resumes_to_the_bit
@@ -46,6 +47,20 @@ def test_rows_are_found_by_their_texts_and_become_logarithms(tmp_path: Path) -> 
     np.testing.assert_allclose(np.exp(answers), [[0.1, 0.9], [0.75, 0.25]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["answers.csv", "answers.tsv", "answers.jsonl"])
+def test_answers_that_predict_wrote_are_found_though_a_spreadsheet_would_compute_their_texts(
+    name: str, tmp_path: Path
+) -> None:
+    texts = ["-- that you should never forget ", "=1+1", "'@a", "'tis", "a\tb", "-5", "\nfirst"]
+    with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
+        write = answer_writer(file, tmp_path / name)
+        for number, text in enumerate(texts):
+            share = number / 10
+            write({"text": text, "label": "1", "probabilities": {"0": share, "1": 1 - share}})
+    answers = read_answers(tmp_path / name, TextRows(first=texts[::-1], labels=["1"] * 7), ["0", "1"])
+    np.testing.assert_allclose(np.exp(answers[:, 0]), [0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 1e-6], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -53,6 +68,7 @@ def test_rows_are_found_by_their_texts_and_become_logarithms(tmp_path: Path) -> 
         ("text,0,1\ngood,0.5,0.5\n", "no answer to 1 of 2 training texts"),
         ("text,0,1\ngood,0.5,0.1\nbad,0.5,0.5\n", "line 2: the probabilities of a row must"),
         ("text,0,1\ngood,yes,0.1\n", 'a probability of "0" was expected, but got "yes"'),
+        ('text,probabilities\ngood,"[1]"\n', 'an object such as {"good": 0.9'),
         ("question,sentence,0,1\ngood,a,0.5,0.5\n", "must have 1 columns of texts"),
     ],
 )

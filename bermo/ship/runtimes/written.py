@@ -1,9 +1,8 @@
 """Answers as files: JSON lines, or a table with a line for each answer, by the ending of the file's name.
 
 In a table a list is one cell, its items apart by blanks (words, tags) or by "|" (labels), and probabilities
-are a column each. A text that a spreadsheet would take for a formula gets an apostrophe before it, and so
-does one that is such a text after its apostrophes: where apostrophes and then one of the signs begin a cell,
-the text is the cell without its first apostrophe.
+are a column each. A text that a spreadsheet would take for a formula gets an apostrophe before it
+(data/cells.py).
 """
 
 import csv
@@ -12,15 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from bermo.data.corpora import as_number
+from bermo.data.cells import as_cell
 from bermo.data.label_lists import join_labels
 from bermo.errors import BermoError
 from bermo.files import check_place
 
 Answer = Mapping[str, Any]
 Write = Callable[[Answer], None]
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""How a cell begins that Excel, LibreOffice or Google Sheets computes (OWASP, CSV injection)."""
 JSON_LINES = (".jsonl", ".json", ".ndjson")
 CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
 """Controls that JSON may leave as they are, and that a terminal would obey."""
@@ -75,11 +72,7 @@ class _TableWriter:
     def _cell(self, value: Any) -> str:
         if value is None:
             return ""
-        if not isinstance(value, str):
-            return str(value)
-        text = " ".join(value.splitlines()).replace("\t", " ") if self.is_tsv else value
-        is_formula = text.lstrip("'").startswith(FORMULA_SIGNS) and as_number(text) is None
-        return f"'{text}" if is_formula else text
+        return as_cell(value, self.is_tsv) if isinstance(value, str) else str(value)
 
 
 def _flat(answer: Answer) -> dict[str, Any]:

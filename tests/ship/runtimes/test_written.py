@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from bermo.data.cells import FORMULA_SIGNS
 from bermo.data.corpora import as_number
 from bermo.errors import BermoError
-from bermo.ship.runtimes.written import FORMULA_SIGNS, answer_writer, check_out
+from bermo.ship.runtimes.written import answer_writer, check_out
 
 ANSWERS: list[dict[str, Any]] = [
     {"id": "=1+1", "text": '@cmd, "a"\nb', "label": "-x", "probabilities": {"-x": 0.5, "y": 0.5}},
