@@ -5,7 +5,7 @@
 # its answers come in a file, since its tokens are others, and its student starts from gte-small's layers.
 #   benchmarks/chain_gpu.sh GTE MPNET DATA OUT      folders of both encoders (MPNET's may come later); DATA holds
 #       sst2
-#   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=8,
+#   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=5,
 #       TEACHER_EPOCHS=3, LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
 #   a trial elsewhere: PRECISION=fp32 SEEDS=2 TIMES=2 EPOCHS=1 and a DATA with few rows.
 #   The same command goes on where it stopped.
@@ -51,7 +51,7 @@ student() {
 }
 export -f now train student
 export short="--batch-size 32 --epochs ${TEACHER_EPOCHS:-3}" teacher=$out/dense/seed-1/model
-export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-8}"
+export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-5}"
 
 { [ -d "$out/more" ] || OMP_NUM_THREADS=${AUGMENT_THREADS:-4} "$python" benchmarks/augment.py --model "$gte" --data "$data/sst2" --times "${TIMES:-10}" --out "$out/more" > "$out/augment.log" 2>&1
   echo "augmented after $(now) s"

@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 from scripts.tables import (  # noqa: E402
     atlas,
     box,
+    chain,
     grid_pages,
     heads,
     little,
@@ -41,6 +42,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "front": ship.front,
     "ship-cpu": ship.cpu,
     "ship-forms": ship.forms,
+    "ship-chain": chain.chain,
     "int8-error": ship.int8_error,
     "ship-gpu": ship.gpu,
     "pruning-survival": pruning.survival,
@@ -59,6 +61,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "mix-cost": speed.mix_cost,
     "loop": speed.loop,
     "atlas-methods": atlas.methods,
+    "atlas-pairs": lambda: atlas.methods("atlas-mrpc.json"),
     "gradual-mix": atlas.gradual,
     "little-data": little.scores,
     "little-data-reached": little.reached,
