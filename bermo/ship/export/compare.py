@@ -4,6 +4,8 @@ relative error    ‖a − b‖ / ‖b‖ over all logits; must stay under the t
                   unless the form rounds on purpose and its score is known. Logits that are all but 0 on
                   average, those of a model that knows nothing, count as a tenth: their last digits decide
                   nothing.
+moved             ½ Σ|p − q| of the probabilities, on average: logits that are all 1.3 times as large are far
+                  off, and hardly move an answer.
 """
 
 import math
@@ -14,7 +16,7 @@ import numpy as np
 
 from bermo.data.features import Features
 from bermo.data.ranking import unit
-from bermo.data.scoring import score
+from bermo.data.scoring import score, sigmoid, softmax
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.ship.runtimes.candidate import Candidate, answer
@@ -48,6 +50,8 @@ class Compared:
     same_answers: float
     score_before: float | None = None
     score_after: float | None = None
+    moved: float | None = None
+    """How far probabilities moved on average; None where logits are no probabilities."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +67,29 @@ class Reference:
     def accepts(self, compared: Compared) -> bool:
         return fault_of(compared, self.max_loss) is None
 
+    def better(self, one: Compared, other: Compared) -> Compared:
+        """Return which export to keep: one that is not refused, then the one that moves the answers less."""
+
+        def rank(compared: Compared) -> tuple[bool, float]:
+            distance = compared.relative_error if compared.moved is None else compared.moved
+            return not self.accepts(compared), distance
+
+        return min(one, other, key=rank)
+
     def compare(self, candidate: Candidate, precision: str) -> Compared:
         """Let a candidate answer the same texts."""
         after = answer(candidate, self.features, BATCH)
-        has_answers = self.features.targets is not None
-        least = LEAST_LOGIT if self.features.task.kind in DECIDED else 0.0
+        has_answers, kind = self.features.targets is not None, self.features.task.kind
+        least = LEAST_LOGIT if kind in DECIDED else 0.0
         return Compared(
             texts=len(self.features),
             on=self.on,
             relative_error=relative_error(after, self.logits, least),
             tolerance=TOLERANCES[precision],
-            same_answers=same_answers(after, self.logits, self.features.task.kind),
+            same_answers=same_answers(after, self.logits, kind),
             score_before=score(self.features, self.logits).score if has_answers else None,
             score_after=score(self.features, after).score if has_answers else None,
+            moved=moved(after, self.logits, kind) if kind in DECIDED else None,
         )
 
 
@@ -113,6 +127,17 @@ def relative_error(after: list[np.ndarray], before: list[np.ndarray], least: flo
     a, b = (np.concatenate([np.ravel(row) for row in rows]).astype(np.float64) for rows in (after, before))
     size = max(float(np.linalg.norm(b)), least * math.sqrt(len(b)), 1e-12)
     return float(np.linalg.norm(a - b)) / size
+
+
+def moved(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:
+    """½ Σ|p − q| over the classes of each decision, on average; of labels that may be several, |p − q|."""
+    distances = []
+    for a, b in zip(after, before, strict=True):
+        if kind == "multi-label":
+            distances.append(np.abs(sigmoid(a) - sigmoid(b)).ravel())
+        else:
+            distances.append(np.abs(softmax(a) - softmax(b)).sum(-1).ravel() / 2)
+    return float(np.concatenate(distances).mean())
 
 
 def same_answers(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bermo.ship.export.compare import Reference
+from bermo.ship.export.compare import Compared, Reference
 from bermo.ship.export.onnx import quiet
 from bermo.ship.export.quantize import quantize_calibrated
 from bermo.ship.runtimes.candidate import OpenVinoCandidate
@@ -35,26 +35,43 @@ def write_openvino_int8(
 ) -> dict[str, Any]:
     """Write the int8 model of an fp32 graph, and return what export.json records of it.
 
-    A model by nncf that answers otherwise than the original is given up for our own, which quantises less.
+    Where the logits of nncf's model are too far off, our own is written too, which quantises less, and the
+    better one is kept.
     """
     details: dict[str, Any] = {
         "weights": "signed",
         "activations": "calibrated ranges",
         "is_safe_without_vnni": True,
     }
-    if has_nncf():
-        _write_by_nncf(graph, folder, ranges)
-        compared = reference.compare(OpenVinoCandidate(folder / MODEL_FILES[0], None, True), "int8")
-        details["nncf_relative_error"] = compared.relative_error
-        if compared.relative_error <= compared.tolerance:
-            return details | {"quantizer": "nncf"}
-        for name in MODEL_FILES:
-            (folder / name).unlink()
+    if not has_nncf():
+        _write_own(graph, folder, ranges)
+        return details | {"quantizer": "onnxruntime"}
+    _write_by_nncf(graph, folder, ranges)
+    by_nncf = _compare(folder, reference)
+    details |= {"quantizer": "nncf", "nncf_relative_error": by_nncf.relative_error}
+    if by_nncf.relative_error <= by_nncf.tolerance:
+        return details
+    aside = graph.with_name("own")
+    aside.mkdir()
+    _write_own(graph, aside, ranges)
+    own = _compare(aside, reference)
+    details |= {"nncf_moved": by_nncf.moved, "own_relative_error": own.relative_error, "own_moved": own.moved}
+    if reference.better(by_nncf, own) is by_nncf:
+        return details
+    for name in MODEL_FILES:
+        (aside / name).replace(folder / name)
+    return details | {"quantizer": "onnxruntime"}
+
+
+def _compare(folder: Path, reference: Reference) -> Compared:
+    return reference.compare(OpenVinoCandidate(folder / MODEL_FILES[0], None, True), "int8")
+
+
+def _write_own(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]]) -> None:
     quantized = graph.with_name("calibrated.onnx")
     with quiet():
         quantize_calibrated(graph, quantized, "signed", ranges)
     write_openvino(quantized, folder)
-    return details | {"quantizer": "onnxruntime"}
 
 
 def _write_by_nncf(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]]) -> None:
