@@ -68,7 +68,7 @@ def _show(known: dict[str, Any], out: Path) -> None:
     ):
         values = [row[key] for row in rows]
         print(f"\n{title}\n{bars(names, values, [form.format(value) for value in values])}")
-    print(f'\n{wrapped(_ending(rows, out))}\n  bermo predict {out}/picked --text "{TEXT}"\n{NEXT_STEPS}')
+    print(f'{NEXT_STEPS}\n\n{wrapped(_ending(rows, out))}\n  bermo predict {out}/picked --text "{TEXT}"')
 
 
 def _ending(rows: list[dict[str, Any]], out: Path) -> str:

@@ -24,9 +24,10 @@ def test_the_demo_ends_with_a_shipped_model_and_a_command_that_uses_it(
     shown = capsys.readouterr().out
     assert "is the subject of a sentence singular or plural?" in " ".join(shown.split())
     assert shown.count("█") > 2 * BAR_WIDTH
-    assert "What you have now and did not have before" in shown
     picked = str(tmp_path / "demo" / "picked")
-    assert f"bermo predict {picked} --text" in shown
+    last = shown.rpartition("\n\n")[2]
+    assert last.startswith("What you have now and did not have before")
+    assert last.endswith(f'bermo predict {picked} --text "{demo.TEXT}"\n')
     assert main(["predict", picked, "--text", demo.TEXT]) == 0
     assert "singular" in (answer := capsys.readouterr().out) or "plural" in answer
 
