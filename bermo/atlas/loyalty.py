@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bermo.data.scoring import total_variation
+
 Probabilities = npt.NDArray[np.floating]
 
 
@@ -26,5 +28,5 @@ class Loyalty:
 def loyalty(student_NC: Probabilities, teacher_NC: Probabilities) -> Loyalty:
     """Compare the probabilities that two models give to the classes of the same rows."""
     same = student_NC.argmax(1) == teacher_NC.argmax(1)
-    distance_N = 0.5 * np.abs(student_NC - teacher_NC).sum(1)
+    distance_N = total_variation(student_NC, teacher_NC)
     return Loyalty(labels=float(same.mean()), probabilities=float(1 - distance_N.mean()))

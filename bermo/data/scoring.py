@@ -290,3 +290,10 @@ def softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
     probabilities: npt.NDArray[np.float64] = shifted / shifted.sum(axis=-1, keepdims=True)
     return probabilities
+
+
+def total_variation(
+    one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]
+) -> npt.NDArray[np.floating]:
+    """½ Σ|p − q| over the last axis: how far apart two sets of probabilities are."""
+    return 0.5 * np.abs(one - other).sum(-1)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from bermo.data.cells import as_cell
 from bermo.data.columns import find_columns
 from bermo.data.objects import parse_json
+from bermo.data.packed import kind_of
 from bermo.data.read import read_table
 from bermo.data.rows import Rows, TextRows
 from bermo.data.table import Table, as_text
@@ -47,8 +48,8 @@ def read_answers(
     table = _with_columns(read_table(path))
     known = _by_text(table, rows, labels, text)
     keys = _keys(rows.first, rows.second)
-    is_tsv = path.suffix.lower() == ".tsv"
-    found = [known.get(key, known.get(tuple(as_cell(text, is_tsv) for text in key))) for key in keys]
+    is_tsv = kind_of(path) == ".tsv"
+    found = [known.get(key, known.get(tuple(as_cell(part, is_tsv) for part in key))) for key in keys]
     missing = [number for number, values in enumerate(found) if values is None]
     if missing:
         first = keys[missing[0]][0]

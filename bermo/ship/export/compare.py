@@ -16,7 +16,7 @@ import numpy as np
 
 from bermo.data.features import Features
 from bermo.data.ranking import unit
-from bermo.data.scoring import score, sigmoid, softmax
+from bermo.data.scoring import score, sigmoid, softmax, total_variation
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.ship.runtimes.candidate import Candidate, answer
@@ -136,7 +136,7 @@ def moved(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> floa
         if kind == "multi-label":
             distances.append(np.abs(sigmoid(a) - sigmoid(b)).ravel())
         else:
-            distances.append(np.abs(softmax(a) - softmax(b)).sum(-1).ravel() / 2)
+            distances.append(total_variation(softmax(a), softmax(b)).ravel())
     return float(np.concatenate(distances).mean())
 
 
