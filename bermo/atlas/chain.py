@@ -27,8 +27,10 @@ class Base:
     out: Path
     valid: Path
     """The validation rows as a file."""
+    train: Path
+    """The training rows as a file, in the same columns."""
     texts: Path
-    """The training texts, one a line."""
+    """The training texts, one a line: both of a pair."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,7 +142,7 @@ def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base
             # The table says what a form loses, however much that is.
             judged = ["--data", str(base.valid), "--max-loss", "100"]
             words = ["export", str(source), "--to", step.to, *judged, "--out", str(folder)]
-            words += ["--calibrate", str(base.texts)] if step.is_calibrated else []
+            words += ["--calibrate", str(base.train)] if step.is_calibrated else []
             words += [] if step.values is None else ["--values", step.values]
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)
         case Compress():

@@ -7,20 +7,23 @@ from bermo.atlas.checks import Rows
 from bermo.encoders.backbone import load_config
 from bermo.encoders.families import num_layers
 from bermo.files import write_text
-from bermo.ship.runtimes.run_data import valid_file
+from bermo.ship.runtimes.run_data import valid_file, write_rows
 from bermo.spec import RunSpec
 
 
 def make_base(run: RunSpec, rows: Rows, out: Path) -> Base:
     """Write the files that the commands of methods read, and return what they share."""
-    texts = out / "data" / "texts.txt"
+    texts, train = out / "data" / "texts.txt", out / "data" / "train.jsonl"
     if not texts.exists():
         both = (*rows.train.first, *(rows.train.second or ()))
         write_text(texts, "\n".join(" ".join(text.split()) for text in both) + "\n")
+    if not train.exists():
+        write_rows(rows.data, rows.train, train)
     return Base(
         spec=run,
         num_layers=num_layers(load_config(run.model.backbone)) - 1,
         out=out,
         valid=valid_file(run.data, out / "data", "atlas"),
+        train=train,
         texts=texts,
     )

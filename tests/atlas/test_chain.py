@@ -7,19 +7,25 @@ import pytest
 
 from bermo.atlas.baselines import BASELINES as FITTED
 from bermo.atlas.chain import Base, make_chain, torch_model
+from bermo.atlas.checks import Rows
 from bermo.atlas.methods import BASELINES, DENSE, METHODS, NAMES, STUDENTS, choose
+from bermo.atlas.prepare import make_base
 from bermo.atlas.students import STUDENTS as TAUGHT
 from bermo.cli import build_parser
+from bermo.data.inputs import input_names, input_rows, text_blocks
+from bermo.data.load import load_task
+from bermo.data.rows import TextRows
 from bermo.errors import BermoError
 from bermo.methods.checks import check_methods
-from bermo.spec import RunSpec
+from bermo.spec import DataSpec, ModelSpec, RunSpec
 from bermo.verbs import VERBS
 from bermo.verbs.options import read_options
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Base:
-    return Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path / "v", texts=tmp_path / "t")
+    files = {name: tmp_path / name for name in ("valid", "train", "texts")}
+    return Base(spec=RunSpec(), num_layers=6, out=tmp_path, **files)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -95,3 +101,24 @@ def test_methods_are_chosen_by_name_with_the_dense_one_first() -> None:
     assert not set(STUDENTS) & set(choose([]))
     with pytest.raises(BermoError, match=r'no method "structred". Did you mean "structured"\?'):
         choose(["structred"])
+
+
+def test_int8_is_calibrated_with_rows_that_a_model_of_pairs_reads(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    pairs = [('He said: "no', "a, b"), ("c", 'd "e" f')]
+    path.write_text("q\tanswer\tlabel\n" + "".join(f"{a}\t{b}\tyes\n{b}\t{a}\tno\n" for a, b in pairs))
+    data = DataSpec(train=str(path), valid=str(path), text=("q", "answer"), label="label")
+    task = load_task(data)
+    assert isinstance(task.train, TextRows)
+    assert isinstance(task.valid, TextRows)
+    rows = Rows(data=task, train=task.train, valid=task.valid)
+    base = make_base(RunSpec(model=ModelSpec(backbone="box"), data=data), rows, tmp_path / "out")
+    (job,) = make_chain(METHODS["int8-calibrated"], 1, base).jobs
+    calibrate = Path(job.words[job.words.index("--calibrate") + 1])
+    (table,) = text_blocks(calibrate, task.task, task.text, 128)
+    read = input_rows(table, task.task, input_names(table, task.task, task.text))
+    assert isinstance(read, TextRows)
+    assert read.second is not None
+    assert list(zip(read.first, read.second, strict=True)) == [
+        pair for a, b in pairs for pair in ((a, b), (b, a))
+    ]

@@ -47,7 +47,7 @@ class Clocked:
 def chains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Chain]]:
     monkeypatch.setattr(Making, "_dense_seconds", lambda self: 100.0)
     monkeypatch.setattr(module, "has_ended", lambda job: job.folder.exists())
-    base = Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path, texts=tmp_path)
+    base = Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path, train=tmp_path, texts=tmp_path)
     names = ("dense", "int8", "structured", "first-layers")
     return {name: [make_chain(METHODS[name], seed, base) for seed in (1, 2)] for name in names}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bermo.data.load import load_task
 from bermo.data.rows import TextRows
-from bermo.data.tasks import OWN
+from bermo.data.tasks import OWN, TaskData
 from bermo.errors import BermoError
 from bermo.files import write_text
 from bermo.spec import DataSpec
@@ -40,10 +40,14 @@ def valid_file(data: DataSpec, folder: Path, verb: str) -> Path:
             f"bermo {verb} takes texts or pairs with a label, but {task.task.name} is {task.task.kind}."
             " Use bermo train, shrink, export and bench one after the other."
         )
-    path = folder / "valid.jsonl"
-    columns = [task.valid.first, *([task.valid.second] if task.valid.second else [])]
+    return write_rows(task, task.valid, folder / "valid.jsonl")
+
+
+def write_rows(task: TaskData, rows: TextRows, path: Path) -> Path:
+    """Write texts or pairs with their answers as JSON lines, in the columns that the task's models read."""
+    columns = [rows.first, *([rows.second] if rows.second else [])]
     names = [*(task.text or ("text_a", "text_b"))[: len(columns)], "label"]
-    rows = zip(*columns, task.valid.labels or (), strict=True)
-    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
+    values = zip(*columns, rows.labels or (), strict=True)
+    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in values]
     write_text(path, "\n".join(lines) + "\n")
     return path
