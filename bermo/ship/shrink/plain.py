@@ -56,7 +56,12 @@ def load_plain(folder: Path) -> Plain:
     check_weights(folder)
     with loading("weights", folder):
         model, report = known.from_pretrained(folder, dtype="auto", output_loading_info=True, **ONLY_TENSORS)
-    check_loaded(folder, report["missing_keys"])
+    missing = set(report["missing_keys"])
+    if missing and all(key.startswith("pooler.") for key in missing):
+        # Saved without it, as many sentence encoders are: nothing reads it.
+        model.pooler = None
+        missing.clear()
+    check_loaded(folder, missing)
     check_finite(folder, model)
     return Plain(model=model.eval(), tokenizer=load_tokenizer(folder))
 

@@ -105,6 +105,14 @@ def test_an_encoder_without_a_head_keeps_its_bits(kind: str, tmp_path: Path) -> 
         assert unknown[1] <= unknown[0]
 
 
+def test_an_encoder_that_was_saved_without_its_pooler_keeps_its_bits(tmp_path: Path) -> None:
+    model, _ = make("wordpiece", tmp_path / "plain")
+    model.pooler = None
+    model.save_pretrained(tmp_path / "plain")
+    assert shrink(tmp_path / "plain", tmp_path / "small", MINE) == 0
+    assert torch.equal(hidden(tmp_path / "small", MINE), hidden(tmp_path / "plain", MINE))
+
+
 @pytest.mark.parametrize("name", ["ForSequenceClassification", "ForMaskedLM"])
 def test_heads_come_along(name: str, tmp_path: Path) -> None:
     model, tokenizer = make("unigram", tmp_path / "plain", name)
