@@ -7,7 +7,7 @@
 #   benchmarks/chain_gpu.sh GTE MPNET DATA OUT      folders of both encoders (MPNET's may come later); DATA holds
 #       sst2 and words.txt (chain_words.py)
 #   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=8,
-#       TEACHER_EPOCHS=3, LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
+#       TEACHER_EPOCHS=3, LR=3e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
 #   a trial elsewhere: PRECISION=fp32 SEEDS=2 TIMES=2 EPOCHS=1 and a DATA with few rows.
 #   The same command goes on where it stopped.
 # Leaves OUT/packed-1/students.tar.N of at most 15 MiB (layers in half precision; the frozen table of words stays there)
@@ -56,12 +56,12 @@ student() {
     --student-neurons "$neurons" --student-heads "$heads"
   [ "$by" = mpnet ] || { leave_out_rare "$name-start" "$name-cut"; start=$out/$name-cut; }
   until [ -f "$out/$by.done" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
-  train "$name" $more --model "$start" --pooling first --teacher-answers "$out/$by.csv" --seeds "$seeds" --together "$seeds"
+  train "$name" $more --model "$start" --pooling mean --head random --teacher-answers "$out/$by.csv" --seeds "$seeds" --together "$seeds"
 }
 export -f now train leave_out_rare student
 export short="--batch-size 32 --epochs ${TEACHER_EPOCHS:-3}" teacher=$out/dense/seed-1/model
 export few="--data $data/sst2 --limit 64 --batch-size 8 --epochs 0.2 --seeds 1,"      # a model of the right shape
-export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-8}"
+export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-3e-4} --epochs ${EPOCHS:-8}"
 export some="--pooling first --data $out/more --epochs 0.001 --batch-size 128 --seeds 1,"   # fills the cache of tokens
 
 { [ -d "$out/more" ] || OMP_NUM_THREADS=${AUGMENT_THREADS:-4} "$python" benchmarks/augment.py --any-word --model "$gte" --data "$data/sst2" --times "${TIMES:-10}" --out "$out/more" > "$out/augment.log" 2>&1
