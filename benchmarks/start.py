@@ -80,7 +80,7 @@ def import_all() -> None:
     sys.argv[0] = "bermo"
     from bermo.verbs.importing import importing
 
-    with importing():
+    with importing("training"):
         import bermo.methods.finetune
         import bermo.report.terminal  # noqa: F401
 
