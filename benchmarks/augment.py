@@ -1,13 +1,12 @@
 """More texts for a teacher to label: a copy of SST-2 whose training file has many variants of its sentences.
 
-    python benchmarks/augment.py --model MODEL --data SST2 --times 5 --out FOLDER [--any-word]
+    python benchmarks/augment.py --model MODEL --data SST2 --times 5 --out FOLDER
 
 A variant is drawn from one row (long rows more often: the phrases of train are shorter than the sentences of
 dev) and changed in one of three ways: some words become near neighbours among the encoder's own word vectors,
 two rows are joined, or a stretch of a row is taken alone. Nobody knows the variants' labels; they keep their
-row's, so train with --distill-hard 0. With --any-word all words of the vocabulary can be neighbours, not only
-those of the training texts: a student then meets words that it would first see after its training. Data
-augmentation for distillation: Tang et al. 2019 (masks, n-grams); TinyBERT, Jiao et al. 2020 (neighbours).
+row's, so train with --distill-hard 0. Data augmentation for distillation: Tang et al. 2019 (masking and
+n-grams); TinyBERT, Jiao et al. 2020 (neighbours).
 """
 
 import argparse
@@ -29,13 +28,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--times", type=float, default=5.0, help="rows written for each row read")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--any-word", action="store_true", help="neighbours from the whole vocabulary")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     header, *lines = (options.data / "train.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.rsplit("\t", 1) for line in lines]
-    near = neighbours(options.model, rows, options.any_word)
-    made = variants(rows, options.times - 1, near, options.seed)
+    made = variants(rows, options.times - 1, neighbours(options.model, rows), options.seed)
     options.out.mkdir(parents=True)
     shutil.copy(options.data / "dev.tsv", options.out / "dev.tsv")
     text = "\n".join([header, *lines, *("\t".join(row) for row in made)]) + "\n"
@@ -72,29 +69,15 @@ def variants(
 
 
 @torch.no_grad()
-def neighbours(model: str, rows: list[list[str]], any_word: bool = False) -> dict[str, list[str]]:
+def neighbours(model: str, rows: list[list[str]]) -> dict[str, list[str]]:
     """Return the nearest words by cosine for each word of the texts that is one piece of the vocabulary."""
     known = AutoTokenizer.from_pretrained(model).get_vocab()
     words = sorted({word for row in rows for word in row[0].split() if word.isalpha()})
     words = [word for word in words if word in known]
-    others = sorted(word for word in known if is_word(word)) if any_word else words
-    table = torch.nn.functional.normalize(
-        AutoModel.from_pretrained(model).get_input_embeddings().weight.float(), dim=-1
-    )
-    candidates = table[[known[word] for word in others]]
-    near: dict[str, list[str]] = {}
-    count = min(NUM_NEIGHBOURS + 1, len(others))
-    for start in range(0, len(words), 1000):
-        some = words[start : start + 1000]
-        likeness = table[[known[word] for word in some]] @ candidates.T
-        for word, nearest in zip(some, likeness.topk(count).indices.tolist(), strict=True):
-            near[word] = [others[index] for index in nearest if others[index] != word][:NUM_NEIGHBOURS]
-    return near
-
-
-def is_word(token: str) -> bool:
-    """Tell whether a token is a word of at least three Latin letters."""
-    return token.isascii() and token.isalpha() and len(token) > 2
+    table = AutoModel.from_pretrained(model).get_input_embeddings().weight.float()
+    vectors = torch.nn.functional.normalize(table[[known[word] for word in words]], dim=-1)
+    nearest = (vectors @ vectors.T).topk(NUM_NEIGHBOURS + 1).indices[:, 1:].tolist()
+    return {word: [words[index] for index in indices] for word, indices in zip(words, nearest, strict=True)}
 
 
 if __name__ == "__main__":

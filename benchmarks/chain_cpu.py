@@ -1,10 +1,12 @@
-"""What chain_gpu.sh trained, made ready for this machine's CPU: int8, scored, and timed together.
+"""What chain_gpu.sh trained, made ready for this machine's CPU: words cut, int8, scored, and timed together.
 
     python benchmarks/chain_cpu.py STUDENTS --facts PACKED/chain.json --data SST2 --mpnet MPNET --out OUT \\
-        [--json results/chain.json] [--only REGEX] [--no-bench]
+        [--texts wikipedia/part0.txt.xz] [--json results/chain.json] [--only REGEX] [--no-bench]
 
-STUDENTS has a model's folder for each NAME-seed-N (ship_pack.py --packed), dense-seed-1 among them. Of each
-seed OpenVINO int8 is written with ranges from training texts, and the torch model and the int8 one answer
+STUDENTS has a model's folder for each NAME-seed-N (ship_pack.py --packed), dense-seed-1 among them. For each
+seed: words are cut until the int8 files are 1/16 of the dense model's (the words of the training texts stay
+first, the frequent ones before the rare ones, then the frequent words of --texts; mpnet's students need no
+cut), OpenVINO int8 is written with ranges from training texts, and the torch model and the int8 one answer
 dev.tsv and test-labeled.tsv. The first seeds are then timed in turns: the dense model in torch fp32, which is
 the baseline, and in OpenVINO int8 (what int8 alone gives); each student in torch fp32 (what its structure
 alone gives) and in OpenVINO int8; and mpnet in torch fp32. Its weights did not travel, so the encoder of the
@@ -16,16 +18,22 @@ the table. Close everything else while it times.
 
 import argparse
 import json
+import lzma
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bermo.encoders.backbone import load_tokenizer
+from bermo.encoders.sites import encoder_of
 from bermo.files import write_json, write_text
 from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.report.terminal import TerminalDisplay
+from bermo.runs.trained import open_trained
 from bermo.ship.bench.entries import line_up
 from bermo.ship.bench.run import bench
 from bermo.ship.bench.spec import BenchSpec
@@ -33,13 +41,20 @@ from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
 from bermo.ship.runtimes.evaluate import evaluate_file
 from bermo.ship.runtimes.spec import EvaluateSpec
+from bermo.ship.shrink.run import make_small
+from bermo.ship.shrink.vocabulary import plan_cut
 from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
 
 TEACHER = "dense"
 LARGE = "mpnet"
 PARTS = {"dev": "dev.tsv", "test": "test-labeled.tsv"}
 SEED = re.compile(r"(?P<name>.+)-seed-(?P<seed>\d+)")
+SMALLER = 16
+"""How many times smaller than the dense model a student's files have to be."""
+REST_BYTES = 700_000
+"""What an int8 model has beside its layers and its table of words: positions, scales, head, the graph."""
 CALIBRATION_TEXTS = 300
+MORE_LINES = 60_000
 MAX_LOSS = 100.0
 """An export is kept whatever it loses: what it loses is the result."""
 INT8, TORCH = "int8", "torch"
@@ -47,10 +62,11 @@ INT8, TORCH = "int8", "torch"
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """Texts that fix int8's ranges, and rows that judge an export: without any its logits would be compared,
-    which int8 moves far in a student.
+    """Words in the order in which they are kept, texts that fix int8's ranges, and rows that judge an export:
+    without any its logits would be compared, which int8 moves far in a student.
     """
 
+    words: tuple[str, ...]
     calibrate: Path
     judges: Path
 
@@ -64,23 +80,51 @@ def models(students: Path, only: str) -> Iterator[tuple[str, int, Path]]:
             yield name, seed, path
 
 
-def write_texts(data: Path, out: Path) -> Texts:
-    """Write long texts that fix int8's ranges, and rows that judge it."""
+def write_texts(data: Path, out: Path, more: Path | None = None) -> Texts:
+    """Rank the words that may stay; write long texts that fix int8's ranges and rows that judge it."""
     lines = (data / "train.tsv").read_text(encoding="utf-8").splitlines()
-    longest = sorted((line.rsplit("\t", 1)[0] for line in lines[1:]), key=len)[-20 * CALIBRATION_TEXTS :: 20]
-    texts = Texts(calibrate=out / "calibrate.txt", judges=out / "judges.tsv")
-    write_text(texts.calibrate, "\n".join(longest) + "\n")
-    write_text(texts.judges, "\n".join(lines[:65]) + "\n")
-    return texts
+    texts = [line.rsplit("\t", 1)[0] for line in lines[1:]]
+    longest = sorted(texts, key=len)[-20 * CALIBRATION_TEXTS :: 20]
+    write_text(out / "calibrate.txt", "\n".join(longest) + "\n")
+    write_text(out / "judges.tsv", "\n".join(lines[:65]) + "\n")
+    words = [word for word, _ in Counter(word for text in texts for word in text.split()).most_common()]
+    if more is not None:
+        with lzma.open(more, "rt", encoding="utf-8") as file:
+            counts = Counter(word for line in islice(file, MORE_LINES) for word in line.lower().split())
+        words += [word for word, _ in counts.most_common() if word.isalpha()]
+    return Texts(
+        words=tuple(dict.fromkeys(words)), calibrate=out / "calibrate.txt", judges=out / "judges.tsv"
+    )
 
 
-def made(source: Path, out: Path, texts: Texts) -> dict[str, Path]:
+def write_words(words: Sequence[str], source: Path, most_bytes: float, path: Path) -> Path:
+    """Write as many of the words as a student of this size may keep, in their order."""
+    model = open_trained(source).load_bermo_model()
+    config = encoder_of(model).config
+    layers = sum(value.numel() for name, value in model.named_parameters() if ".layer." in name)
+    rows = (most_bytes - layers - REST_BYTES) / (config.hidden_size + 4)
+    tokenizer = load_tokenizer(source)
+    pieces = tokenizer(list(words), add_special_tokens=False)["input_ids"]
+    kept, count = set(plan_cut(tokenizer, config, ["a"]).ids), 0
+    while count < len(words) and len(kept | set(pieces[count])) <= rows:
+        kept |= set(pieces[count])
+        count += 1
+    write_text(path, "\n".join(words[:count]) + "\n")
+    return path
+
+
+def made(name: str, source: Path, out: Path, texts: Texts, most_bytes: float) -> dict[str, Path]:
     """Return the folders of a model's torch form and of its int8 form; what is not there is written."""
-    graph = out / "int8" / source.name
+    small, graph = out / "torch" / source.name, out / "int8" / source.name
+    if name == TEACHER or name.endswith(LARGE):
+        small = source
+    elif not small.exists():
+        words = write_words(texts.words, source, most_bytes, out / f"words-{name}.txt")
+        make_small(source, small, TerminalDisplay(), vocabulary=(words,))
     if not graph.exists():
         spec = ExportSpec(to="openvino-int8", data=texts.judges, max_loss=MAX_LOSS, calibrate=texts.calibrate)
-        export(source, graph, spec, TerminalDisplay())
-    return {TORCH: source, INT8: graph}
+        export(small, graph, spec, TerminalDisplay())
+    return {TORCH: small, INT8: graph}
 
 
 def scored(folder: Path, data: Path) -> dict[str, float]:
@@ -132,11 +176,12 @@ def measure_(known: dict[str, Any], arguments: argparse.Namespace) -> dict[str, 
     """Make and score every model that is not scored yet, into `known` and its file; return what is timed."""
     out, folders = arguments.out, dict[str, Path]()
     rows = {(row["student"], row["seed"], row["form"]): row for row in known.get("scored", [])}
-    texts = write_texts(arguments.data, out)
+    texts = write_texts(arguments.data, out, arguments.texts)
+    most_bytes = open_trained(arguments.students / f"{TEACHER}-seed-1").num_bytes / SMALLER
     for name, seed, source in models(arguments.students, arguments.only):
         if arguments.bench_only and seed > 1:
             continue
-        for form, folder in made(source, out, texts).items():
+        for form, folder in made(name, source, out, texts, most_bytes).items():
             if seed == 1:
                 folders[f"{name}, {form}"] = folder
             if not arguments.bench_only and (name, seed, form) not in rows:
@@ -157,6 +202,9 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--mpnet", help="the folder of all-mpnet-base-v2")
     parser.add_argument("--json", type=Path, help="also put everything into this file")
+    parser.add_argument(
+        "--texts", type=Path, help="texts (.xz) whose frequent words are kept too, if there is room"
+    )
     parser.add_argument("--only", default=".", help="students whose name fits")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # The chain that makes a fine-tuned encoder smallest and fastest, on SST-2, five seeds of each student: the first layers
-# of the teacher with a share of their heads and neurons → rare words cut → taught by its answers alone on TIMES variants
-# of every text → int8 (that part by chain_cpu.py). Truncations are taught alike. Beside them the same with
-# all-mpnet-base-v2 as teacher, whose student starts from gte-small's layers and keeps all words. A student's tokens are
-# not its teacher's, so the answers come in files.
+# of the teacher with a share of their heads and neurons → taught by its answers alone on TIMES variants of every text →
+# int8 (that part by chain_cpu.py). Truncations are taught alike. Beside them the same with all-mpnet-base-v2 as teacher:
+# its answers come in a file, since its tokens are others, and its student starts from gte-small's layers.
 #   benchmarks/chain_gpu.sh GTE MPNET DATA OUT      folders of both encoders (MPNET's may come later); DATA holds
-#       sst2 and words.txt (chain_words.py)
-#   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=8,
-#       TEACHER_EPOCHS=3, LR=3e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
+#       sst2
+#   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=5,
+#       TEACHER_EPOCHS=3, LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
 #   a trial elsewhere: PRECISION=fp32 SEEDS=2 TIMES=2 EPOCHS=1 and a DATA with few rows.
 #   The same command goes on where it stopped.
 # Leaves OUT/packed-1/students.tar.N of at most 15 MiB (layers in half precision; the frozen table of words stays there)
@@ -38,63 +37,52 @@ train() {
     tail -n 1 "$out/$name.log" | cut -c 1-300; mv "$out/$name.log" "$out/$name-broken.log"; rm -rf "${out:?}/$name"
   done
 }
-# Arguments: a teacher's name, its run or model. Writes its answers to all texts into $out/NAME.csv.
-answers() {
-  until [ -f "$out/tokens/result.json" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
-  [ -f "$out/$1.done" ] || "$python" -m bermo predict "$out/$2" "$out/more/train.tsv" --columns sentence --probabilities \
-    --with-text --batch-size 512 --precision "$PRECISION" --out "$out/$1.csv" > "$out/$1-answers.log" 2>&1
-  touch "$out/$1.done"; echo "answers of $1 after $(now) s"
-}
-# Arguments: a run, a name. The run's model without rare words.
-leave_out_rare() {
-  [ -d "$out/$2" ] || "$python" -m bermo shrink "$out/$1" --vocabulary "$data/words.txt" --out "$out/$2" > "$out/$2.log" 2>&1
-}
-# Argument: a line of the list below. A student of the gte-small teacher, or of mpnet's; a student of gte-small is cut.
+# Argument: a line of the list below. A student of the gte-small teacher, or (by answers in a file) of mpnet's.
 student() {
-  local name=$1 layers=$2 neurons=$3 heads=$4 by=$5 start=$out/$1-start/model
-  train "$name-start" $few --teacher "$teacher" --distill-hard 0 --distill-soft 1 --student-layers "$layers" \
-    --student-neurons "$neurons" --student-heads "$heads"
-  [ "$by" = mpnet ] || { leave_out_rare "$name-start" "$name-cut"; start=$out/$name-cut; }
-  until [ -f "$out/$by.done" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
-  train "$name" $more --model "$start" --pooling mean --head random --teacher-answers "$out/$by.csv" --seeds "$seeds" --together "$seeds"
+  local name=$1 layers=$2 neurons=$3 heads=$4 by=$5
+  local shape="--student-layers $layers --student-neurons $neurons --student-heads $heads"
+  if [ "$by" = gte ]; then
+    train "$name" $more --teacher "$teacher" $shape --seeds "$seeds" --together "$seeds"
+  else
+    train "$name-start" $more --teacher "$teacher" $shape --epochs 0.001 --seeds 1,
+    until [ -f "$out/mpnet.done" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
+    train "$name" $more --model "$out/$name-start/seed-1/model" --pooling first --teacher-answers "$out/mpnet.csv" --seeds "$seeds" --together "$seeds"
+  fi
 }
-export -f now train leave_out_rare student
+export -f now train student
 export short="--batch-size 32 --epochs ${TEACHER_EPOCHS:-3}" teacher=$out/dense/seed-1/model
-export few="--data $data/sst2 --limit 64 --batch-size 8 --epochs 0.2 --seeds 1,"      # a model of the right shape
-export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-3e-4} --epochs ${EPOCHS:-8}"
-export some="--pooling first --data $out/more --epochs 0.001 --batch-size 128 --seeds 1,"   # fills the cache of tokens
+export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-5}"
 
-{ [ -d "$out/more" ] || OMP_NUM_THREADS=${AUGMENT_THREADS:-4} "$python" benchmarks/augment.py --any-word --model "$gte" --data "$data/sst2" --times "${TIMES:-10}" --out "$out/more" > "$out/augment.log" 2>&1
+{ [ -d "$out/more" ] || OMP_NUM_THREADS=${AUGMENT_THREADS:-4} "$python" benchmarks/augment.py --model "$gte" --data "$data/sst2" --times "${TIMES:-10}" --out "$out/more" > "$out/augment.log" 2>&1
   echo "augmented after $(now) s"
-  OMP_NUM_THREADS=${AUGMENT_THREADS:-4} train tokens --model "$gte" --first-layers 1 $some; } &
+  OMP_NUM_THREADS=${AUGMENT_THREADS:-4} train tokens --model "$gte" --pooling first --first-layers 1 --data "$out/more" --epochs 0.001 --batch-size 128 --seeds 1,; } &   # fills the cache of tokens
 telling=$!
-{ train words-start $few --model "$gte" --pooling first --first-layers 1
-  leave_out_rare words-start words
-  until [ -f "$out/tokens/result.json" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
-  OMP_NUM_THREADS=${AUGMENT_THREADS:-4} train tokens-cut --model "$out/words" $some; } &
-cutting=$!
 # The teacher is the first of five seeds, not the best one: shares of its score are not measured against a choice.
-{ train dense --model "$gte" --pooling first --data "$data/sst2" $short --seeds "$seeds" --together "$seeds"
-  answers gte dense/seed-1/model; } &
+train dense --model "$gte" --pooling first --data "$data/sst2" $short --seeds "$seeds" --together "$seeds" &
 dense=$!
 { until [ -f "$mpnet/config.json" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
   train mpnet --model "$mpnet" --data "$data/sst2" $short --pooling mean --seeds 1,
-  answers mpnet mpnet
+  until [ -f "$out/tokens/result.json" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
   for part in dev test-labeled; do
-    "$python" -m bermo evaluate "$out/mpnet" "$data/sst2/$part.tsv" --out "$out/mpnet-$part.json" > "$out/mpnet-$part.log" 2>&1; done; } &
-wait $dense $telling $cutting
+    "$python" -m bermo evaluate "$out/mpnet" "$data/sst2/$part.tsv" --out "$out/mpnet-$part.json" > "$out/mpnet-$part.log" 2>&1; done
+  [ -f "$out/mpnet.done" ] || "$python" -m bermo predict "$out/mpnet" "$out/more/train.tsv" --columns sentence --probabilities --with-text \
+    --batch-size 512 --precision "$PRECISION" --out "$out/mpnet.csv" > "$out/predict.log" 2>&1
+  touch "$out/mpnet.done"; echo "answers of mpnet after $(now) s"; } &
+wait $dense $telling
 echo "teacher and texts after $(now) s"
+train answers $more --teacher "$teacher" --student-layers 1 --epochs 0.001 --seeds 1,           # fills the cache of answers
 
 # Name, the teacher's layers, shares of neurons and heads, teacher. Throughput of each shape over its dense teacher in
-# torch fp32, OpenVINO int8, 32 × 128, untrained, one run on two cores of a Cascade Lake: four-42 22, four-33 23, three-50
-# 24, five-25 21, six-17 22, four-25 28, four-17 34, three-25 34; six-42 12, which is 46 for mpnet (3.75 times as slow).
+# torch fp32, OpenVINO int8, 32 × 128, CPU time of one thread of a busy Cascade Lake, untrained: three-50 21, three-33
+# 24, three-25 33, two-50 38, two 25; four-67 47 (mpnet takes 3.75 times gte-small's time).
 grep -E "${ONLY:-.}" <<STUDENTS | xargs -P "${WORKERS:-8}" -I {} bash -c 'student {}'
-four-42 1,2,3,4 0.4167 0.3333 gte
-four-25 1,2,3,4 0.25 0.25 gte
-six-42-mpnet 1,2,3,4,5,6 0.5 0.3333 mpnet
-four-17 1,2,3,4 0.1667 0.1667 gte
 three-50 1,2,3 0.5 0.5 gte
+three-33 1,2,3 0.3333 0.5 gte
+four-67-mpnet 1,2,3,4 0.6667 0.6667 mpnet
+three-25 1,2,3 0.25 0.25 gte
+two-50 1,2 0.5 0.5 gte
 two 1,2 1 1 gte
+one 1 1 1 gte
 STUDENTS
 wait
 echo "students after $(now) s"

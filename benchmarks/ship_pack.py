@@ -34,7 +34,7 @@ from bermo.models.tasks import BermoForSequenceClassification
 
 MIB = 2**20
 PART = 15 * MIB
-FILLERS = ("tokens", "tokens-cut", "answers")
+FILLERS = ("tokens", "answers")
 """Runs that only fill a cache."""
 LARGE = "mpnet"
 """The run of a teacher that is too large to travel."""
@@ -42,7 +42,6 @@ FOREIGN = (*FILLERS, "dense")
 PAPERS = ("config.json", "tokenizer.json", "tokenizer_config.json", "task.json", "shrink.json")
 CLOSE_ENOUGH = 3e-3
 """Relative error up to which a difference in bytes is taken."""
-WORDS = "bermo.backbone.embeddings.word_embeddings.weight"
 STEP, SCALE = ".step", ".scale"
 TEACHER = "teacher"
 
@@ -75,7 +74,7 @@ def main() -> None:
         for folder in options.packed:
             unpack(folder, options.out, known, Path(options.model))
     elif options.every_seed:
-        pack_seeds(options.runs, options.out.with_name(f"{options.out.name}-1"), known, Path(options.model))
+        pack_seeds(options.runs, options.out.with_name(f"{options.out.name}-1"), known)
     else:
         pack(options, known)
 
@@ -93,11 +92,11 @@ def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
     if options.teacher and (options.teacher / "model").is_dir():
         chosen = with_teacher(chosen, options.teacher / "model")
         runs[TEACHER] = json.loads((options.teacher / "result.json").read_text(encoding="utf-8"))
-    loads = fill(chosen, known, Path(options.model), options.loads, int(options.room * MIB))
+    loads = fill(chosen, known, options.loads, int(options.room * MIB))
     for number, load_ in enumerate(loads, start=1):
         out = options.out.with_name(f"{options.out.name}-{number}")
         out.mkdir(parents=True)
-        write_parts(out, archive(chosen, load_, Path(options.model)))
+        write_parts(out, archive(chosen, load_))
     names = {name for load_ in loads for name in load_}
     say(runs, students, names)
     facts = {
@@ -110,7 +109,7 @@ def pack(options: argparse.Namespace, known: dict[str, Tensor]) -> None:
     (first / "ship.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
-def pack_seeds(runs: Path, out: Path, known: dict[str, Tensor], base: Path) -> None:
+def pack_seeds(runs: Path, out: Path, known: dict[str, Tensor]) -> None:
     """Write the model of every student's seed and of the teacher, the first dense seed, and what all runs
     scored. A run that only fills a cache or gives a student its shape is left out; mpnet's model stays.
     """
@@ -133,11 +132,8 @@ def pack_seeds(runs: Path, out: Path, known: dict[str, Tensor], base: Path) -> N
     for path in sorted(runs.glob(f"{LARGE}-*.json")):
         facts["evaluated"][path.stem] = _json(path)
     out.mkdir(parents=True)
-    packed = {
-        name: save(shortened(load_file(m / "model.safetensors"), cut_known(known, m, base)))
-        for name, m in chosen.items()
-    }
-    write_parts(out, archive(chosen, packed, base))
+    packed = {name: save(shortened(load_file(m / "model.safetensors"), known)) for name, m in chosen.items()}
+    write_parts(out, archive(chosen, packed))
     facts["logs"] = {path.name: _end(path) for path in sorted(runs.glob("*.log"))}
     (out / "chain.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
@@ -197,12 +193,12 @@ def with_teacher(chosen: dict[str, Path], teacher: Path) -> dict[str, Path]:
 
 
 def fill(
-    chosen: dict[str, Path], known: dict[str, Tensor], base: Path, num_loads: int, room: int
+    chosen: dict[str, Path], known: dict[str, Tensor], num_loads: int, room: int
 ) -> list[dict[str, bytes]]:
     """Put each model into the first load that has room for it."""
     loads: list[dict[str, bytes]] = [{} for _ in range(num_loads)]
     for name, folder in chosen.items():
-        content = save(shortened(load_file(folder / "model.safetensors"), cut_known(known, folder, base)))
+        content = save(shortened(load_file(folder / "model.safetensors"), known))
         for load_ in loads:
             if sum(map(len, load_.values())) + len(content) <= room:
                 load_[name] = content
@@ -229,21 +225,6 @@ def shortened(state: dict[str, Tensor], known: dict[str, Tensor]) -> dict[str, T
     return kept
 
 
-def cut_known(known: dict[str, Tensor], folder: Path, base: Path) -> dict[str, Tensor]:
-    """Return the encoder's own tensors; of its words those alone that the model in a folder knows."""
-    here, there = words(folder), words(base)
-    if not here or here == there:
-        return known
-    rows = torch.tensor([there[word] for word in sorted(here, key=here.__getitem__)])
-    return known | {WORDS: known[WORDS][rows]}
-
-
-def words(folder: Path) -> dict[str, int]:
-    """Return the words that a folder's tokenizer knows, with their rows; without a file none."""
-    tokenizer = _json(folder / "tokenizer.json")
-    return tokenizer["model"]["vocab"] if tokenizer else {}
-
-
 def difference(value: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
     """W − W₀ in whole steps of a 127th of each row's largest."""
     gap = value - base
@@ -264,13 +245,13 @@ def whole(short: dict[str, Tensor], wanted: dict[str, Tensor], known: dict[str, 
     return {name: value.contiguous() for name, value in state.items()}
 
 
-def archive(chosen: dict[str, Path], packed: dict[str, bytes], base: Path) -> bytes:
+def archive(chosen: dict[str, Path], packed: dict[str, bytes]) -> bytes:
     """One archive of models with their configs and tasks; tokenizers only where words were cut."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in packed.items():
             files = {p: (chosen[name] / p).read_bytes() for p in PAPERS if (chosen[name] / p).exists()}
-            if words(chosen[name]) == words(base):
+            if "words" not in name:
                 files.pop("tokenizer.json", None)
             for file, data in {**files, "model.safetensors": content}.items():
                 entry = tarfile.TarInfo(f"{name}/{file}")
@@ -295,10 +276,10 @@ def unpack(packed: Path, out: Path, known: dict[str, Tensor], base: Path) -> Non
         folder = out / name
         short = load((folder / "model.safetensors").read_bytes())
         model = BermoForSequenceClassification(BermoConfig.from_pretrained(folder))
-        if not (folder / "tokenizer.json").exists() and (base / "tokenizer.json").exists():
-            shutil.copy(base / "tokenizer.json", folder / "tokenizer.json")
-        state = whole(short, model.state_dict(), cut_known(known, folder, base))
+        state = whole(short, model.state_dict(), known)
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        if not (folder / "tokenizer.json").exists():
+            shutil.copy(base / "tokenizer.json", folder / "tokenizer.json")
         print(f"{name}: {sum(v.numel() for v in state.values()):,} weights")
 
 

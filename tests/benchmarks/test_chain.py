@@ -7,17 +7,13 @@ from pathlib import Path
 import torch
 from transformers import AutoModel
 
-from benchmarks.augment import neighbours
-from benchmarks.chain_cpu import large_scores, models, write_texts
-from benchmarks.chain_words import rank_words, write_words
+from benchmarks.chain_cpu import large_scores, models, write_texts, write_words
 from benchmarks.ship_pack import pack_seeds, unpack
 from bermo.data.load import load_task
 from bermo.encoders.backbone import load_tokenizer
-from bermo.encoders.sites import encoder_of
 from bermo.methods.student import student_from_teacher
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.runs.task_file import trained_task, write_task
-from bermo.ship.shrink.vocabulary import cut_embeddings_, cut_tokenizer, plan_cut
 from bermo.spec import DataSpec
 from scripts.tables.chain import chain
 from tests.tiny import make_batch, save_backbone
@@ -50,7 +46,7 @@ def test_every_seed_of_a_student_comes_home_and_of_the_dense_model_the_first(tmp
     (runs / "mpnet-dev.json").write_text(json.dumps({"values": {"accuracy": 93.456}}))
     state = AutoModel.from_pretrained(encoder).state_dict()
     known = {f"bermo.backbone.{key}": value.float() for key, value in state.items()}
-    pack_seeds(runs, tmp_path / "packed-1", known, encoder)
+    pack_seeds(runs, tmp_path / "packed-1", known)
     unpack(tmp_path / "packed-1", tmp_path / "home", known, encoder)
     came = [(name, seed) for name, seed, _ in models(tmp_path / "home", ".")]
     assert came == [("dense", 1), ("one-50", 1), ("one-50", 2)]
@@ -65,57 +61,22 @@ def test_every_seed_of_a_student_comes_home_and_of_the_dense_model_the_first(tmp
     assert large_scores(facts) == {"dev": 93.46}
 
 
-def test_a_student_whose_words_were_cut_comes_home_with_its_tokenizer_and_rows(
-    tmp_path: Path, small_encoder: Path
-) -> None:
-    model = BermoForSequenceClassification.from_backbone(str(small_encoder), mix=None, num_labels=2)
-    tokenizer = load_tokenizer(str(small_encoder))
-    config = encoder_of(model).config
-    cut = plan_cut(tokenizer, config, ["the cat"])
-    cut_embeddings_(model, cut)
-    folder = tmp_path / "runs" / "one" / "seed-1"
-    model.save_pretrained(folder / "model")
-    small = cut_tokenizer(tokenizer, cut, folder / "model", ["the cat"])
-    (tmp_path / "runs" / "one" / "spec.json").write_text(json.dumps({"spec": {}}))
-    (folder / "result.json").write_text(json.dumps({"seed": 1, "score": 90.0}))
-    state = AutoModel.from_pretrained(small_encoder).state_dict()
-    known = {f"bermo.backbone.{key}": value.float() for key, value in state.items()}
-    pack_seeds(tmp_path / "runs", tmp_path / "packed-1", known, small_encoder)
-    content = sum(path.stat().st_size for path in (tmp_path / "packed-1").glob("students.tar.*"))
-    assert content < (folder / "model" / "model.safetensors").stat().st_size
-    unpack(tmp_path / "packed-1", tmp_path / "home", known, small_encoder)
-    home = tmp_path / "home" / "one-seed-1"
-    assert len(load_tokenizer(str(home))) == len(small) < len(tokenizer)
-    after = BermoForSequenceClassification.from_pretrained(home)
-    assert torch.equal(after.get_input_embeddings().weight, model.get_input_embeddings().weight)
-
-
-def test_neighbours_are_words_of_the_texts_or_any_word(small_encoder: Path) -> None:
-    rows = [["the cat", "1"], ["the dog", "0"]]
-    of_texts, of_all = (neighbours(str(small_encoder), rows, any_word) for any_word in (False, True))
-    assert set(of_texts) == set(of_all)
-    assert {word for near in of_texts.values() for word in near} <= {"the", "cat", "dog"}
-    for word, near in of_all.items():
-        assert word not in near
-        assert len(near) == 12
-
-
 def test_the_frequent_words_of_training_are_kept_first_and_as_many_as_there_is_room_for(
     tmp_path: Path, small_encoder: Path
 ) -> None:
     (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + "the cat\t1\n" * 3 + "the dog\t0\n")
     with lzma.open(tmp_path / "more.xz", "wt") as file:
         file.write("The house , the house\n")
-    assert write_texts(tmp_path, tmp_path).calibrate.read_text().strip()
-    words = rank_words(tmp_path, tmp_path / "more.xz")
-    assert words == ("the", "cat", "dog", "house")
+    texts = write_texts(tmp_path, tmp_path, tmp_path / "more.xz")
+    assert texts.words == ("the", "cat", "dog", "house")
+    assert texts.calibrate.read_text().strip()
     model = BermoForSequenceClassification.from_backbone(str(small_encoder), mix=None, num_labels=2)
     model.save_pretrained(tmp_path / "model")
     load_tokenizer(str(small_encoder)).save_pretrained(tmp_path / "model")
     task = load_task(DataSpec(task="box/tense"))
     write_task(tmp_path / "model", trained_task(task, DataSpec(task="box/tense")))
     for room, kept in ((0.0, []), (1e12, ["the", "cat", "dog", "house"])):
-        written = write_words(words, tmp_path / "model", room, tmp_path / "words.txt")
+        written = write_words(texts.words, tmp_path / "model", room, tmp_path / "words.txt")
         assert written.read_text().split() == kept
 
 

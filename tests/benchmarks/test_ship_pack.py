@@ -39,7 +39,7 @@ def test_students_come_home_as_they_were(tmp_path: Path, capsys: pytest.CaptureF
     state = AutoModel.from_pretrained(encoder).state_dict()
     known = {f"bermo.backbone.{key}": value for key, value in state.items()}
     pack(
-        Namespace(runs=runs, teacher=None, loads=1, room=1.0, model=encoder, out=home / "packed"),
+        Namespace(runs=runs, teacher=None, loads=1, room=1.0, out=home / "packed"),
         known,
     )
     assert "two: 50.00" in (printed := capsys.readouterr().out)
