@@ -28,7 +28,7 @@ TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "in
 """Largest relative error of the logits: sums in another order; 11 bits of a number; 8 bits; 8 bits with a
 common step; 3 bits with centroids; 3 and 2 bits with steps of groups.
 """
-ROUNDED = TOLERANCES["int8"]
+ROUNDED = TOLERANCES["fp16"]
 """From this tolerance on a form rounds on purpose: logits may move far while the answers stay."""
 DECIDED: tuple[Kind, ...] = ("classification", "multi-label", "tagging", "span", "choice")
 """Kinds of task whose logits become probabilities."""

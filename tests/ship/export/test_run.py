@@ -13,7 +13,7 @@ from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.runs.trained import open_trained
 from bermo.ship.export import compare, openvino_int8
-from bermo.ship.export.compare import Compared, check_accepted, same_answers
+from bermo.ship.export.compare import TOLERANCES, Compared, check_accepted, same_answers
 from bermo.ship.export.run import ExportSpec, export
 from bermo.ship.runtimes.candidate import open_candidate
 from tests import tiny
@@ -148,6 +148,7 @@ def test_the_score_alone_judges_a_form_that_rounds_where_rows_have_answers() -> 
         check_accepted(far, "onnx-int8", 1.0)
     judged = replace(far, score_before=91.0, score_after=90.5)
     check_accepted(judged, "onnx-int8", 1.0)
+    check_accepted(replace(judged, relative_error=0.04, tolerance=TOLERANCES["fp16"]), "sparse", 1.0)
     with pytest.raises(BermoError, match=r"0\.50 points less"):
         check_accepted(judged, "onnx-int8", 0.2)
     for refused in (replace(judged, tolerance=1e-4), replace(judged, relative_error=float("inf"))):
