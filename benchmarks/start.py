@@ -79,7 +79,9 @@ def import_all() -> None:
     """Import what a training needs, as the verb does in the process of the command."""
     sys.argv[0] = "bermo"
     from bermo.verbs.importing import importing
+    from bermo.verbs.light import own_process_
 
+    own_process_()
     with importing("training"):
         import bermo.methods.finetune
         import bermo.report.terminal  # noqa: F401
