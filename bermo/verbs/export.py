@@ -111,9 +111,10 @@ def _summary(exported: "Exported") -> list[str]:
     if "fp32" in details:
         errors = (f"{name} ({error:.2%} off in int8 alone)" for name, error in details["fp32"].items())
         lines.append(f"In fp32: {', '.join(errors)}.")
+    allowed = "" if compared.is_judged_by_score else f" (allowed {compared.tolerance:.2%})"
     lines.append(
-        f"On {compared.texts} texts ({compared.on}): logits differ by {compared.relative_error:.2%}"
-        f" (allowed {compared.tolerance:.2%}), {compared.same_answers:.1%} of answers are the same."
+        f"On {compared.texts} texts ({compared.on}): logits differ by {compared.relative_error:.2%}{allowed},"
+        f" {compared.same_answers:.1%} of answers are the same."
     )
     if compared.score_after is not None:
         lines.append(f"Score {compared.score_before:.2f} before, {compared.score_after:.2f} after.")

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from scripts.tables.numbers import RESULTS, read, table
+from scripts.tables.speed import command_seconds
 
 GPUS = (1, 8, 64)
 EPOCH_STEPS = 2105
@@ -33,14 +34,12 @@ def pruning_run() -> Run:
     """Divide the process of an epoch (results/start-cuda.txt, kernels built) into its steps and the rest."""
     text = (RESULTS / "start-cuda.txt").read_text(encoding="utf-8")
     again = re.split(r"^== .*$", text, flags=re.M)[2]
-    whole = re.search(r"tokens cached: ([\d.]+) s", text)
-    assert whole is not None
     spent = {
         line[1].strip(): float(line[2]) for line in re.finditer(r"^(.+?) +([\d.]+) .*$", again, flags=re.M)
     }
     # What a step computes is waited for when its loss is read, for the log.
     steps = spent["steps, captures among them"] - spent["capturing steps"] + spent["logging"]
-    return Run(start=float(whole[1]) - steps, step=steps / EPOCH_STEPS)
+    return Run(start=command_seconds(text) - steps, step=steps / EPOCH_STEPS)
 
 
 def step_ms(name: str) -> float:

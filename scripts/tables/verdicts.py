@@ -192,11 +192,13 @@ def _methods() -> Claim:
     named = "; ".join(
         f"{one.encoder}, {one.what.removesuffix(', mix − plain')}: {one.value}" for one in differing(rows)
     )
+    count = len(differing(rows))
+    have = "has" if count == 1 else "have"
     return Claim(
         title="The mix serves every pruning method",
         paper="−0.9 to +0.3 at about the same density, one run each (Table 4)",
         verdict=by_encoder(rows, no_loss_verdict),
-        sentence=f"Of {len(rows)} comparisons {len(differing(rows))} have an interval without 0 ({named});"
+        sentence=f"Of {len(rows)} comparisons {count} {have} an interval without 0 ({named});"
         f" by chance {0.05 * len(rows):.1f} would.",
         command=f"ONLY='methods|rte|mrpc' {QUEUE}\n{GRID} '(sensitivity|size|soft|magnitude|l0)(-plain)?\\.'",
         evidence=rows,

@@ -61,10 +61,14 @@ def test_frozen_tensors_stay_behind_and_near_ones_take_a_byte() -> None:
         "frozen": known["frozen"].clone(),
         "near": known["near"] + 0.01 * torch.randn(8, 8),
         "far": torch.randn(8, 8),
+        "large": torch.full((8, 8), 1e5),
+        "vector": torch.randn(8),
     }
     kept = shortened(state, known)
     assert {name: str(value.dtype) for name, value in kept.items()} == {
         "near.step": "torch.int8",
         "near.scale": "torch.float32",
         "far": "torch.float16",
+        "large": "torch.float32",
+        "vector": "torch.float32",
     }

@@ -94,7 +94,7 @@ def plain_encoders_by_sensitivity() -> str:
     return f"({plain:.1f} on 20,000 rows of SST-2, mixed {mix:.1f})"
 
 
-def where_the_mix_is_worth_something() -> str:
+def where_the_mix_gains_most() -> str:
     plain, mix = both_in_grid("gte-small", "mrpc", "sensitivity")
     return f"(gte-small on MRPC, {plain:.1f} plain and {mix:.1f} mixed)"
 
@@ -115,7 +115,7 @@ def taught_by_sensitivity() -> str:
         ("results/README.md", sparse_container),
         ("docs/explanation/pruning.md", large_plain_encoder_by_size),
         ("docs/explanation/pruning.md", plain_encoders_by_sensitivity),
-        ("docs/explanation/pruning.md", where_the_mix_is_worth_something),
+        ("docs/explanation/pruning.md", where_the_mix_gains_most),
         ("docs/explanation/pruning.md", taught_by_sensitivity),
     ],
 )

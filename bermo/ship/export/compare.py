@@ -53,6 +53,11 @@ class Compared:
     moved: float | None = None
     """How far probabilities moved on average; None where logits are no probabilities."""
 
+    @property
+    def is_judged_by_score(self) -> bool:
+        """Whether the score alone decides, and the logits may be as far off as they are."""
+        return self.score_before is not None and self.tolerance >= ROUNDED
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
@@ -101,8 +106,7 @@ def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
 
 def fault_of(compared: Compared, max_loss: float) -> str | None:
     """Say why an export is refused: its logits, or the points of score that it lost; None if it is not."""
-    is_judged = compared.score_before is not None and compared.tolerance >= ROUNDED
-    limit = math.inf if is_judged else compared.tolerance
+    limit = math.inf if compared.is_judged_by_score else compared.tolerance
     # Written so that an error that is no number is refused too.
     if not (compared.relative_error <= limit and math.isfinite(compared.relative_error)):
         return (

@@ -58,7 +58,7 @@ def load_plain(folder: Path) -> Plain:
         model, report = known.from_pretrained(folder, dtype="auto", output_loading_info=True, **ONLY_TENSORS)
     missing = set(report["missing_keys"])
     if missing and all(key.startswith("pooler.") for key in missing):
-        # Saved without it, as many sentence encoders are: nothing reads it.
+        # A bare encoder that was saved without its pooler: the hidden states do not depend on one.
         model.pooler = None
         missing.clear()
     check_loaded(folder, missing)

@@ -147,6 +147,9 @@ def test_the_score_alone_judges_a_form_that_rounds_where_rows_have_answers() -> 
     with pytest.raises(BermoError, match=r"differ by 110\.00%"):
         check_accepted(far, "onnx-int8", 1.0)
     judged = replace(far, score_before=91.0, score_after=90.5)
+    assert judged.is_judged_by_score
+    assert not far.is_judged_by_score
+    assert not replace(judged, tolerance=TOLERANCES["fp32"]).is_judged_by_score
     check_accepted(judged, "onnx-int8", 1.0)
     check_accepted(replace(judged, relative_error=0.04, tolerance=TOLERANCES["fp16"]), "sparse", 1.0)
     with pytest.raises(BermoError, match=r"0\.50 points less"):
