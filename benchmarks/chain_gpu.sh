@@ -6,7 +6,8 @@
 #   benchmarks/chain_gpu.sh GTE MPNET DATA OUT      folders of both encoders (MPNET's may come later); DATA holds
 #       sst2
 #   SECONDS_LEFT=1200 for everything, SEEDS=5 (all seeds of a student are stacked in one process), TIMES=10, EPOCHS=5,
-#       TEACHER_EPOCHS=3, LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students)
+#       TEACHER_EPOCHS=3, LR=2e-4, WORKERS=8, ONLY='^(three|two)-' (some of the students), TEXTS=FILE (texts of another
+#       kind, one a line, that gte-small's students learn from too)
 #   a trial elsewhere: PRECISION=fp32 SEEDS=2 TIMES=2 EPOCHS=1 and a DATA with few rows.
 #   The same command goes on where it stopped.
 # Leaves OUT/packed-1/students.tar.N of at most 15 MiB (layers in half precision; the frozen table of words stays there)
@@ -42,7 +43,7 @@ student() {
   local name=$1 layers=$2 neurons=$3 heads=$4 by=$5
   local shape="--student-layers $layers --student-neurons $neurons --student-heads $heads"
   if [ "$by" = gte ]; then
-    train "$name" $more --teacher "$teacher" $shape --seeds "$seeds" --together "$seeds"
+    train "$name" $more $others --teacher "$teacher" $shape --seeds "$seeds" --together "$seeds"
   else
     train "$name-start" $more --teacher "$teacher" $shape --epochs 0.001 --seeds 1,
     until [ -f "$out/mpnet.done" ] || [ "$(now)" -gt "$students_end" ]; do sleep 1; done
@@ -50,6 +51,7 @@ student() {
   fi
 }
 export -f now train student
+export others=${TEXTS:+--unlabelled $TEXTS}
 export short="--batch-size 32 --epochs ${TEACHER_EPOCHS:-3}" teacher=$out/dense/seed-1/model
 export more="--data $out/more --distill-hard 0 --distill-soft 1 --batch-size 128 --lr ${LR:-2e-4} --epochs ${EPOCHS:-5}"
 

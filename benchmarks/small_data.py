@@ -52,7 +52,8 @@ def data_spec(cell: Path, valid: str) -> DataSpec:
     """Return how bermo reads the cell's files; `valid` is "valid" or "test"."""
     if (cell / "train.txt").exists():
         return DataSpec(task="conll2003", folder=str(cell if valid == "valid" else _test_folder(cell)))
-    first = json.loads((cell / "train.jsonl").open(encoding="utf-8").readline())
+    with (cell / "train.jsonl").open(encoding="utf-8") as file:
+        first = json.loads(file.readline())
     kind = "own/regression" if isinstance(first["label"], float) else "own/classification"
     columns = tuple(name for name in ("text", "text2") if name in first)
     files = {"train": str(cell / "train.jsonl"), "valid": str(cell / f"{valid}.jsonl")}

@@ -48,6 +48,7 @@ KeepBy = Literal["first", "last", "alternate", "symmetric", "contribution"]
 Pairs = Literal["joined", "apart"]
 PAIRS: tuple[Pairs, ...] = get_args(Pairs)
 HeadStart = Literal["probe", "random"]
+Switch = Literal["on", "off"]
 Precision = Literal["fp32", "bf16", "fp16"]
 PruneMethod = Literal[
     "none",
@@ -205,6 +206,11 @@ class TrainSpec:
         "weight of the loss by which texts of one class learn to be alike",
         shown="1 under 1,000 rows of classes, else 0; 0 for pairs apart",
         least=0,
+    )
+    average: Switch | None = option(
+        None,
+        "score and keep a mean of the weights over the steps, later ones counting more",
+        shown="on under 1,000 rows of classes where the width is under 768, else off",
     )
     class_weights: str | None = option(
         None,

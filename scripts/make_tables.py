@@ -66,6 +66,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "little-data": little.scores,
     "little-data-reached": little.reached,
     "little-data-apart": little.apart,
+    "little-data-mean": little.kept_mean,
     "torture-kills": torture.kills,
     "torture": torture.faults,
     "fuzz-inputs": torture.inputs,

@@ -99,7 +99,8 @@ def train_spec(step: Train, seed: int, teacher: Path, base: Base, source: Path |
     if step.is_taught:
         # What was chosen for the dense model's head and layers, a student has from its teacher.
         own = {"head": None, "pooling": None, "first_layers": None, "keep_layers": None, "keep_by": None}
-        spec = replace_in(spec, model=own, train={"contrast": None}, distill={"teacher": str(teacher)})
+        few = {"contrast": None, "average": None}
+        spec = replace_in(spec, model=own, train=few, distill={"teacher": str(teacher)})
     if step.goes_on:
         spec = replace_in(spec, model={"backbone": str(source)})
         return replace_in(spec, **step.changes)

@@ -2,6 +2,7 @@
 
 objective = labels [+ contrast, contrast.py] [+ teacher, distill.py] [+ penalty of masks, prune.py]
 hooks     = [layers that replace others, theseus.py] [masks, prune.py] [mixout.py] [int8, quantize.py]
+            [the mean of the weights, training/average.py]
 loss of a batch = one pass, or several (smooth.py)
 """
 
@@ -59,8 +60,13 @@ from bermo.pruning.schedule import RoundSchedule
 from bermo.runs.task_file import trained_task, write_task
 from bermo.spec import chosen
 from bermo.sums import write_sums
+from bermo.training.average import NAME as AVERAGE
+from bermo.training.average import average_, averaged
 from bermo.training.job import Batch, Batches, Hook, LossOf, ModelCall, Objective
 from bermo.training.schedule import rate_groups
+
+FORGETTING = 2.0
+"""How fast the mean of the weights forgets: it reaches back over about half of the steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +179,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
         parts.hooks.append(moving)
         parts.best_from = max(parts.best_from, moving.last_step)
     _add_quantizing(parts, prepared, display)
+    if spec.train.average == "on":
+        parts.hooks.append(average_(model, forgetting=FORGETTING))
     return Assembled(
         model=model,
         batches=parts.batches,
@@ -271,7 +279,13 @@ def save_model(
     task, values = prepared.data.task.name, latest.values if latest is not None else {}
     evaluated = [Evaluated(task=task, metric=name, value=value) for name, value in values.items()]
     as_shipped = shipped_form(cast(BermoPreTrainedModel, model), prepared.spec.method.mix_path)
-    with whole_folder(folder) as temporary, saved_form(model), as_shipped, shifted(model, shift_C):
+    with (
+        averaged(model),
+        whole_folder(folder) as temporary,
+        saved_form(model),
+        as_shipped,
+        shifted(model, shift_C),
+    ):
         card = model_card(cast(BermoPreTrainedModel, model), evaluated, prepared.spec.data.hub)
         write_text(temporary / "README.md", card)
         model.save_pretrained(temporary, state_dict=folded_state(model))  # type: ignore[operator]
@@ -282,10 +296,10 @@ def save_model(
 
 @contextmanager
 def saved_form(model: nn.Module) -> Iterator[None]:
-    """Let a model in training be read as it is saved: no projections to a teacher, weights that are not yet
-    int8.
+    """Let a model in training be read as it is saved: no projections to a teacher, no means of weights,
+    weights that are not yet int8.
     """
-    with set_aside(model), set_aside(model, TOKENS), without_quantizers(model):
+    with set_aside(model), set_aside(model, TOKENS), set_aside(model, AVERAGE), without_quantizers(model):
         yield
 
 

@@ -37,10 +37,21 @@ def check_methods(spec: RunSpec) -> None:
     if spec.distill.neighbours:
         check_neighbours(spec)
     check_prune(spec.prune)
+    check_average(spec)
     check_together(spec)
     check_steady(spec)
     check_kept_tokens(spec)
     check_mix_path(spec)
+
+
+def check_average(spec: RunSpec) -> None:
+    """Refuse a mean of weights that are masked, rounded, replaced or moved by another method."""
+    moving = ("quantize", "theseus", "mixout", "keep_tokens", "mix_path")
+    others = {f"--{name.replace('_', '-')}": getattr(spec.method, name) is not None for name in moving}
+    others |= {"--together": spec.train.together > 1, "--prune": spec.prune.method != "none"}
+    for flag, is_set in others.items():
+        if is_set and spec.train.average == "on":
+            raise BermoError(f"A mean of the weights cannot be kept with {flag}. Leave --average out.")
 
 
 def check_neighbours(spec: RunSpec) -> None:

@@ -7,6 +7,7 @@
     head     a linear probe of the frozen encoder (head.py), where the kind of task has one
     contrast weight 1 under 1,000 rows of classes (contrast.py), without a teacher, pruning or a random head;
              none where pairs are read apart, since no text alone tells the class of its pair
+    average  with contrast, of an encoder narrower than 768, whose rate is high; without other methods
     pooling  as the folder says (sentence-transformers), else what the probe finds better
     pairs    as the teacher reads them; under 1,000 rows what the probe finds better (classes: of an encoder
              narrower than 768), else as one text
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
+from bermo.method_spec import MethodSpec
 from bermo.methods.checks import resolve_prune
 from bermo.spec import USUAL_MIX, HeadStart, MixKind, MixSpec, Pairs, Pooling, RunSpec, replace_in
 
@@ -96,6 +98,11 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
     if contrast is None and pairs is not None:
         contrast = CONTRAST if can_contrast and pairs == "joined" else 0.0
         said += [f"contrast of classes {contrast:g}"] if contrast else []
+    average = train.average
+    if average is None and pairs is not None:
+        is_measured = bool(contrast) and can_contrast and facts.width < WIDTH
+        average = "on" if is_measured and spec.method == MethodSpec() else "off"
+        said += ["a mean of the weights is kept"] if average == "on" else []
     if pairs is not None:
         given = spec.model.mix
         is_sentence = facts.trained_pooling is not None and facts.width < WIDTH
@@ -103,7 +110,8 @@ def resolve_defaults(spec: RunSpec, facts: Facts) -> Resolved:
         model["mix"] = mix = _resolve_mix(given, has_none, can_contrast)
         said += ["the mix starts at the last layer"] if given.init is None and mix.init == "last" else []
         said += ["no mix of layers"] if given.kind is None and mix.kind == "none" else []
-    chosen = {"lr": lr, "batch_size": batch_size, "epochs": epochs, "contrast": contrast}
+    few = {"contrast": contrast, "average": average}
+    chosen = few | {"lr": lr, "batch_size": batch_size, "epochs": epochs}
     resolved = replace_in(replace(spec, prune=resolve_prune(spec.prune)), train=chosen, model=model)
     return Resolved(spec=resolved, reasons=(*reasons, *said))
 

@@ -46,6 +46,7 @@ from bermo.runs.results import RunResult, SeedResult, read_seed, write_result
 from bermo.runs.statistics import summarise
 from bermo.spec import RunSpec
 from bermo.sums import check_sums, ensure_sums
+from bermo.training.average import averaged
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Fit, Job
 from bermo.training.loop import fit_members
@@ -227,7 +228,8 @@ class _Seed:
         """Score the validation set; the loop goes by the first value."""
         valid, answers = self.prepared.valid, self.answers
         if answers is None:
-            answers = predict(current, valid, self.num_rows(), self.accelerator)
+            with averaged(current):
+                answers = predict(current, valid, self.num_rows(), self.accelerator)
         if self.prepared.spec.train.tune_thresholds:
             self.shift_C = best_shift(valid, answers)
             answers = [logits_C + self.shift_C for logits_C in answers]
@@ -236,7 +238,8 @@ class _Seed:
 
     def mix_shares(self) -> dict[str, float]:
         """Return the share of each layer in a learned mix."""
-        shares = self.model.mix.weights.tolist()
+        with averaged(self.model):
+            shares = self.model.mix.weights.tolist()
         if len(shares) < 2:
             return {}
         layers = self.model.mix.layers
@@ -270,7 +273,8 @@ class _Seed:
             first = int(self.prepared.data.task.kind == "classification")
             labels = self.prepared.data.labels[first:]
             self.job.display.tell(say_thresholds(labels, self.kept_shift_C[first:]))
-        result = _result(self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator)
+        with averaged(self.model):
+            result = _result(self.prepared, ended, self.latest, self.model, self.job.seed, self.accelerator)
         padding = round(self.padding_share, 6)
         density = round(kept_density(self.job.hooks), 6)
         return replace(result, padding_share=padding, together=together, density=density)

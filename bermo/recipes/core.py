@@ -33,7 +33,8 @@ def measured(
     """The spec of a recipe whose numbers are measured: nothing in it is chosen from the data, and the head
     starts at random.
     """
-    usual = {"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1, "contrast": 0.0}
+    few = {"contrast": 0.0, "average": "off"}
+    usual = few | {"lr": 3e-5, "epochs": 3.0, "batch_size": 32, "evaluations": 1}
     left_open = {name: value for name, value in usual.items() if getattr(train, name) is None}
     return RunSpec(
         model=replace(model, head="random", mix=replace(model.mix, kind=model.mix.kind or USUAL_MIX)),

@@ -1,9 +1,10 @@
 """A running mean of the weights, which is scored and saved in their place.
 
-    a ← d a + (1 − d) w before each step,   d = min(decay, (1 + t) / (10 + t)) at step t
+    a ← d a + (1 − d) w before each step,   d = min(decay, (1 + t) / (1 + g + t)) at step t
 
 The mean is a module of the model, so that it lies in every checkpoint. Polyak and Juditsky 1992; the rising
-decay lets the random weights of the start be forgotten.
+decay lets the weights of the start be forgotten: by decay 1 step t counts about t^(g − 1), so that the mean
+reaches back over about t / g steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 NAME = "average"
+FORGETTING = 9.0
+"""g where the start is random: nearly all of the mean is of the last tenth of the steps."""
 
 
 class Average(nn.Module):
@@ -21,9 +24,9 @@ class Average(nn.Module):
 
     share: Tensor
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, decay: float, forgetting: float) -> None:
         super().__init__()
-        self.decay = decay
+        self.decay, self.forgetting = decay, forgetting
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.register_buffer("share", torch.zeros(()))
         for index, weight in enumerate(self.weights):
@@ -39,7 +42,7 @@ class Average(nn.Module):
 
     def plan(self, step: int) -> None:
         """Set how much of the weights goes into the mean."""
-        self.share.fill_(1 - min(self.decay, (1 + step) / (10 + step)))
+        self.share.fill_(1 - min(self.decay, (1 + step) / (1 + self.forgetting + step)))
 
     @torch.no_grad()
     def apply(self) -> None:  # type: ignore[override]
@@ -54,9 +57,9 @@ class Average(nn.Module):
         return {}
 
 
-def average_(model: nn.Module, decay: float) -> Average:
+def average_(model: nn.Module, decay: float = 1.0, forgetting: float = FORGETTING) -> Average:
     """Give a model the running means of its weights, in place."""
-    average = Average(model, decay)
+    average = Average(model, decay, forgetting)
     model.add_module(NAME, average)
     return average
 

@@ -1,5 +1,7 @@
-"""The table of little data: bermo's defaults beside a frozen probe and contrastive training."""
+"""The tables of little data: bermo's defaults beside a frozen probe and contrastive training."""
 
+import math
+import statistics
 from typing import Any
 
 from scripts.tables.numbers import read, table
@@ -67,6 +69,35 @@ def apart() -> str:
         if "joined" in cell
     ]
     return table(["pairs", *PAIR_WAYS.values()], rows)
+
+
+LEARNED = {"MR, SST-2, TREC": ("mr-200", "sst2-200", "trec-200", "trec-500"), "CoLA": ("cola-200",)}
+WIDTHS = {"gte-small and MiniLM-L6": ("gte", "minilm"), "mpnet-base": ("mpnet",)}
+ROWS = {"rows kept for choosing": "small-data-choosing.json", "reported rows": "small-data.json"}
+
+
+def kept_mean() -> str:
+    """What a mean of the weights gives over the last ones, on rows kept for choosing and on reported ones."""
+    rows = []
+    for encoders, names in WIDTHS.items():
+        for tasks, cells in LEARNED.items():
+            gains = [_gains(file, names, cells) for file in ROWS.values()]
+            rows.append([encoders, tasks, *map(_interval, [*gains, gains[0] + gains[1]])])
+    return table(["points by the mean of the weights", "200 or 500 rows of", *ROWS, "both"], rows)
+
+
+def _gains(file: str, encoders: tuple[str, ...], cells: tuple[str, ...]) -> list[float]:
+    """The differences of each training's two models, the mean of the weights less the last ones."""
+    found = read(file)["encoders"]
+    tried = [found[encoder][key] for encoder in encoders for key in cells if key in found[encoder]]
+    pairs = [(cell["off"]["scores"], cell["on"]["scores"]) for cell in tried if "on" in cell]
+    return [on - off for without, with_mean in pairs for off, on in zip(without, with_mean, strict=True)]
+
+
+def _interval(gains: list[float]) -> str:
+    """The mean with its 95 % interval, and of how many trainings."""
+    error = 1.96 * statistics.stdev(gains) / math.sqrt(len(gains))
+    return f"{statistics.fmean(gains):+.2f} ± {error:.2f} ({len(gains)})"
 
 
 def _mean(cell: dict[str, Any], way: str) -> str:

@@ -56,6 +56,20 @@ def test_few_rows_of_classes_are_contrasted_where_nothing_else_is_learned() -> N
         assert resolve_defaults(OPEN, facts).spec.train.contrast == 0
 
 
+def test_a_mean_of_the_weights_is_kept_where_a_narrow_encoder_learns_classes_with_contrast() -> None:
+    resolved = resolve_defaults(OPEN, FACTS)
+    assert resolved.spec.train.average == "on"
+    assert "a mean of the weights is kept" in resolved.reasons
+    taught = replace(OPEN, distill=DistillSpec(teacher="runs/dense"))
+    others = (taught, replace(OPEN, train=TrainSpec(contrast=0.0)), replace_in(OPEN, method={"rdrop": 1.0}))
+    for spec in others:
+        assert resolve_defaults(spec, FACTS).spec.train.average == "off"
+    for facts in (replace(FACTS, num_rows=1000), replace(FACTS, width=768)):
+        assert resolve_defaults(OPEN, facts).spec.train.average == "off"
+    apart = replace_in(OPEN, model={"pairs": "apart"})
+    assert resolve_defaults(apart, replace(FACTS, has_pairs=True)).spec.train.average == "off"
+
+
 def test_the_mix_starts_at_the_last_layer_where_rows_are_few() -> None:
     resolved = resolve_defaults(OPEN, FACTS)
     assert resolved.spec.model.mix.init == "last"
@@ -101,7 +115,7 @@ def test_what_the_user_said_is_left_alone_and_not_repeated() -> None:
     mix = MixSpec(kind="across", init="zeros")
     said = RunSpec(
         model=ModelSpec(mix=mix, pooling="first", pairs="joined", head="probe"),
-        train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5, contrast=0.2),
+        train=TrainSpec(lr=1.0, batch_size=7, epochs=0.5, contrast=0.2, average="off"),
     )
     resolved = resolve_defaults(said, replace(FACTS, trained_pooling="mean"))
     assert resolved.spec == said
@@ -151,5 +165,6 @@ def test_kinds_without_a_linear_probe_and_students_of_their_teachers_layers_keep
 def test_recipes_leave_nothing_open(name: str) -> None:
     for spec in RECIPES[name]().arms.values():
         train = spec.train
-        assert None not in (train.lr, train.epochs, train.batch_size, train.evaluations, train.contrast)
+        assert None not in (train.lr, train.epochs, train.batch_size, train.evaluations)
+        assert (train.contrast, train.average) == (0.0, "off")
         assert spec.model.head == "random"

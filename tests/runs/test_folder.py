@@ -188,14 +188,16 @@ def test_a_run_from_before_heads_were_fitted_goes_on_with_its_random_one(tmp_pat
     (tmp_path / "spec.json").write_text(json.dumps({"spec": values, "data": "digest"}))
     check_free(tmp_path, SPEC)
     again = with_choices(tmp_path, SPEC)
-    assert again == replace_in(began, model={"head": "random", "pairs": "joined"})
+    kept = {"head": "random", "pairs": "joined"}
+    assert again == replace_in(began, model=kept, train={"average": "off"})
     earlier = hashlib.sha256(json.dumps([values, "digest", 1], sort_keys=True).encode()).hexdigest()[:16]
     assert identity(again, "digest", 1) == earlier, "its checkpoints are found"
 
 
 def test_a_field_that_is_added_leaves_runs_that_began_before_it_their_names(tmp_path: Path) -> None:
     # A new field of a spec gets its earlier value in EARLIER_VALUES, or no run goes on that began before it.
-    joined = replace_in(RunSpec(), model={"pairs": "joined", "mix": MixSpec(kind="across")})
+    chosen = {"pairs": "joined", "mix": MixSpec(kind="across")}
+    joined = replace_in(RunSpec(), model=chosen, train={"average": "off"})
     assert identity(joined, "x", 1) == "8caf556b0bd9d961"
     assert identity(PretrainSpec(), "x", 1) == "501eff386d79e400"
     values = fixed_part(PretrainSpec())

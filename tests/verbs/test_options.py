@@ -21,8 +21,8 @@ OPTIONS = {
     "demo": "--out=runs/demo",
     "train": """
         --out --model=box --mix --mix-dropout=0.1 --layer-dropout=0.0 --layers --mix-init
-        --pooling --head --contrast --head-dropout=0.1 --freeze-embeddings=off --first-layers --keep-layers
-        --keep-by --pairs --untrained=off
+        --pooling --head --contrast --average --head-dropout=0.1 --freeze-embeddings=off --first-layers
+        --keep-layers --keep-by --pairs --untrained=off
         --task=own --data --train --valid --split --separator --hub --text --label --label-separator
         --max-length=128 --stride=128 --limit --max-unknown=0.05
         --lowercase --cache --epochs --batch-size --accumulation=1 --lr --mix-lr=0.01

@@ -128,5 +128,5 @@ def arm_spec(arm: Arm, run: RunSpec, teacher: str, hard: float | None) -> RunSpe
         prune = PruneSpec(method="heads-and-neurons", density=arm.density, rank="size", final_warmup=3)
     # What was chosen for the run's own head and layers, a student has from its teacher.
     kept = dict.fromkeys(("head", "pooling", "pairs", "first_layers", "keep_layers", "keep_by"))
-    own = replace_in(run, model=kept, train={"contrast": None}, method={"theseus": None})
+    own = replace_in(run, model=kept, train={"contrast": None, "average": None}, method={"theseus": None})
     return replace(own, distill=distill, prune=prune, seeds=(1,))

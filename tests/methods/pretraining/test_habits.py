@@ -78,7 +78,7 @@ def test_lamb_takes_the_steps_of_its_formula() -> None:
 def test_the_mean_is_that_of_a_slow_loop_and_weights_come_back() -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
-    average = average_(model, 0.5)
+    average = average_(model, decay=0.5)
     slow = model.weight.detach().clone()
     for step in range(5):
         decay = min(0.5, (1 + step) / (10 + step))
