@@ -1,19 +1,22 @@
 """What chain_gpu.sh trained, made ready for this machine's CPU: words cut, int8, scored, and timed together.
 
     python benchmarks/chain_cpu.py STUDENTS --facts PACKED/chain.json --data SST2 --mpnet MPNET --out OUT \\
-        [--texts wikipedia/part0.txt.xz] [--json results/chain.json] [--only REGEX] [--no-bench]
+        [--texts wikipedia/part0.txt.xz] [--words int4] [--json results/chain.json] [--only REGEX]
+        [--no-bench]
 
 STUDENTS has a model's folder for each NAME-seed-N (ship_pack.py --packed), dense-seed-1 among them. For each
 seed: words are cut until the int8 files are 1/16 of the dense model's (the words of the training texts stay
 first, the frequent ones before the rare ones, then the frequent words of --texts; mpnet's students need no
-cut), OpenVINO int8 is written with ranges from training texts, and the torch model and the int8 one answer
-dev.tsv and test-labeled.tsv. The first seeds are then timed in turns: the dense model in torch fp32, which is
-the baseline, and in OpenVINO int8 (what int8 alone gives); each student in torch fp32 (what its structure
-alone gives) and in OpenVINO int8; and mpnet in torch fp32. Its weights did not travel, so the encoder of the
-folder MPNET gets a fresh head, which is as fast. What is done is not done again.
+cut; with --words int4 nearly twice as many stay), OpenVINO int8 is written with ranges from training texts,
+and the torch model and the int8 one answer dev.tsv and test-labeled.tsv. The first seeds are then timed in
+turns: the dense model in torch fp32, which is the baseline, and in OpenVINO int8 (what int8 alone gives);
+each student in torch fp32 (what its structure alone gives) and in OpenVINO int8; and mpnet in torch fp32. Its
+weights did not travel, so the encoder of the folder MPNET gets a fresh head, which is as fast. What is done
+is not done again.
 
-OUT/chain.json has the rows; with --json they are put into that file, from which scripts/tables/chain.py makes
-the table. Close everything else while it times.
+OUT/chain.json has the rows; with --json they are put into that file too, beside those of other students, from
+which scripts/tables/chain.py makes the table. Each run times its own dense model. Close everything else while
+it times.
 """
 
 import argparse
@@ -21,7 +24,7 @@ import json
 import lzma
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -39,7 +42,9 @@ from bermo.ship.bench.run import bench
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
+from bermo.ship.export.word_table import GROUP
 from bermo.ship.runtimes.evaluate import evaluate_file
+from bermo.ship.runtimes.forms import Words
 from bermo.ship.runtimes.spec import EvaluateSpec
 from bermo.ship.shrink.run import make_small
 from bermo.ship.shrink.vocabulary import plan_cut
@@ -97,12 +102,14 @@ def write_texts(data: Path, out: Path, more: Path | None = None) -> Texts:
     )
 
 
-def write_words(words: Sequence[str], source: Path, most_bytes: float, path: Path) -> Path:
+def write_words(
+    words: Sequence[str], source: Path, most_bytes: float, path: Path, form: Words = "int8"
+) -> Path:
     """Write as many of the words as a student of this size may keep, in their order."""
     model = open_trained(source).load_bermo_model()
     config = encoder_of(model).config
     layers = sum(value.numel() for name, value in model.named_parameters() if ".layer." in name)
-    rows = (most_bytes - layers - REST_BYTES) / (config.hidden_size + 4)
+    rows = (most_bytes - layers - REST_BYTES) / row_bytes(config.hidden_size, form)
     tokenizer = load_tokenizer(source)
     pieces = tokenizer(list(words), add_special_tokens=False)["input_ids"]
     kept, count = set(plan_cut(tokenizer, config, ["a"]).ids), 0
@@ -113,17 +120,22 @@ def write_words(words: Sequence[str], source: Path, most_bytes: float, path: Pat
     return path
 
 
-def made(name: str, source: Path, out: Path, texts: Texts, most_bytes: float) -> dict[str, Path]:
+def row_bytes(width: int, form: Words) -> float:
+    """What a word takes: a byte a unit and a scale; or half of one, and of each group a scale and a zero."""
+    return width + 4 if form == "int8" else width / 2 + 2.5 * width / GROUP
+
+
+def made(name: str, source: Path, out: Path, texts: Texts, most_bytes: float, form: Words) -> dict[str, Path]:
     """Return the folders of a model's torch form and of its int8 form; what is not there is written."""
     small, graph = out / "torch" / source.name, out / "int8" / source.name
     if name == TEACHER or name.endswith(LARGE):
         small = source
     elif not small.exists():
-        words = write_words(texts.words, source, most_bytes, out / f"words-{name}.txt")
+        words = write_words(texts.words, source, most_bytes, out / f"words-{name}.txt", form)
         make_small(source, small, TerminalDisplay(), vocabulary=(words,))
     if not graph.exists():
         spec = ExportSpec(to="openvino-int8", data=texts.judges, max_loss=MAX_LOSS, calibrate=texts.calibrate)
-        export(small, graph, spec, TerminalDisplay())
+        export(small, graph, replace(spec, words="int8" if name == TEACHER else form), TerminalDisplay())
     return {TORCH: small, INT8: graph}
 
 
@@ -181,16 +193,31 @@ def measure_(known: dict[str, Any], arguments: argparse.Namespace) -> dict[str, 
     for name, seed, source in models(arguments.students, arguments.only):
         if arguments.bench_only and seed > 1:
             continue
-        for form, folder in made(name, source, out, texts, most_bytes).items():
+        shown = name if name == TEACHER or arguments.words == "int8" else f"{arguments.words}-{name}"
+        for form, folder in made(name, source, out, texts, most_bytes, arguments.words).items():
             if seed == 1:
-                folders[f"{name}, {form}"] = folder
-            if not arguments.bench_only and (name, seed, form) not in rows:
-                row = {"student": name, "seed": seed, "form": form} | scored(folder, arguments.data)
-                rows[name, seed, form] = row
+                folders[f"{shown}, {form}"] = folder
+            if not arguments.bench_only and (shown, seed, form) not in rows:
+                row = {"student": shown, "seed": seed, "form": form} | scored(folder, arguments.data)
+                rows[shown, seed, form] = row
                 print(json.dumps(row), flush=True)
                 known["scored"] = list(rows.values())
                 write_json(out / "chain.json", known)
     return folders
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Put the rows of other students beside those that a file has; the same ones are replaced."""
+
+    def rows(name: str, key: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
+        return list({key(row): row for known in (old, new) for row in known.get(name, [])}.values())
+
+    return (old | new) | {
+        "trained": old.get("trained", {}) | new["trained"],
+        LARGE: new[LARGE] or old.get(LARGE, {}),
+        "scored": rows("scored", lambda row: (row["student"], row["seed"], row["form"])),
+        "bench": rows("bench", lambda row: row["name"]),
+    }
 
 
 def main() -> None:
@@ -201,10 +228,11 @@ def main() -> None:
     for name in ("facts", "data", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--mpnet", help="the folder of all-mpnet-base-v2")
-    parser.add_argument("--json", type=Path, help="also put everything into this file")
+    parser.add_argument("--json", type=Path, help="also put everything into this file, beside others")
     parser.add_argument(
         "--texts", type=Path, help="texts (.xz) whose frequent words are kept too, if there is room"
     )
+    parser.add_argument("--words", choices=("int8", "int4"), default="int8", help="how students store words")
     parser.add_argument("--only", default=".", help="students whose name fits")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -226,7 +254,8 @@ def main() -> None:
         known["bench"] = timed(folders, arguments.threads, arguments.rounds)
     write_json(target, known)
     if arguments.json:
-        write_json(arguments.json, known)
+        before = json.loads(arguments.json.read_text(encoding="utf-8")) if arguments.json.exists() else {}
+        write_json(arguments.json, merged(before, known))
 
 
 if __name__ == "__main__":

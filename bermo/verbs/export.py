@@ -40,6 +40,10 @@ class ExportOptions:
                 f"--keep-fp32 means nothing to --to {spec.to}. Leave it out, or ask for --to onnx-int8.",
             ),
             (
+                spec.words == ExportSpec.words or str(spec.to).endswith(("int8", "signed")),
+                f"--words {spec.words} means nothing to --to {spec.to}, which is not int8. Leave it out.",
+            ),
+            (
                 is_best or spec.to == "sparse" or spec.values == ExportSpec.values,
                 f"--values means nothing to --to {spec.to}. Leave it out.",
             ),

@@ -9,6 +9,8 @@ NAMES = {
     "dense": "dense (the teacher)",
     "dense int8": "dense, int8",
     "three-50": "first 3 layers, half of heads and neurons",
+    "int4-three-50": "the same, words in four bits",
+    "int4-three-50-texts": "the same, taught on Wikipedia's sentences too",
     "three-33": "first 3 layers, half of the heads, a third of the neurons",
     "three-25": "first 3 layers, a quarter of heads and neurons",
     "two-50": "first 2 layers, half of heads and neurons",

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModel
 
-from benchmarks.chain_cpu import large_scores, models, write_texts, write_words
+from benchmarks.chain_cpu import large_scores, merged, models, row_bytes, write_texts, write_words
 from benchmarks.ship_pack import pack_seeds, unpack
 from bermo.data.load import load_task
 from bermo.encoders.backbone import load_tokenizer
@@ -121,3 +121,28 @@ def test_the_table_has_shares_of_the_own_teacher_and_both_factors() -> None:
     assert student[5:] == ["20.0 ×", "8.0 × 2.5", "20.0 ×", "10.0", "1/16.0"]
     taught = rows["gte-small's first 4 layers, two thirds of heads and neurons, taught by mpnet-base"]
     assert (taught[2], taught[5], taught[6], taught[9]) == ("97.9 %", "48.0 ×", "20.0 × 2.4", "1/20.0")
+
+
+def test_rows_of_other_students_join_a_file_and_the_same_ones_are_replaced() -> None:
+    def found(student: str, dev: float) -> dict[str, object]:
+        row = {"student": student, "seed": 1, "form": "int8", "dev": dev}
+        return {
+            "trained": {student: {"seeds": [1]}},
+            "mpnet": {},
+            "scored": [row],
+            "bench": [{"name": student, "times": dev}],
+        }
+
+    first = merged({}, found("three-50", 90.0) | {"mpnet": {"dev": 94.0}})
+    both = merged(first, found("int4-three-50", 91.0))
+    assert [row["student"] for row in both["scored"]] == ["three-50", "int4-three-50"]
+    assert set(both["trained"]) == {"three-50", "int4-three-50"}
+    assert both["mpnet"] == {"dev": 94.0}
+    again = merged(both, found("three-50", 92.0))
+    assert [row["dev"] for row in again["scored"]] == [92.0, 91.0]
+    assert [row["times"] for row in again["bench"]] == [92.0, 91.0]
+
+
+def test_a_word_of_four_bits_takes_its_half_bytes_scales_and_zeros() -> None:
+    assert row_bytes(384, "int8") == 388
+    assert row_bytes(384, "int4") == 192 + 12 * 2.5

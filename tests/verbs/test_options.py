@@ -75,7 +75,7 @@ OPTIONS = {
     """,
     "export": """
         run --to=required --out --data --max-loss=1.0 --calibrate --keep-fp32=0 --values=fp16
-        --layout=bermo
+        --words=int8 --layout=bermo
         --for=throughput --forms
         --batch=1,32 --lengths=32,128 --rounds=3 --threads
     """,

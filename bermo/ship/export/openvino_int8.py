@@ -19,8 +19,10 @@ import numpy as np
 from bermo.ship.export.compare import Compared, Reference
 from bermo.ship.export.onnx import quiet
 from bermo.ship.export.quantize import quantize_calibrated
+from bermo.ship.export.word_table import WordTables, use_in_openvino_, word_tables
 from bermo.ship.runtimes.candidate import OpenVinoCandidate
-from bermo.ship.runtimes.openvino import load_openvino, save_openvino, write_openvino
+from bermo.ship.runtimes.forms import Words
+from bermo.ship.runtimes.openvino import load_openvino, save_openvino
 
 MODEL_FILES = ("model.xml", "model.bin")
 
@@ -31,7 +33,11 @@ def has_nncf() -> bool:
 
 
 def write_openvino_int8(
-    graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]], reference: Reference
+    graph: Path,
+    folder: Path,
+    ranges: Sequence[dict[str, np.ndarray]],
+    reference: Reference,
+    words: Words = "int8",
 ) -> dict[str, Any]:
     """Write the int8 model of an fp32 graph, and return what export.json records of it.
 
@@ -43,17 +49,18 @@ def write_openvino_int8(
         "activations": "calibrated ranges",
         "is_safe_without_vnni": True,
     }
+    tables = word_tables(graph) if words == "int4" else {}
     if not has_nncf():
-        _write_own(graph, folder, ranges)
+        _write_own(graph, folder, ranges, tables)
         return details | {"quantizer": "onnxruntime"}
-    _write_by_nncf(graph, folder, ranges)
+    _write_by_nncf(graph, folder, ranges, tables)
     by_nncf = _compare(folder, reference)
     details |= {"quantizer": "nncf", "nncf_relative_error": by_nncf.relative_error}
     if by_nncf.relative_error <= by_nncf.tolerance:
         return details
     aside = graph.with_name("own")
     aside.mkdir()
-    _write_own(graph, aside, ranges)
+    _write_own(graph, aside, ranges, tables)
     own = _compare(aside, reference)
     details |= {"nncf_moved": by_nncf.moved, "own_relative_error": own.relative_error, "own_moved": own.moved}
     if reference.better(by_nncf, own) is by_nncf:
@@ -67,14 +74,20 @@ def _compare(folder: Path, reference: Reference) -> Compared:
     return reference.compare(OpenVinoCandidate(folder / MODEL_FILES[0], None, True), "int8")
 
 
-def _write_own(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]]) -> None:
+def _write_own(
+    graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]], tables: WordTables
+) -> None:
     quantized = graph.with_name("calibrated.onnx")
     with quiet():
-        quantize_calibrated(graph, quantized, "signed", ranges)
-    write_openvino(quantized, folder)
+        quantize_calibrated(graph, quantized, "signed", ranges, words="fp32" if tables else "int8")
+    model = load_openvino().convert_model(str(quantized))
+    use_in_openvino_(model, tables)
+    save_openvino(model, folder)
 
 
-def _write_by_nncf(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]]) -> None:
+def _write_by_nncf(
+    graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndarray]], tables: WordTables
+) -> None:
     # OpenVINO comes first: it is imported without telemetry, which nncf then lacks too.
     openvino = load_openvino()
     import nncf
@@ -89,4 +102,5 @@ def _write_by_nncf(graph: Path, folder: Path, ranges: Sequence[dict[str, np.ndar
             subset_size=len(ranges),
             advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
         )
+    use_in_openvino_(model, tables)
     save_openvino(model, folder)

@@ -1,7 +1,7 @@
 """Int8 for an ONNX graph: weights once, activations by the ranges of each batch (dynamic) or calibrated ones.
 
     matrices      w ≈ s_column · (q − z_column), q in int8 (signed, z = 0) or in uint8 (unsigned)
-    embeddings    w ≈ s_row · q, one scale for each word
+    embeddings    w ≈ s_row · q, one scale for each word; words in four bits where asked for (word_table.py)
     activations   x ≈ s · (q − z), q in uint8; s and z of each batch, or fixed by texts (QuantizeLinear nodes)
 
 Every graph is right on every processor. Activations are unsigned, since on x86 onnxruntime turns signed
@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.ship.export.sensitivity import Content, content_of
-from bermo.ship.runtimes.forms import Sign
+from bermo.ship.export.word_table import DOMAIN, is_words, onnx_lookup
+from bermo.ship.runtimes.forms import Sign, StoredWords
 from bermo.ship.runtimes.overflow import encode, int8_matrices, safe_scales
 
 Weights = npt.NDArray[np.float32]
@@ -29,13 +30,15 @@ WEIGHT_TYPES: Mapping[Sign, str] = {"signed": "QInt8", "unsigned": "QUInt8"}
 """The names of onnxruntime's quantiser."""
 
 
-def quantize_dynamic(graph: Path, out: Path, sign: Sign, whole: Collection[Content] = ()) -> None:
+def quantize_dynamic(
+    graph: Path, out: Path, sign: Sign, whole: Collection[Content] = (), words: StoredWords = "int8"
+) -> None:
     """Write a graph with int8 weights whose activations are quantised batch by batch; matrices of the content
     `whole` stay as they are.
     """
     from onnxruntime import quantization
 
-    model = _with_small_tables(graph)
+    model = _with_small_tables(graph, words)
     quantization.quantize_dynamic(
         model,
         out,
@@ -54,6 +57,7 @@ def quantize_calibrated(
     sign: Sign,
     batches: Sequence[Mapping[str, np.ndarray]],
     whole: Collection[Content] = (),
+    words: StoredWords = "int8",
 ) -> None:
     """Write a graph with int8 weights and fixed ranges of activations, taken from these batches; matrices of
     the content `whole` stay as they are.
@@ -67,7 +71,7 @@ def quantize_calibrated(
         def get_next(self) -> Any:
             return next(self.rest, None)
 
-    model = _with_small_tables(graph)
+    model = _with_small_tables(graph, words)
     quantization.quantize_static(
         model,
         out,
@@ -122,23 +126,33 @@ def _layers(model: Any, whole: Collection[Content]) -> list[str]:
     ]
 
 
-def _with_small_tables(graph: Path) -> Any:
-    """Return the graph with every table of embeddings as int8 rows and one scale a row."""
+def _with_small_tables(graph: Path, words: StoredWords = "int8") -> Any:
+    """Return the graph with every table of embeddings as int8 rows and one scale a row; that of words in four
+    bits, if asked for.
+    """
     import onnx
     from onnx import helper, numpy_helper
 
     model = onnx.load(str(graph))
+    if words == "int4":
+        model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     del model.graph.value_info[:]  # shapes from before constant folding, which a checker would refuse
     stored = {item.name: item for item in model.graph.initializer}
     nodes, replaced = [], set()
     for node in model.graph.node:
         table = stored.get(node.input[0]) if node.op_type == "Gather" else None
         weights = None if table is None else numpy_helper.to_array(table)
-        if weights is None or not _is_table(weights):
+        if weights is None or not _is_table(weights) or (words == "fp32" and is_words(weights)):
             nodes.append(node)
             continue
-        scales = np.maximum(np.abs(weights).max(axis=1, keepdims=True), 1e-12) / 127
         name = node.input[0]
+        if words == "int4" and is_words(weights):
+            tensors, lookup = onnx_lookup(name, weights, node)
+            model.graph.initializer.extend(tensors if name not in replaced else ())
+            nodes += lookup
+            replaced.add(name)
+            continue
+        scales = np.maximum(np.abs(weights).max(axis=1, keepdims=True), 1e-12) / 127
         if name not in replaced:
             codes = np.rint(weights / scales).astype(np.int8)
             model.graph.initializer.extend(

@@ -94,9 +94,7 @@ def export(
             (folder / HUB_FOLDER).mkdir()
             traced = folder / hub.WHOLE
         whole = most_sensitive(model, features, spec.keep_fp32)
-        details = write_form(
-            model, opened, form, folder, ranges, reference, spec.values, traced, is_hub, whole
-        )
+        details = write_form(model, opened, form, folder, ranges, reference, spec, traced, is_hub, whole)
         if is_hub:
             hub.move_graphs(folder, form.precision == "int8")
         _write_companions(model, opened, folder, is_hub)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from bermo.fields import REQUIRED, option
-from bermo.ship.runtimes.forms import FormName, Values
+from bermo.ship.runtimes.forms import FormName, Values, Words
 
 Target = Literal[FormName, "best"]
 """A form, or all of them measured and the best kept (bermo/ship/compress/best.py)."""
@@ -26,6 +26,7 @@ class ExportSpec:
     )
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
     keep_fp32: int = option(0, "onnx-int8: so many matrices that int8 hurts most stay in fp32", least=0)
+    words: Words = option("int8", "int8 forms: how the table of words is stored; int4 takes half of the room")
     values: Values = option(
         "fp16", "sparse: how kept weights are stored; gobo, groups3, groups2: in three or two bits"
     )

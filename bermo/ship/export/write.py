@@ -24,8 +24,10 @@ from bermo.ship.export.quantize import quantize_calibrated, quantize_dynamic
 from bermo.ship.export.rewrite import quicken, store_transposed
 from bermo.ship.export.sensitivity import Sensitive
 from bermo.ship.export.signs import TriedSign, choose_sign, seconds_of
+from bermo.ship.export.spec import ExportSpec
+from bermo.ship.export.word_table import word_tables
 from bermo.ship.runtimes.candidate import OnnxCandidate, inputs_of
-from bermo.ship.runtimes.forms import Form, Values
+from bermo.ship.runtimes.forms import Form, Words
 from bermo.ship.runtimes.openvino import write_openvino
 from bermo.ship.runtimes.sparse import write_sparse
 from bermo.ship.runtimes.texts import built_in
@@ -40,7 +42,7 @@ def write_form(
     folder: Path,
     ranges: Ranges | None,
     reference: Reference,
-    values: Values,
+    spec: ExportSpec,
     traced: Path | None,
     gives_tokens: bool = False,
     whole: Sequence[Sensitive] = (),
@@ -48,9 +50,9 @@ def write_form(
     """Write the model's own files, and return what export.json records about them."""
     match form.runtime:
         case "sparse":
-            size = write_sparse(model, folder / "sparse.safetensors", values)
+            size = write_sparse(model, folder / "sparse.safetensors", spec.values)
             ratios = {"encoder_ratio": size.encoder_ratio, "model_ratio": size.model_ratio}
-            return asdict(size) | ratios | {"values": values}
+            return asdict(size) | ratios | {"values": spec.values}
         case "torch":
             model.bfloat16().save_pretrained(folder)
             return {}
@@ -58,11 +60,11 @@ def write_form(
         graph = Path(aside) / "graph.onnx"
         _trace(model, opened, graph, traced, gives_tokens)
         if form.runtime == "onnxruntime":
-            return _write_onnx_form(graph, form, folder, ranges, reference, whole)
+            return _write_onnx_form(graph, form, folder, ranges, reference, whole, spec.words)
         avoid_wrong_kernels(graph)
         if form.precision == "int8":
             assert ranges is not None
-            return write_openvino_int8(graph, folder, ranges, reference)
+            return write_openvino_int8(graph, folder, ranges, reference, spec.words)
         write_openvino(graph, folder)
     return {}
 
@@ -91,30 +93,38 @@ def _write_onnx_form(
     ranges: Ranges | None,
     reference: Reference,
     whole: Sequence[Sensitive],
+    words: Words,
 ) -> dict[str, Any]:
     """Move the graph, in int8 where the form says so, to its name in the folder."""
     details: dict[str, Any] = {}
     if form.precision == "int8":
         quicken(graph)
-        kept, details = _quantize(graph, form, ranges, reference, whole)
+        kept, details = _quantize(graph, form, ranges, reference, whole, words)
         graph = kept.graph
     shutil.move(graph, folder / "model.onnx")
     return details
 
 
 def _quantize(
-    graph: Path, form: Form, ranges: Ranges | None, reference: Reference, whole: Sequence[Sensitive]
+    graph: Path,
+    form: Form,
+    ranges: Ranges | None,
+    reference: Reference,
+    whole: Sequence[Sensitive],
+    words: Words,
 ) -> tuple[TriedSign, dict[str, Any]]:
     """Write the int8 graph of every sign of the form, compare and time them, and return the one to keep."""
     tried = []
     contents = {content for item in whole for content in item.contents}
+    if words == "int4":
+        word_tables(graph)  # refuses a graph without any
     for sign in form.signs:
         out = graph.with_name(f"{sign}.onnx")
         with quiet():
             if ranges is None:
-                quantize_dynamic(graph, out, sign, contents)
+                quantize_dynamic(graph, out, sign, contents, words)
             else:
-                quantize_calibrated(graph, out, sign, ranges, contents)
+                quantize_calibrated(graph, out, sign, ranges, contents, words)
         compared = reference.compare(OnnxCandidate(out, None), "int8")
         is_accepted = reference.accepts(compared)
         tried.append(

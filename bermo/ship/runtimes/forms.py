@@ -23,6 +23,9 @@ Precision = Literal["fp32", "bf16", "int8"]
 Sign = Literal["signed", "unsigned"]
 Values = Literal["fp32", "fp16", "int8", "gobo", "groups3", "groups2"]
 """How a sparse container stores the weights that were kept."""
+Words = Literal["int8", "int4"]
+"""How an int8 form stores the vectors of words."""
+StoredWords = Literal[Words, "fp32"]
 FEW_BITS: tuple[Values, ...] = ("gobo", "groups3", "groups2")
 """Those that make a container of a model that was never pruned worth while."""
 FormName = Literal[
