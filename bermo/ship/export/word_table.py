@@ -22,6 +22,8 @@ MOST = 15
 SMALLEST_WORDS = 1024
 """Rows from which a table is one of words; there are fewer positions, as a rule, and they stay in int8."""
 NARROWED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
+ROWS_AT_ONCE = 8192
+"""Rows that are coded at once, so that a large table needs little memory."""
 DOMAIN = "com.microsoft"
 WordTables = Mapping[str, npt.NDArray[np.float32]]
 """Tables of words by the name of the node that reads each."""
@@ -43,27 +45,29 @@ class FourBits:
 
 def encode(table: npt.NDArray[np.float32]) -> FourBits:
     """Code a table; of the ranges that are tried, each group has the one with the smallest squared error."""
+    parts = [_encode(table[start : start + ROWS_AT_ONCE]) for start in range(0, len(table), ROWS_AT_ONCE)]
+    codes, zeros, scales = (np.concatenate(same) for same in zip(*parts, strict=True))
+    return FourBits(
+        codes=codes.astype(np.uint8), zeros=zeros.astype(np.uint8), scales=scales.astype(np.float16)
+    )
+
+
+def _encode(table: npt.NDArray[np.float32]) -> tuple[np.ndarray, ...]:
     groups = table.reshape(len(table), -1, GROUP)
     # Zero is a code, so that a range that lies on one side of it is widened to it.
-    low, high = (np.minimum(groups.min(-1, keepdims=True), 0), np.maximum(groups.max(-1, keepdims=True), 0))
-    best: tuple[np.ndarray, ...] | None = None
+    low, high = np.minimum(groups.min(-1, keepdims=True), 0), np.maximum(groups.max(-1, keepdims=True), 0)
+    least = np.full_like(low, np.inf)
+    best: tuple[np.ndarray, ...] = (np.zeros_like(groups), low, low)
     for share in NARROWED:
         scales = np.maximum((high - low) * share / MOST, np.finfo(np.float16).tiny).astype(np.float16)
         steps = scales.astype(np.float32)
         zeros = np.clip(np.rint(-low * share / steps), 0, MOST)
         codes = np.clip(np.rint(groups / steps) + zeros, 0, MOST)
         error = np.square((codes - zeros) * steps - groups).sum(-1, keepdims=True)
-        tried = (error, codes, zeros, scales)
-        if best is None:
-            best = tried
-        else:
-            is_better = error < best[0]
-            best = tuple(np.where(is_better, new, old) for new, old in zip(tried, best, strict=True))
-    assert best is not None
-    _, codes, zeros, scales = best
-    return FourBits(
-        codes=codes.astype(np.uint8), zeros=zeros.astype(np.uint8), scales=scales.astype(np.float16)
-    )
+        tried = (codes, zeros, scales)
+        best = tuple(np.where(error < least, new, old) for new, old in zip(tried, best, strict=True))
+        least = np.minimum(error, least)
+    return best
 
 
 def is_words(table: np.ndarray) -> bool:

@@ -59,12 +59,13 @@ def write_form(
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as aside:
         graph = Path(aside) / "graph.onnx"
         _trace(model, opened, graph, traced, gives_tokens)
+        stored = {"words": spec.words} if form.precision == "int8" else {}
         if form.runtime == "onnxruntime":
-            return _write_onnx_form(graph, form, folder, ranges, reference, whole, spec.words)
+            return stored | _write_onnx_form(graph, form, folder, ranges, reference, whole, spec.words)
         avoid_wrong_kernels(graph)
         if form.precision == "int8":
             assert ranges is not None
-            return write_openvino_int8(graph, folder, ranges, reference, spec.words)
+            return stored | write_openvino_int8(graph, folder, ranges, reference, spec.words)
         write_openvino(graph, folder)
     return {}
 

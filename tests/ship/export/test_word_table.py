@@ -22,7 +22,8 @@ from tests.ship.folders import make_model, save, write_rows
 NUM_WORDS = 2000
 
 
-def test_codes_are_those_of_a_slow_loop() -> None:
+def test_codes_are_those_of_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bermo.ship.export.word_table.ROWS_AT_ONCE", 4)
     table = np.random.default_rng(0).normal(size=(6, 2 * GROUP)).astype(np.float32)
     table[1] = 0
     table[2, :GROUP] = 3.5
@@ -79,7 +80,9 @@ def test_an_export_reads_the_decoded_table_and_takes_half_of_its_room(
     sizes = {}
     for words in ("int8", "int4"):
         spec = ExportSpec(to=to, words=words, data=rows, calibrate=rows, max_loss=100.0)
-        sizes[words] = export(tmp_path / "model", tmp_path / words, spec).num_bytes
+        made = export(tmp_path / "model", tmp_path / words, spec)
+        sizes[words] = made.num_bytes
+        assert made.details["words"] == words
     ids = np.arange(6).reshape(2, 3) * 300
     read = looked_up_by_onnx if to.startswith("onnx") else looked_up_by_openvino
     # onnxruntime multiplies in half precision.
