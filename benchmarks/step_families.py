@@ -35,9 +35,12 @@ from bermo.training.fusible import (
     attention_projections,
     can_fuse_mix,
     is_biased_attention,
+    is_gated,
     is_gelu,
     is_gelu_by_tanh,
     is_residual,
+    is_rotary,
+    pre_norm,
 )
 from bermo.training.graphs import GraphedStep
 from bermo.training.stack import stack
@@ -141,6 +144,9 @@ def _fused(step: Ours) -> str:
     modules = list(step.model.modules())
     counts = {
         "residual": sum(is_residual(module) for module in modules),
+        "pre-norm layers": sum(pre_norm(module) is not None for module in modules),
+        "gates": sum(is_gated(module) for module in modules),
+        "rotated q, k": sum(is_rotary(module) for module in modules),
         "gelu": sum(is_gelu(module) or is_gelu_by_tanh(module) for module in modules),
         "q, k, v as one": sum(attention_projections(module) is not None for module in modules),
         "attention with a bias": sum(is_biased_attention(module) for module in modules),

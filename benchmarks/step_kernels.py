@@ -14,8 +14,8 @@ from torch.profiler import ProfilerActivity, profile
 KINDS: Mapping[str, tuple[str, ...]] = {
     "attention": ("flash", "fmha", "attend_", "attention", "softmax"),
     "matrix products": ("nvjet", "gemm", "gemv", "splitk", "cublas", "::mm", "addmm", "bmm"),
-    "residual, dropout, LayerNorm": ("residual_", "_sum_parts", "layer_norm", "dropout"),
-    "gelu, joined inputs": ("gelu", "_join"),
+    "residual, dropout, LayerNorm": ("residual_", "prenorm_", "_sum_parts", "layer_norm", "dropout"),
+    "gelu, joined inputs": ("gelu", "gated_", "rotary_", "_join"),
     "mix": ("mix_forward", "mix_backward"),
     "masks": (
         "bracket",

@@ -6,9 +6,13 @@
     attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward;
               with a position bias that is trained (MPNet) torch's own kernel
     mix       the mix of all layers, one kernel forward and one backward
+    prenorm   x + dropout(h) with the LayerNorm that reads it, of pre-norm layers, one kernel each way
+    gated     gelu(a) ⊙ b of a joined projection, one kernel each way
+    rotary    query, key and value as one product, rotated in place, one kernel each way
     adam      AdamW on matrices, masked or not, and on scores, from the gradients of their bfloat16 copies
 
-The kernels are in bermo.nn.fast (residual, dense, attend, mixing, adam). While a `Fusion` is active, some
+The kernels are in bermo.nn.fast, each in a file of that name (linear: dense and product; attention: attend;
+mix: mixing). Those of pre-norm layers are installed by fuse_prenorm.py. While a `Fusion` is active, some
 modules of the model have another `forward` as an instance attribute. It is removed at the end of the pass and
 never saved. Modules are chosen by their structure (fusible.py). The random numbers of dropout come from seeds
 that torch's generator draws on the GPU in each pass.
@@ -16,7 +20,7 @@ that torch's generator draws on the GPU in each pass.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -30,6 +34,7 @@ from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.mix import LayerMix
 from bermo.nn.stacked import StackedLinear
+from bermo.training.fuse_prenorm import PreNormLayers, Tools
 from bermo.training.fusible import (
     attention_projections,
     can_fuse_mix,
@@ -50,9 +55,12 @@ class Fused:
     attention: bool = True
     mix: bool = True
     adam: bool = True
+    prenorm: bool = True
+    gated: bool = True
+    rotary: bool = True
 
 
-NOTHING = Fused(residual=False, linear=False, attention=False, mix=False, adam=False)
+NOTHING = Fused(**{part.name: False for part in fields(Fused)})
 
 
 class Override(NamedTuple):
@@ -61,6 +69,8 @@ class Override(NamedTuple):
     module: nn.Module
     attribute: str
     function: Callable[..., Any]
+    is_hookable: bool = False
+    """It computes what it stands for also where hooks observe the module."""
 
 
 class Fusion:
@@ -77,12 +87,17 @@ class Fusion:
         self.used_seeds: set[int] = set()
         self.num_seeds = 0
         self.overrides: list[Override] = []
+        tools = Tools(self.dtype, self._cast, self._grad_buffer, self._next_seed, self._seed)
+        self.layers = PreNormLayers(
+            tools, fused.linear, has_sums=fused.prenorm, has_gates=fused.gated, has_angles=fused.rotary
+        )
         # Checkpointing would compute the pass again when the overrides are gone.
         self.has_attention = fused.attention and not is_checkpointing(model)
         if is_checkpointing(model):
             return
         for module in model.modules():
             self._plan(module)
+        self._plan_layers()
 
     def _plan(self, module: nn.Module) -> None:
         """Add the overrides of a module and of its projections, if kernels can compute them."""
@@ -102,6 +117,13 @@ class Fusion:
         if self.fused.mix and isinstance(module, BermoModel) and can_fuse_mix(module.layer_mix):
             self._add(module, "_mix_stacked", self._mix(module, self._next_seed()))
 
+    def _plan_layers(self) -> None:
+        """Add the overrides of pre-norm layers and of what is in them."""
+        for module in self.model.modules():
+            if isinstance(module, nn.ModuleList):
+                for part, forward in self.layers.overrides(module):
+                    self.overrides.append(Override(part, "forward", forward, is_hookable=True))
+
     def _add(self, module: nn.Module, attribute: str, function: Callable[..., Any]) -> None:
         # The first override of a module wins: a stacked query layer is a projection of its parent first.
         if all(override.module is not module for override in self.overrides):
@@ -117,7 +139,7 @@ class Fusion:
         self._draw_seeds(device)
         try:
             for override in self.overrides:
-                if not has_hooks(override.module):
+                if override.is_hookable or not has_hooks(override.module):
                     override.module.__dict__[override.attribute] = override.function
             with self._fused_attention():
                 yield
@@ -126,6 +148,7 @@ class Fusion:
                 override.module.__dict__.pop(override.attribute, None)
             self.casts.clear()
             self.precomputed.clear()
+            self.layers.clear()
 
     def _fused_attention(self) -> AbstractContextManager[Any]:
         if not self.has_attention:
@@ -236,13 +259,14 @@ class Fusion:
 
     def _linear(self, linear: nn.Linear, x: Tensor) -> Tensor:
         """Return x Wᵀ + b from the copies, without a gradient for b; of stacked layers x Wᵀ alone."""
-        from bermo.nn.fast.dense import Linear, Stacked
+        from bermo.nn.fast.dense import Stacked
+        from bermo.nn.fast.product import product
 
         weight = linear.weight
         buffer = self._grad_buffer((weight,))
         if weight.dim() == 3:
             return cast(Tensor, Stacked.apply(self._cast(x), weight, None, buffer))
-        return cast(Tensor, Linear.apply(self._cast(x), weight, linear.bias.detach(), buffer))
+        return product(self._cast(x), weight, linear.bias.detach(), buffer)
 
     def _projection(self, projections: Sequence[nn.Linear], index: int) -> Callable[[Tensor], Tensor]:
         from bermo.nn.fast.dense import Joined, StackedThree

@@ -4,16 +4,99 @@ A module with other children, another signature or a hook is not among them and 
 """
 
 import inspect
+from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 from transformers.activations import NewGELUActivation
+from transformers.pytorch_utils import Conv1D
 
 from bermo.encoders.families import fused_projections
 from bermo.nn.mix import LayerMix
-from bermo.nn.stacked import StackedNorm
+from bermo.nn.stacked import StackedLinear, StackedNorm
 
 PROJECTION_NAMES = fused_projections()
 """How families name the query, key and value layers of an attention module."""
+
+
+@dataclass(frozen=True)
+class PreNorm:
+    """The names of what a pre-norm layer is made of, and of the last modules of its two blocks."""
+
+    norms: tuple[str, str]
+    blocks: tuple[str, str]
+    denses: tuple[str, str]
+    dropouts: tuple[str | None, str | None]
+
+    def children(self, layer: nn.Module, names: tuple[str | None, str | None]) -> list[Any]:
+        """The modules of these names; None where there is none that computes."""
+        found = [None if name is None else layer.get_submodule(name) for name in names]
+        return [None if type(module) is nn.Identity else module for module in found]
+
+
+PRE_NORMS = (
+    PreNorm(
+        norms=("ln_1", "ln_2"),
+        blocks=("attn", "mlp"),
+        denses=("attn.c_proj", "mlp.c_proj"),
+        dropouts=("attn.resid_dropout", "mlp.dropout"),
+    ),
+    PreNorm(
+        norms=("attn_norm", "mlp_norm"),
+        blocks=("attn", "mlp"),
+        denses=("attn.Wo", "mlp.Wo"),
+        dropouts=("attn.out_drop", None),
+    ),
+)
+"""How pre-norm layers name their parts."""
+
+
+def pre_norm(module: nn.Module) -> PreNorm | None:
+    """Return the names of a layer that is x + attention(norm(x)), then x + feed_forward(norm(x)), no more.
+
+    The first norm may be missing.
+    """
+    children = {name for name, _ in module.named_children()}
+    known = [one for one in PRE_NORMS if children == {*one.norms, *one.blocks}]
+    if not known or not {"hidden_states", "attention_mask"} <= {*_argument_names(module)}:
+        return None
+    first, second = (module.get_submodule(name) for name in known[0].norms)
+    blocks = {name for name, _ in module.named_modules()}
+    ends = [name for name in (*known[0].denses, *known[0].dropouts) if name is not None]
+    is_known = (
+        type(first) in (nn.LayerNorm, nn.Identity) and type(second) is nn.LayerNorm and blocks >= {*ends}
+    )
+    return known[0] if is_known and all(map(is_product, known[0].children(module, known[0].denses))) else None
+
+
+def is_product(module: nn.Module) -> bool:
+    """Tell whether a module is a linear layer of one model, as it is or transposed."""
+    return isinstance(module, nn.Linear | Conv1D) and not isinstance(module, StackedLinear)
+
+
+def is_gated(module: nn.Module) -> bool:
+    """Tell whether a module is Wo(drop(gelu(a) ⊙ b)) with [a, b] = Wi(x) and the exact gelu, no more."""
+    children: dict[str, Any] = dict(module.named_children())
+    return (
+        children.keys() == {"Wi", "act", "drop", "Wo"}
+        and getattr(children["act"], "act", None) is nn.functional.gelu
+        and all(isinstance(children[name], nn.Linear) for name in ("Wi", "Wo"))
+        and children["Wi"].out_features == 2 * children["Wo"].in_features
+        and _argument_names(module) == ["hidden_states"]
+        and not has_hooks(children["act"])
+    )
+
+
+def is_rotary(module: nn.Module) -> bool:
+    """Tell whether a module is attention whose joined queries and keys are rotated, over all tokens."""
+    children = dict(module.named_children())
+    return (
+        children.keys() == {"Wqkv", "Wo", "out_drop"}
+        and isinstance(children["Wqkv"], nn.Linear)
+        and not getattr(module, "is_causal", True)
+        and getattr(module, "head_dim", 1) % 2 == 0
+        and _argument_names(module) == ["hidden_states", "position_embeddings", "attention_mask", "kwargs"]
+    )
 
 
 def is_residual(module: nn.Module) -> bool:

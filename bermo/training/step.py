@@ -13,12 +13,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn.attention import sdpa_kernel
+from transformers.pytorch_utils import Conv1D
 
 from bermo.nn.adam_state import start_optimizer_
 from bermo.nn.fast.cpu import CpuOverrides, is_faster
 from bermo.nn.fast.overrides import ATTENTION, NumbersOnDevice, is_checkpointing
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
+from bermo.nn.stacked import StackedConv1D
 from bermo.training.fuse import NOTHING, Fused, make_fusion
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job
@@ -254,7 +256,7 @@ def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     others: set[int] = set()
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):
-            if isinstance(module, nn.Linear) and INSIDE not in name:
+            if isinstance(module, nn.Linear | Conv1D | StackedConv1D) and INSIDE not in name:
                 linear[name] = parameter
             else:
                 others.add(id(parameter))

@@ -18,6 +18,7 @@ from bermo.pruning.weights import prune_
 from bermo.spec import TrainSpec, replace_in
 from bermo.training.gradient_gap import largest_gap
 from bermo.training.graphs import make_step
+from bermo.training.stack import stack
 from bermo.training.step import Step, linear_parameters
 from tests.small_models import model_of
 from tests.specs import TINY
@@ -101,6 +102,11 @@ def test_copies_are_made_of_what_only_linear_layers_read() -> None:
     assert any(name.endswith("query.bias") for name in names)
     assert not any("parametrizations" in name or "LayerNorm" in name for name in names)
     assert not any("embeddings" in name for name in names)
+    # Transposed matrices too, of one model or of two.
+    gpt = [model_of("gpt2") for _ in range(2)]
+    per_layer = [name for name in linear_parameters(gpt[0]) if ".h.0." in name]
+    assert len(per_layer) == 8
+    assert linear_parameters(stack(gpt)).keys() == linear_parameters(gpt[0]).keys()
     tied = bermo.BermoForMaskedLM.from_backbone("box")
     words = tied.get_input_embeddings().weight
     assert all(parameter is not words for parameter in linear_parameters(tied).values())

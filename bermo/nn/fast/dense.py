@@ -1,12 +1,11 @@
 """Linear layers whose gradients take few launches, for GPUs; the weights are the step's bfloat16 copies.
 
-    Linear   y = x Wᵀ + b            dW may be written directly to the optimiser's buffer
     Joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers with one input, as one product if their copies are
                                      neighbours in memory
     Gelu     a = h Φ(h)              dh and Σ dh, which is the bias' gradient, in one pass
 
-Linear leaves the gradient of b to what follows it (Gelu, or nn.fast.residual). The twins are torch's own
-linear and gelu. A bias' gradient is summed in float32, in parts and in a fixed order.
+Where a layer stands alone it is `nn.fast.product`. The twins are torch's own linear and gelu. A bias'
+gradient is summed in float32, in parts and in a fixed order.
 """
 
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.product import weight_grad
 from bermo.nn.fast.residual_kernels import sum_parts
 
 # Rows and columns of a tile, one program each.
@@ -155,29 +155,6 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
 
-def _weight_grad(grad: Tensor, x: Tensor, target: Tensor | None) -> Tensor:
-    """dYᵀ X, written to `target` if there is one."""
-    return torch.mm(grad.t(), x) if target is None else torch.mm(grad.t(), x, out=target.view_as(target))
-
-
-class Linear(torch.autograd.Function):
-    """x Wᵀ + b; b gets no gradient here. dW is written to `target`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.target = target
-        return functional.linear(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        x, weight = ctx.saved_tensors
-        flat = _flat(grad)
-        dx = torch.mm(flat, weight).view_as(x) if ctx.needs_input_grad[0] else None
-        dw = _weight_grad(flat, _flat(x), ctx.target) if ctx.needs_input_grad[1] else None
-        return dx, dw, None, None
-
-
 class Stacked(torch.autograd.Function):
     """y_n = x_n W_nᵀ (+ b_n) of N models, rows of model 0 first; dW is written to `target`.
 
@@ -266,7 +243,7 @@ class Joined(torch.autograd.Function):
             dx = torch.mm(joined, _side_by_side(weights)).view_as(x)
         of_bias = ctx.bias.new_empty(joined.shape[1])
         sum_parts(parts, [of_bias])
-        of_weight = _weight_grad(joined, _flat(x), ctx.target)
+        of_weight = weight_grad(joined, _flat(x), ctx.target)
         return dx, None, *of_weight.chunk(3), *of_bias.chunk(3)
 
 
