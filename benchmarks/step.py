@@ -3,15 +3,17 @@
     python benchmarks/step.py --out results/step-cuda.json
         BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
-    python benchmarks/step.py --without residual linear attention mix adam
+    python benchmarks/step.py --without residual linear attention mix adam prenorm gated rotary
         nothing fused; --each: without each part in turn
     python benchmarks/step.py --families --out results/step-families-cuda.json
         every family beside Hugging Face (step_families.py); --families deberta-v2 mpnet: these only;
+        --only plain: our plain step alone; --without prenorm gated rotary: as for BERT;
         --compile: torch.compile too, slow; --tiny: tiny models on the CPU, to try the script
     python benchmarks/step.py --long --out results/step-long-cuda.json
         texts of 512 to 8,192 tokens, and the memory that they take (step_long.py); also with --tiny
     python benchmarks/step.py --kernels --steps 10 --out results/step-kernels-cuda.json
-        where the microseconds go: the kernels of a step by kind and name (step_kernels.py); also with --tiny
+        where the microseconds go: the kernels of a step by kind and name (step_kernels.py); also with --tiny,
+        and with --families modernbert gpt2 for our plain step of these
 
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model;
 ours plain; with the mix; with the mix and each pruning method. "auto" replays whole steps as CUDA graphs with
@@ -211,7 +213,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--only", nargs="+", help="rows whose names hold one of these words")
+    parser.add_argument(
+        "--only", nargs="+", help="rows whose names hold one of these words; with --families: plain"
+    )
     parser.add_argument("--parity", type=int, default=200, help="steps of the parity check; 0 = none")
     parser.add_argument(
         "--without",

@@ -8,7 +8,8 @@ Weights are random, all families have one shape (step_shapes.py). Columns, in mi
     fused       the same with the fused AdamW, which Trainer takes by default
     compiled    the same under torch.compile(mode="max-autotune"), with --compile: a minute a row or more
 
-A row that fails is named with its error, and the others go on.
+With --only plain the first column alone is measured. A row that fails is named with its error, and the others
+go on.
 """
 
 import argparse
@@ -206,17 +207,16 @@ def stacked(family: str) -> str:
 def measure_family(family: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure all columns of a family, and say how its steps were computed."""
     config = SHAPED[family](shape_of(options))
-    ways = {
-        "plain": guarded(lambda: ours(family, config, options, False)),
-        "pruned": guarded(lambda: ours(family, config, options, True)),
-        **dict(theirs(family, config, options)),
-    }
+    ways = {"plain": guarded(lambda: ours(family, config, options, False))}
+    if not options.only:
+        ways["pruned"] = guarded(lambda: ours(family, config, options, True))
+        ways |= dict(theirs(family, config, options))
     together = guarded(lambda: Way(state=stacked(family)))
     errors = {name: way.error for name, way in ways.items() if way.error}
     return {
         "family": family,
         "ms": {name: way.times for name, way in ways.items()},
-        "state": {name: ways[name].state for name in ("plain", "pruned")},
+        "state": {name: ways[name].state for name in ("plain", "pruned") if name in ways},
         "stacked": together.state or together.error,
         "errors": errors,
     }
@@ -231,7 +231,7 @@ def print_family(row: dict[str, Any], bert: dict[int, float], options: argparse.
         ratios = _times(times.get("eager"), times["plain"]) + _times(times["plain"], bert.get(length))
         print(f"{row['family']:14}{length:7}{cells}{ratios}")
     states = [row["state"]["plain"]]
-    if row["state"]["pruned"] != states[0]:
+    if row["state"].get("pruned", states[0]) != states[0]:
         states.append(f"pruned: {row['state']['pruned']}")
     for sentence in [*states, row["stacked"], *(f"{name} failed: {e}" for name, e in row["errors"].items())]:
         if sentence:
@@ -247,6 +247,7 @@ def run_families(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure and print every chosen family, as long as there is time; return the rows."""
     started = time.monotonic()
     columns = ["plain", "pruned", "eager", "fused", *(["compiled"] if options.compile else [])]
+    columns = columns[:1] if options.only else columns
     heads = [*columns, "eager/ours", "ours/BERT"]
     print(
         f"{'':14}{'length':>7}" + "".join(f"{head:>11}" if "/" in head else f"{head:>10}" for head in heads)

@@ -5,9 +5,11 @@ Each way takes some steps under torch's profiler. Kernels of one kind are summed
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from step_shapes import BASE, SHAPED
 from step_ways import METHODS, MIDDLE, Ours, hugging_face_bert, make_batch
 from torch.profiler import ProfilerActivity, profile
 
@@ -86,13 +88,22 @@ def listed(make: Callable[[], Any], options: argparse.Namespace, length: int) ->
     return sorted((one for one in kernels if one.microseconds > 0), key=lambda one: -one.microseconds)
 
 
+def plain(options: argparse.Namespace, family: str) -> Ours:
+    """Our plain step of a family at base shape."""
+    return Ours(options, "none", None, "auto", encoder=SHAPED[family](BASE))
+
+
 def run_kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """List the kernels of the eager step and of ours, without and with mix and movement, and print them."""
+    """List the kernels of the eager step and of ours, without and with mix and movement, or of our plain step
+    of other families, and print them.
+    """
     ways: dict[str, Callable[[], Any]] = {
         "Hugging Face, eager": lambda: hugging_face_bert(options, False),
         "plain, auto": lambda: Ours(options, "none", None, "auto"),
         "mix + movement, auto": lambda: Ours(options, "across", METHODS["movement"], "auto"),
     }
+    if options.families:
+        ways = {f"{family}, auto": partial(plain, options, family) for family in options.families}
     if options.tiny:
         ways = {"plain, off": lambda: Ours(options, "none", None, "off")}
     rows = []

@@ -56,6 +56,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "step": speed.steps,
     "step-kernels": speed.kernels,
     "step-families": speed.families,
+    "step-bytes": speed.layer_bytes,
     "inference": speed.inference,
     "epoch": speed.epoch,
     "mix-cost": speed.mix_cost,

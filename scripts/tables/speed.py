@@ -47,6 +47,20 @@ def kernels() -> str:
     return table(["µs on the device", *(f"{name.removesuffix(', auto')}, {n}" for name, n in ways)], lines)
 
 
+def layer_bytes() -> str:
+    """What a layer of three families moves through memory in a pass, and its launches."""
+    rows = {(row["family"], row["way"]): row for row in read("step-bytes.json")["rows"]}
+    ways = ["eager", "captured, not fused", "fused"]
+    families = list(dict.fromkeys(family for family, _ in rows))
+    lines = []
+    for family in families:
+        found = [rows[family, way] for way in ways]
+        sizes = [f"{row['beside_products_mb']:,.0f}" for row in found]
+        lines.append([family, *sizes, *(str(row["launches"]) for row in found)])
+    heads = ["", "MB, eager", "not fused", "fused", "launches, eager", "not fused", "fused"]
+    return table(heads, lines)
+
+
 def mix_cost() -> str:
     """Memory and time of the mix at inference, as ratios to the plain encoder of the same run."""
     gpu, cpu = read("mix-cuda.json")["ways"], read("mix-cpu.json")["ways"]

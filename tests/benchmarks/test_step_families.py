@@ -16,6 +16,11 @@ def test_each_family_has_a_row_with_every_column(
     assert "not stacked: bermo.backbone (XLNetModel) has weights of its own" in capsys.readouterr().out
 
 
+def test_our_plain_step_can_be_measured_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (row,) = run(monkeypatch, tmp_path / "rows.json", "--families", "gpt2", "--only", "plain")
+    assert row["ms"].keys() == row["state"].keys() == {"plain"}
+
+
 def test_a_family_that_fails_is_named_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
