@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,12 @@ from bermo.training.step import call_with_copies, linear_parameters
 from tests.fused_gradients import gradients
 from tests.small_models import model_of, small_batch, without_dropout
 
-prenorm = pytest.importorskip("bermo.nn.fast.prenorm", reason="needs Triton")
+triton = pytest.importorskip("triton", reason="needs Triton")
+interpreter = pytest.importorskip("triton.runtime.interpreter")
+prenorm = pytest.importorskip("bermo.nn.fast.prenorm")
 CPU = torch.device("cpu")
 FAMILIES = ("modernbert", "gpt2")
+PARTS = Fused(mix=False)
 
 
 def assert_alike(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -30,12 +34,14 @@ def assert_alike(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
 
 
-def run(model: nn.Module, is_fused: bool, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+def run(
+    model: nn.Module, is_fused: bool, dtype: torch.dtype = torch.float32, parts: Fused = PARTS
+) -> dict[str, Tensor]:
     """The gradients of one pass, fused or plain."""
     model.zero_grad()
     shadow = Shadow((), linear_parameters(model), dtype)
     shadow.refresh()
-    fusion = Fusion(model, shadow, Fused(mix=False))
+    fusion = Fusion(model, shadow, parts)
     half = torch.autocast("cpu", dtype) if dtype == torch.bfloat16 else nullcontext()
     with half, fusion.active(CPU) if is_fused else nullcontext():
         loss = call_with_copies(model, shadow.plain, small_batch(model)).loss
@@ -86,6 +92,25 @@ def test_gradients_in_half_precision_are_within_the_limit(family: str) -> None:
     slow, fast = (run(model, is_fused, torch.bfloat16) for is_fused in (False, True))
     names = list(slow)
     assert gradient_gap(names, [slow[n] for n in names], [fast[n] for n in names]) < LARGEST_GAP / 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sums_and_norms_in_half_precision_are_rounded_as_torchs(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert = interpreter._convert_float
+
+    def to_nearest(source: Any, kind: Any, to: Any, mode: Any) -> Any:
+        """As a GPU does; the interpreter cuts bits off."""
+        if to != triton.language.bfloat16 or kind != triton.language.float32:
+            return convert(source, kind, to, mode)
+        return torch.tensor(source).bfloat16().view(torch.uint16).numpy()
+
+    monkeypatch.setattr(interpreter, "_convert_float", to_nearest)
+    model = without_dropout(family)
+    slow = run(model, is_fused=False, dtype=torch.bfloat16)
+    fast = run(model, True, torch.bfloat16, replace(NOTHING, prenorm=True))
+    assert gradient_gap(list(slow), list(slow.values()), [fast[name] for name in slow]) < 5e-3
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -50,6 +50,23 @@ def test_both_outputs_and_all_gradients_equal_the_twin(
         torch.testing.assert_close(given["bias"].grad.float(), sums, rtol=4e-2, atol=4e-2)
 
 
+@pytest.mark.parametrize("num_programs", [1, 2])
+def test_a_program_takes_several_blocks_of_rows_where_there_are_many(
+    num_programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prenorm, "NUM_PROGRAMS", num_programs)
+    given, slow = (leaves(9, 5, torch.float32) for _ in range(2))
+    names = ("h", "x", "gamma", "beta")
+    fast = prenorm.add_and_norm(*given.values(), torch.tensor([7]), 0.2, 1e-5, torch.float32)
+    grads = torch.randn(2, 9, 5).unbind()
+    torch.autograd.backward(fast, grads)
+    kept = (given["h"].grad != 0).float() / 0.8
+    torch.autograd.backward(prenorm.add_and_norm_twin(*(slow[name] for name in names), kept, 1e-5), grads)
+    for name in names:
+        torch.testing.assert_close(given[name].grad, slow[name].grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(given["bias"].grad, slow["h"].grad.sum(0), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_one_of_the_two_gradients_is_enough(index: int) -> None:
     given, slow = (leaves(6, 5, torch.float32) for _ in range(2))
