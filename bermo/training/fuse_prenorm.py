@@ -57,12 +57,18 @@ class End:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Leave dropout and bias to the sum in this block."""
-        self.output, self.bias, self.p = None, None, 0.0
+        self.take()
         self.is_open = self.can_open()
         try:
             yield
         finally:
             self.is_open = False
+
+    def take(self) -> tuple[Tensor | None, Tensor | None, float]:
+        """Return what was left to the sum, and keep none of it."""
+        left = self.output, self.bias, self.p
+        self.output, self.bias, self.p = None, None, 0.0
+        return left
 
 
 class Normed(NamedTuple):
@@ -161,10 +167,11 @@ class PreNormLayers:
             return x, norm(x)
         with end.opened():
             h = block()
-        if (end.p > 0 or end.bias is not None) and h is not end.output:
+        output, bias, p = end.take()
+        if (p > 0 or bias is not None) and h is not output:
             raise RuntimeError("a block of a layer does not return what its last module returned")
         scale, shift, seed = norm.weight, norm.bias, self.tools.seed(end.seed)
-        return add_and_norm(h, x, scale, shift, end.bias, seed, end.p, norm.eps, self.tools.dtype)
+        return add_and_norm(h, x, scale, shift, bias, seed, p, norm.eps, self.tools.dtype)
 
     def _dropout(self, end: End) -> Forward:
         dropout = cast(nn.Dropout, end.dropout)

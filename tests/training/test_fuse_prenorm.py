@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from bermo.nn.fast.shadow import Shadow
 from bermo.training.fuse import NOTHING, Fused, Fusion
+from bermo.training.fuse_prenorm import End
 from bermo.training.fusible import is_gated, is_rotary, pre_norm
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.graphs import LARGEST_GAP
@@ -146,6 +147,19 @@ def test_a_layer_finds_its_first_norm_computed_with_the_sum_before() -> None:
         model(**small_batch(model))
     assert seen == [True, True], "the first layer has no norm"
     assert not fusion.layers.waiting
+
+
+def test_no_output_of_a_pass_is_kept() -> None:
+    model = without_dropout("gpt2")
+    shadow = Shadow((), linear_parameters(model), torch.float32)
+    shadow.refresh()
+    fusion = Fusion(model, shadow, PARTS)
+    closures = [cell for one in fusion.overrides for cell in getattr(one.function, "__closure__", None) or ()]
+    ends = [cell.cell_contents for cell in closures if isinstance(cell.cell_contents, End)]
+    with fusion.active(CPU):
+        call_with_copies(model, shadow.plain, small_batch(model))
+    assert ends
+    assert all(end.output is None and end.bias is None for end in ends)
 
 
 def doubled(module: nn.Module, args: object, output: Tensor) -> Tensor:
