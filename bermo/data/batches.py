@@ -63,12 +63,25 @@ class BatchPlan:
         return 1 - int(lengths.sum()) / padded if padded else 0.0
 
 
-def in_order(features: Features, batch_size: int, rows: Indices | None = None) -> list[Indices]:
+def in_order(
+    features: Features, batch_size: int, rows: Indices | None = None, is_full: bool = False
+) -> list[Indices]:
     """Return batches for evaluation: every row once (or the given ones), like lengths together, the longest
     first.
+
+    Full batches have as many rows as fit into the tokens of `batch_size` of the longest that are read.
     """
     order = np.argsort(-features.lengths, kind="stable").astype(np.int64)
-    return list(_cut(order if rows is None else order[np.isin(order, rows)], batch_size))
+    order = order if rows is None else order[np.isin(order, rows)]
+    if not is_full or not len(order):
+        return list(_cut(order, batch_size))
+    lengths = features.lengths[order].astype(np.int64)
+    batches, most_tokens, start = [], batch_size * lengths[0], 0
+    while start < len(order):
+        end = start + int(most_tokens // max(1, lengths[start]))
+        batches.append(order[start:end])
+        start = end
+    return batches
 
 
 def _cut(order: Indices, size: int) -> Iterator[Indices]:

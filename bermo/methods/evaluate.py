@@ -30,12 +30,13 @@ def predict(
     accelerator: Accelerator,
     advance: Callable[[int], None] = lambda num_rows: None,
     rows: np.ndarray | None = None,
+    is_full: bool = False,
 ) -> list[np.ndarray]:
     """Return the model's logits in feature order, without padding; `advance` gets the rows of each batch.
 
-    With `rows` only these features are asked for.
+    With `rows` only these features are asked for; full batches have more rows where texts are short.
     """
-    batches = in_order(features, batch_size, rows)
+    batches = in_order(features, batch_size, rows, is_full)
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     numbered: list[tuple[int, np.ndarray]] = []
     if isinstance(model, nn.Module):

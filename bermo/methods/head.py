@@ -12,20 +12,22 @@ layer whose input has another width than its output (concatenated layers) stays 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 
 from bermo.data.features import Features
-from bermo.methods.defaults import has_open_pooling, resolve_defaults
+from bermo.methods.defaults import FEW_ROWS, has_open_pooling, resolve_defaults
 from bermo.methods.evaluate import eval_rows, predict
 from bermo.methods.prepare import Prepared, build_model, with_pairs
+from bermo.models.encoder import BermoModel
 from bermo.models.tasks import BermoPreTrainedModel
-from bermo.nn.heads import IGNORED, PairHead, PooledHead, Scale, TokenHead
-from bermo.nn.linear_fit import LinearFit, divisors, fit_linear
+from bermo.nn.heads import IGNORED, PairHead, PooledHead, Scale, TokenHead, take_rows
+from bermo.nn.linear_fit import FOLDS, QUICK, THOROUGH, divisors, fit_linear, held_out_loss
 from bermo.spec import PAIRS, MixSpec, Pairs, Pooling, chosen, replace_in
 
 PROBE_ROWS = 2000
@@ -47,8 +49,9 @@ def start_head_(
 ) -> None:
     """Fit the head of a new model to some of the training rows, in place; weights are of the classes."""
     head = cast(TextHead | TokenHead, model.head)
-    x_ND, targets_N = _head_inputs(model, features, PROBE_ROWS, batch_size, accelerator)
-    fitted = _fit(head, x_ND, targets_N, features, weights_C)
+    (x_ND,), targets_N = _head_inputs(model, features, PROBE_ROWS, batch_size, accelerator)
+    x_ND, effort = _before_readout(head, x_ND), QUICK if _has_many(features) else THOROUGH
+    fitted = fit_linear(x_ND, targets_N, _num_classes(features), weights_C, effort)
     if not torch.isfinite(fitted.weight_CD).all():
         return
     with torch.no_grad():
@@ -98,11 +101,12 @@ def _ways(prepared: Prepared, accelerator: Accelerator) -> Iterator[_Way]:
         # An encoder of random weights must not depend on what the process drew before.
         torch.manual_seed(0)
         model = build_model(replace(prepared, spec=plain))
-    given = spec.model.pooling
-    for pooling in [given] if given else dict.fromkeys((facts.family_pooling, MEAN)):
-        model.config.pooling = pooling
-        x_ND, targets_N = _head_inputs(model, prepared.train, POOLING_ROWS, eval_rows(spec), accelerator)
-        loss = _fit(cast(TextHead, model.head), x_ND, targets_N, prepared.train).held_out_loss
+    given, train, head = spec.model.pooling, prepared.train, cast(TextHead, model.head)
+    poolings = (given,) if given else tuple(dict.fromkeys((facts.family_pooling, MEAN)))
+    read, targets_N = _head_inputs(model, train, POOLING_ROWS, eval_rows(spec), accelerator, poolings)
+    effort = replace(QUICK, parts=FOLDS) if _has_many(train) else THOROUGH
+    for pooling, x_ND in zip(poolings, read, strict=True):
+        loss = held_out_loss(_before_readout(head, x_ND), targets_N, _num_classes(train), effort)
         yield _Way(prepared=prepared, pairs=chosen(spec.model.pairs), pooling=pooling, loss=loss)
 
 
@@ -121,21 +125,23 @@ def _why_pooling(best: Pooling, losses: Mapping[Pooling, float]) -> str:
     return f"pooling {best} (the probe's loss is {losses[best]:.3g}, {others})"
 
 
-def _fit(
-    head: TextHead | TokenHead,
-    x_ND: Tensor,
-    targets_N: Tensor,
-    features: Features,
-    weights_C: Tensor | None = None,
-) -> LinearFit:
-    """Set the layer before the readout where there is one, and fit the readout of what comes out of it."""
-    if not isinstance(head, TokenHead):
-        before = head.scale if isinstance(head, PairHead) else head.dense
-        _standardise_(before, x_ND)
-        with torch.no_grad():
-            x_ND = torch.tanh(before(x_ND))
-    num_classes = None if features.task.kind == "regression" else len(features.labels)
-    return fit_linear(x_ND, targets_N, num_classes, weights_C)
+@torch.no_grad()
+def _before_readout(head: TextHead | TokenHead, x_ND: Tensor) -> Tensor:
+    """Set the layer before the readout where there is one, and return what comes out of it."""
+    if isinstance(head, TokenHead):
+        return x_ND
+    before = head.scale if isinstance(head, PairHead) else head.dense
+    _standardise_(before, x_ND)
+    return torch.tanh(before(x_ND))
+
+
+def _num_classes(features: Features) -> int | None:
+    return None if features.task.kind == "regression" else len(features.labels)
+
+
+def _has_many(features: Features) -> bool:
+    """Tell whether rows are many, so that a probe need not get all that it can out of them."""
+    return len(features) >= FEW_ROWS
 
 
 @torch.no_grad()
@@ -155,22 +161,64 @@ def _head_inputs(
     most_rows: int,
     batch_size: int,
     accelerator: Accelerator,
-) -> tuple[Tensor, Tensor]:
-    """Return what the head reads of some rows (texts, or labelled tokens), on the CPU, and their targets."""
+    poolings: Sequence[Pooling] = (),
+) -> tuple[Sequence[Tensor], Tensor]:
+    """Return what the head reads of some rows (texts, or labelled tokens), on the CPU, by each pooling or by
+    the model's own, and the rows' targets.
+    """
     rows = _some_rows(features, most_rows)
     head, home = model.head, model.device
     model.head = nn.Identity()
+    reader = _AllPoolings(model.to(accelerator.device), poolings) if len(poolings) > 1 else model
+    if len(poolings) == 1:
+        model.config.pooling = poolings[0]
     try:
-        read = predict(model.to(accelerator.device), features, batch_size, accelerator, rows=rows)
+        read = predict(reader, features, batch_size, accelerator, rows=rows, is_full=_has_many(features))
     finally:
         model.head = head
         model.to(home)  # type: ignore[arg-type]
     targets = np.asarray(features.targets)
     if features.task.kind != "tagging":
-        return torch.from_numpy(np.stack(read)), torch.from_numpy(targets[rows])
+        x_NE = torch.from_numpy(np.stack(read))
+        return x_NE.chunk(max(1, len(poolings)), dim=1), torch.from_numpy(targets[rows])
     flat = np.concatenate([targets[features.starts[row] : features.starts[row + 1]] for row in rows])
     labelled = np.flatnonzero(flat != IGNORED)[:PROBE_TOKENS]
-    return torch.from_numpy(np.concatenate(read)[labelled]), torch.from_numpy(flat[labelled]).long()
+    return (torch.from_numpy(np.concatenate(read)[labelled]),), torch.from_numpy(flat[labelled]).long()
+
+
+class _OnePass(nn.Module):
+    """An encoder that goes over a batch once, however often it is asked for tokens of it."""
+
+    def __init__(self, encoder: BermoModel) -> None:
+        super().__init__()
+        self.encoder, self.config = encoder, encoder.config
+        self.mixed_BTD: Tensor | None = None
+
+    def forward(self, *inputs: Tensor | None, rows: Tensor | None = None, **options: Any) -> BaseModelOutput:
+        if self.mixed_BTD is None:
+            self.mixed_BTD = self.encoder(*inputs, **options).last_hidden_state
+        mixed_BTD = self.mixed_BTD if rows is None else take_rows(self.mixed_BTD, rows)
+        return BaseModelOutput(last_hidden_state=cast(Any, mixed_BTD))
+
+
+class _AllPoolings:
+    """What a model's head reads of a batch by each pooling, side by side."""
+
+    def __init__(self, model: BermoPreTrainedModel, poolings: Sequence[Pooling]) -> None:
+        self.model, self.poolings = model.eval(), poolings
+
+    def __call__(self, **inputs: Tensor) -> SequenceClassifierOutput:
+        core = self.model.core
+        self.model.bermo = _OnePass(core)
+        try:
+            read = [self._read(pooling, inputs) for pooling in self.poolings]
+        finally:
+            self.model.bermo = core
+        return SequenceClassifierOutput(logits=cast(Any, torch.cat(read, dim=1)))
+
+    def _read(self, pooling: Pooling, inputs: Mapping[str, Tensor]) -> Tensor:
+        self.model.config.pooling = pooling
+        return cast(Tensor, self.model(**inputs).logits)
 
 
 def _some_rows(features: Features, most_rows: int) -> np.ndarray:

@@ -12,8 +12,7 @@ weights, so that W and b read x itself. scikit-learn's C is 1 / (λ N).
 Axes: N rows, D units, C outputs (classes, or one number).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,8 +23,8 @@ PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
 USUAL_PENALTY = 0.01
 FOLDS = 5
 EXACT = 200
-"""Iterations of the last fit; those of cross-validation need only tell penalties apart."""
 ROUGH = 30
+"""Iterations of the last fit, and of those that need only tell penalties apart."""
 ONE_FOLD = 5e6
 NO_FOLD = 1e8
 """Products of a pass (N · D · C) over which one part is held out, not five; or none, and the fit is rough."""
@@ -33,6 +32,24 @@ SMALL = 1e-6
 """Share of the mean deviation that is added to each, so that none is zero."""
 DEAD = 1e-3
 """Units that deviate less than this share of the median are dead: all-MiniLM-L6-v2 has three of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """What a fit may cost: how many parts of the rows are held out in turn, the iterations of each fit
+    without one, those of the last fit, and whether it goes on from the first of them.
+    """
+
+    parts: int
+    rough: int
+    exact: int
+    goes_on: bool
+
+
+THOROUGH = Effort(parts=FOLDS, rough=ROUGH, exact=EXACT, goes_on=False)
+QUICK = Effort(parts=1, rough=10, exact=50, goes_on=True)
+"""With 2,000 rows it finds the same penalties and scores in a sixth of the time; of a few hundred the loss on
+one part says too little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,21 +63,36 @@ class LinearFit:
 
 
 def fit_linear(
-    x_ND: Tensor, targets_N: Tensor, num_classes: int | None, weights_C: Tensor | None = None
+    x_ND: Tensor,
+    targets_N: Tensor,
+    num_classes: int | None,
+    weights_C: Tensor | None = None,
+    effort: Effort = THOROUGH,
 ) -> LinearFit:
     """Fit classes (integer targets), labels (0 and 1, one column each) or, with None, numbers; the penalty is
     chosen by cross-validation.
     """
-    has_classes = num_classes is not None and targets_N.ndim == 1
-    x_ND, targets_N = x_ND.double(), targets_N if has_classes else targets_N.double()
-    num_outputs = num_classes or 1
-    parts = _held_out(targets_N, x_ND.shape[1] * num_outputs)
+    x_ND, targets_N = _exact(x_ND, targets_N, num_classes)
     weights_C = None if weights_C is None else weights_C.double()
-    penalty, loss = _choose_penalty(x_ND, targets_N, num_classes, parts, weights_C)
-    is_huge = len(x_ND) * x_ND.shape[1] * num_outputs > NO_FOLD
-    iterations = ROUGH if is_huge else EXACT
-    fitted = fit_with_penalty(x_ND, targets_N, num_classes, penalty, None, iterations, weights_C)
-    return LinearFit(weight_CD=fitted.weight_CD, bias_C=fitted.bias_C, penalty=penalty, held_out_loss=loss)
+    chosen = _choose_penalty(x_ND, targets_N, num_classes, effort, weights_C)
+    is_huge = x_ND.numel() * (num_classes or 1) > NO_FOLD
+    start = chosen.start if effort.goes_on else None
+    iterations = ROUGH if is_huge else effort.exact
+    fitted = fit_with_penalty(x_ND, targets_N, num_classes, chosen.penalty, start, iterations, weights_C)
+    return replace(fitted, held_out_loss=chosen.loss)
+
+
+def held_out_loss(
+    x_ND: Tensor, targets_N: Tensor, num_classes: int | None, effort: Effort = THOROUGH
+) -> float:
+    """Return the loss that `fit_linear` has on held-out rows; NaN where they are too few to hold some out."""
+    x_ND, targets_N = _exact(x_ND, targets_N, num_classes)
+    return _choose_penalty(x_ND, targets_N, num_classes, effort, None).loss
+
+
+def _exact(x_ND: Tensor, targets_N: Tensor, num_classes: int | None) -> tuple[Tensor, Tensor]:
+    has_classes = num_classes is not None and targets_N.ndim == 1
+    return x_ND.double(), targets_N if has_classes else targets_N.double()
 
 
 def fit_with_penalty(
@@ -138,7 +170,7 @@ def _ridge(z_ND: Tensor, targets_N: Tensor, penalty: float) -> tuple[Tensor, Ten
     return weight_D[None], mean[None]
 
 
-def _held_out(targets_N: Tensor, work: int) -> list[Tensor]:
+def _held_out(targets_N: Tensor, work: int, most: int) -> list[Tensor]:
     """Return the rows of each part that is held out in turn, as mixed in classes (or in numbers) as all rows.
 
     With much work it is one part, with far too much none.
@@ -151,20 +183,25 @@ def _held_out(targets_N: Tensor, work: int) -> list[Tensor]:
     mixed_N = targets_N.cpu() if targets_N.ndim == 1 else targets_N.cpu().sum(1)
     order_N = shuffled_N[torch.argsort(mixed_N[shuffled_N], stable=True)]
     parts = [order_N[fold::FOLDS].to(targets_N.device) for fold in range(FOLDS)]
-    return parts[:1] if count * work > ONE_FOLD else parts
+    return parts[: 1 if count * work > ONE_FOLD else most]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """The penalty with the least loss on held-out rows, that loss, and the first fit that had it."""
+
+    penalty: float
+    loss: float
+    start: LinearFit | None
 
 
 def _choose_penalty(
-    x_ND: Tensor,
-    targets_N: Tensor,
-    num_classes: int | None,
-    parts: Sequence[Tensor],
-    weights_C: Tensor | None,
-) -> tuple[float, float]:
-    """Return the penalty with the least loss on held-out rows, and that loss."""
+    x_ND: Tensor, targets_N: Tensor, num_classes: int | None, effort: Effort, weights_C: Tensor | None
+) -> _Chosen:
+    parts = _held_out(targets_N, x_ND.shape[1] * (num_classes or 1), effort.parts)
     if not parts:
-        return USUAL_PENALTY, float("nan")
-    best, least = USUAL_PENALTY, float("inf")
+        return _Chosen(penalty=USUAL_PENALTY, loss=float("nan"), start=None)
+    best = _Chosen(penalty=USUAL_PENALTY, loss=float("inf"), start=None)
     fits: list[LinearFit | None] = [None] * len(parts)
     for penalty in PENALTIES:
         loss = 0.0
@@ -172,13 +209,13 @@ def _choose_penalty(
             is_kept = torch.ones(len(x_ND), dtype=torch.bool, device=x_ND.device)
             is_kept[rows] = False
             fits[index] = fitted = fit_with_penalty(
-                x_ND[is_kept], targets_N[is_kept], num_classes, penalty, fits[index], ROUGH, weights_C
+                x_ND[is_kept], targets_N[is_kept], num_classes, penalty, fits[index], effort.rough, weights_C
             )
             loss += _loss(fitted, x_ND[rows], targets_N[rows], num_classes, weights_C) / len(parts)
-        if loss >= least:
+        if loss >= best.loss:
             break
-        best, least = penalty, loss
-    return best, least
+        best = _Chosen(penalty=penalty, loss=loss, start=fits[0])
+    return best
 
 
 def _loss(

@@ -205,3 +205,14 @@ def test_batches_in_order_hold_every_feature_once_and_longest_first(features: Fe
     order = np.concatenate(batches)
     assert sorted(order.tolist()) == list(range(len(features)))
     assert features.lengths[order].tolist() == sorted(features.lengths.tolist(), reverse=True)
+
+
+def test_full_batches_hold_every_feature_once_and_no_more_tokens_than_the_longest_take(
+    features: Features,
+) -> None:
+    batches = in_order(features, 2, is_full=True)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(features)))
+    most_tokens = 2 * int(features.lengths.max())
+    assert all(len(batch) * int(features.lengths[batch].max()) <= most_tokens for batch in batches)
+    assert len(batches) <= len(in_order(features, 2))
+    assert in_order(features, 2, np.array([], dtype=np.int64), is_full=True) == []

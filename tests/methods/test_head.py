@@ -11,11 +11,12 @@ import torch
 
 from bermo.data.batches import in_order
 from bermo.files import without_seal, write_sealed
+from bermo.methods import head as head_module
 from bermo.methods.assemble import assemble
 from bermo.methods.evaluate import predict
 from bermo.methods.finetune import finetune
-from bermo.methods.head import _standardise_, choose_reading
-from bermo.methods.prepare import Prepared, prepare
+from bermo.methods.head import _head_inputs, _standardise_, choose_reading
+from bermo.methods.prepare import Prepared, build_model, prepare
 from bermo.nn.heads import Scale
 from bermo.nn.linear_fit import fit_linear
 from bermo.progress import Quiet
@@ -140,3 +141,37 @@ def test_a_unit_that_is_the_same_for_all_texts_is_not_blown_up(
     assert torch.allclose(read[:, [2, 4]], torch.zeros(50, 2), atol=1e-5)
     # What a unit moves by in training is of the size of the others.
     assert (moved - read)[:, [2, 4]].max() <= (moved - read).median(0).values.max()
+
+
+@pytest.mark.parametrize("pairs", [None, "apart"])
+def test_one_pass_reads_by_each_pooling_what_a_pass_for_each_reads(tmp_path: Path, pairs: str | None) -> None:
+    (tmp_path / "pairs.tsv").write_text(
+        "first\tsecond\tlabel\n"
+        + "".join(f"a dog {'runs ' * (k % 5)}\tthe cat {k}\t{'yes' if k % 2 else 'no'}\n" for k in range(24))
+    )
+    file = str(tmp_path / "pairs.tsv")
+    own = DataSpec(train=file, valid=file, text=("first", "second"), max_length=32)
+    spec = replace_in(replace(TINY, data=own) if pairs else TINY, model={"mix": MixSpec(kind="none")})
+    prepared = prepare(replace_in(spec, model={"pairs": pairs or "joined", "pooling": None}), Quiet())
+    accelerator = make_accelerator(spec.train, tmp_path)
+    model = build_model(prepared)
+    whole, targets = _head_inputs(model, prepared.train, 20, 8, accelerator, ("first", "mean"))
+    for pooling, read in zip(("first", "mean"), whole, strict=True):
+        (alone,), same = _head_inputs(model, prepared.train, 20, 8, accelerator, (pooling,))
+        assert torch.equal(read, alone)
+        assert torch.equal(targets, same)
+    assert not torch.equal(*whole)
+
+
+def test_many_rows_get_a_quick_probe_that_reads_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, read, answers = at_start(TINY, tmp_path)
+    monkeypatch.setattr(head_module, "FEW_ROWS", 48)
+    quick, _, others = at_start(TINY, tmp_path)
+    targets = torch.from_numpy(np.array(slow.train.targets))
+    losses = [torch.nn.functional.cross_entropy(found, targets) for found in (answers, others)]
+    assert not torch.equal(*losses)
+    assert losses[1] < losses[0] + 0.2
+    assert quick.spec.model.pooling == slow.spec.model.pooling
+    assert len(read) == 48

@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from bermo.nn.linear_fit import LinearFit, fit_linear, fit_with_penalty
+from bermo.nn.linear_fit import QUICK, THOROUGH, LinearFit, fit_linear, fit_with_penalty, held_out_loss
 
 pytestmark = pytest.mark.usefixtures("whole_fits")
 
@@ -80,3 +80,18 @@ def test_a_dead_unit_gets_no_weight_that_would_outdo_the_others() -> None:
     dead = 5 + 1e-8 * targets[:, None].double()
     fitted = fit_linear(torch.cat([x.double(), dead], dim=1), targets, num_classes=2)
     assert fitted.weight_CD[:, 4].abs().max() < 0.01 * fitted.weight_CD.abs().max()
+
+
+def test_the_loss_on_held_out_rows_is_known_without_the_last_fit() -> None:
+    x, labels = make_rows()
+    assert held_out_loss(x, labels, 3) == fit_linear(x, labels, 3).held_out_loss
+    assert np.isnan(held_out_loss(x[:4], labels[:4], 3))
+
+
+def test_many_rows_are_read_as_well_with_little_effort() -> None:
+    x, labels = make_rows(count=3000, units=12)
+    fits = [fit_linear(x[:1500], labels[:1500], 3, effort=effort) for effort in (THOROUGH, QUICK)]
+    fresh = [torch.from_numpy(outputs(fitted, x[1500:])) for fitted in fits]
+    thorough, quick = (torch.nn.functional.cross_entropy(found, labels[1500:]).item() for found in fresh)
+    assert quick < thorough + 0.01
+    assert quick != thorough
