@@ -78,20 +78,42 @@ def write_onnx(
             if isinstance(model, BermoForSentenceEmbedding) and gives_tokens:
                 answers = Answers(model, tokens_and_vector)
             program = torch.export.export(answers, (), dict(example), dynamic_shapes=shapes, strict=False)
-            exported = torch.onnx.export(
-                program,
-                kwargs=dict(example),
-                dynamo=True,
-                opset_version=family_of(config).export.opset,
-                output_names=names,
-                verbose=False,
-            )
+            with known_domains():
+                exported = torch.onnx.export(
+                    program,
+                    kwargs=dict(example),
+                    dynamo=True,
+                    opset_version=family_of(config).export.opset,
+                    output_names=names,
+                    verbose=False,
+                )
         except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise BermoError(
                 f"torch could not write this {config.model_type} model as ONNX: {reason}"
             ) from error
     write_lean(cast(Any, exported), path)
+
+
+@contextlib.contextmanager
+def known_domains() -> Iterator[None]:
+    """Let torch list its 500 ONNX functions without their source.
+
+    For each export it asks the domain of every one, which onnxscript finds out by parsing the function; the
+    function's opset knows it. Another onnxscript, which has no such class, is left as it is.
+    """
+    from onnxscript._internal import values
+
+    functions: Any = getattr(values, "TracedOnnxFunction", None)
+    parse = getattr(functions, "function_ir", None)
+    if parse is None:
+        yield
+        return
+    functions.function_ir = property(lambda function: function._opset)
+    try:
+        yield
+    finally:
+        functions.function_ir = parse
 
 
 def write_lean(exported: Any, path: Path) -> None:

@@ -16,7 +16,7 @@ from bermo.models.encoder import BermoPreTrainedModel
 from bermo.runs.trained import open_trained
 from bermo.ship.export import write
 from bermo.ship.export.compare import Reference, check_accepted, relative_error
-from bermo.ship.export.onnx import write_onnx
+from bermo.ship.export.onnx import known_domains, write_onnx
 from bermo.ship.export.openvino_graph import avoid_wrong_kernels
 from bermo.ship.export.quantize import quantize_dynamic
 from bermo.ship.export.run import ExportSpec, export
@@ -185,3 +185,13 @@ def test_relative_error_is_that_of_the_norms() -> None:
     small = [[row / 100 for row in rows] for rows in (after, before)]
     assert relative_error(*small) == pytest.approx(0.1)
     assert relative_error(*small, least=0.1) == pytest.approx(0.005 / 0.2)
+
+
+def test_domains_of_torchs_functions_are_known_without_their_source() -> None:
+    from onnxscript._framework_apis.torch_2_8 import get_torchlib_ops
+
+    with known_domains():
+        known = [(op.qualified_name, op.name, op.domain) for op in get_torchlib_ops()]
+        assert not hasattr(get_torchlib_ops()[0].function.function_ir, "graph"), "nothing was parsed"
+    assert known == [(op.qualified_name, op.name, op.domain) for op in get_torchlib_ops()]
+    assert len(known) > 400
