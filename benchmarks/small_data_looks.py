@@ -4,13 +4,14 @@
     python benchmarks/small_data_looks.py --report OUT…
     python benchmarks/small_data_looks.py --scores FOLDER OUT…
 
-CELLS are those of small_data_cells.py. At every evaluation the validation and the test rows are scored by
-the weights ("last"), by their mean over the steps ("mean": what --average keeps), and by three quarters of
-the way from the start to the weights ("way"). The mean changes nothing in the training, so one training tells
-what each would have kept. --try NAME:FIELD=VALUE,… adds a way, as in small_data.py. --report prints how much
-each gives over the last weights at the evaluation that the validation score chooses, by several rules of that
-choice; --scores writes what the mean and the last weights have kept as small_data.py does, for its --gather.
-The same command goes on where it stopped.
+CELLS are those of small_data_cells.py. At every evaluation the validation and the test rows are scored by the
+weights ("last"), by their mean over the steps ("mean": what --average keeps), by three quarters of the way
+from the start to the weights ("way"), and by the weights with a new linear probe as the head ("refit", as
+SetFit ends). Nothing of it changes the training, so one training tells what each would have kept. --try
+NAME:FIELD=VALUE,… adds a way, as in small_data.py. --report prints how much each gives over the last weights
+at the evaluation that the validation score chooses, by several rules of that choice; --scores writes what the
+mean and the last weights have kept as small_data.py does, for its --gather. The same command goes on where it
+stopped.
 """
 
 import argparse
@@ -39,6 +40,7 @@ from bermo.data.scoring import score
 from bermo.files import write_json
 from bermo.methods import finetune as training
 from bermo.methods.evaluate import predict
+from bermo.methods.head import start_head_
 from bermo.methods.prepare import Prepared
 from bermo.progress import Quiet
 from bermo.spec import ModelSpec, RunSpec, TrainSpec
@@ -46,7 +48,7 @@ from bermo.training.average import Average
 from bermo.values import override
 
 FORGETTING, WAY = 2.0, 0.75
-LAST, MEAN, PART = "last", "mean", "way"
+LAST, MEAN, PART, REFIT = "last", "mean", "way", "refit"
 ERROR = 50 / 200**0.5
 """A standard error of 200 validation rows, by which an evaluation that knows nothing counts less."""
 Look = dict[str, dict[str, dict[str, float]]]
@@ -98,6 +100,15 @@ def _put_(weights: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         weight.copy_(value)
 
 
+def refitted(seed: Any, model: Any, scores: Callable[[], dict[str, dict[str, float]]]) -> Look:
+    """Return the scores with a linear probe of the trained encoder as the head; the model keeps its own."""
+    own = {name: value.clone() for name, value in model.head.state_dict().items()}
+    start_head_(model, seed.prepared.train, 256, seed.accelerator)
+    found = scores()
+    model.head.load_state_dict(own)
+    return {REFIT: found}
+
+
 def values_of(features: Features, answers: list[np.ndarray]) -> dict[str, float]:
     """Accuracy, Matthews and the loss of the answers to rows with classes."""
     found = score(features, answers).values
@@ -126,7 +137,8 @@ def run(encoder: str, files: Path, changes: list[str], folder: Path) -> dict[str
     def evaluate(seed: Any, current: nn.Module) -> dict[str, float]:
         rows = {"valid": seed.prepared.valid, "test": test_rows(files, seed.prepared)}
         ask = lambda part: predict(current, part, 256, seed.accelerator)  # noqa: E731
-        looks.append(kept[-1].look(lambda: {name: values_of(part, ask(part)) for name, part in rows.items()}))
+        scores = lambda: {name: values_of(part, ask(part)) for name, part in rows.items()}  # noqa: E731
+        looks.append(kept[-1].look(scores) | refitted(seed, current, scores))
         return plain_evaluate(seed, current)
 
     training.assemble, training._Seed.evaluate = assemble, evaluate  # type: ignore[assignment,method-assign]
@@ -215,7 +227,7 @@ def report(found: dict[tuple[str, ...], dict[str, Any]]) -> None:
             if key[3] == way and (*key[:3], "bermo") in found
         ]
         print(f"{way}: {len(pairs)} trainings" if pairs else f"{way}: nothing to compare with")
-        for weights in (LAST, MEAN, PART) if pairs else ():
+        for weights in (LAST, MEAN, PART, REFIT) if pairs else ():
             gains = {
                 rule: statistics.fmean(
                     kept_score(own, weights, rule) - kept_score(usual, LAST) for own, usual in pairs

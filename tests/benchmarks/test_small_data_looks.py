@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_data import run_bermo
-from benchmarks.small_data_looks import LAST, MEAN, kept_score, report, run, write_scores
+from benchmarks.small_data_looks import LAST, MEAN, PART, REFIT, kept_score, report, run, write_scores
 
 pytestmark = pytest.mark.usefixtures("shallow_box")
 SHORT = ["train.epochs=3", "train.lr=2e-3"]
@@ -33,6 +33,7 @@ def test_one_training_tells_what_the_weights_and_their_mean_would_have_kept(
     for weights, switch in ((LAST, "off"), (MEAN, "on")):
         real = run_bermo("box", cell, [*SHORT, f"train.average={switch}"], tmp_path / switch)
         assert kept_score(found["looks"], weights) == pytest.approx(real["values"]["accuracy"], abs=1e-3)
+    assert all(set(look) == {LAST, MEAN, PART, REFIT} for look in found["looks"][1:])
     write_scores(tmp_path / "scores", {("box", "mine-40", "1", "bermo"): found})
     written = {path.parent.name for path in (tmp_path / "scores").rglob("score.json")}
     assert written == {"off", "on"}
