@@ -40,8 +40,10 @@ IMPORTED = (
     "bermo.ship.runtimes.predict_file",
     "bermo.ship.shrink.run",
     "bermo.verbs.starting",
+    "onnxscript.function_libs.torch_lib.ops",
     "tests.short_fits",
     "tests.toy",
+    "torch.export._trace",
     "transformers.models.auto.modeling_auto",
     "transformers.models.bert.modeling_bert",
 )
