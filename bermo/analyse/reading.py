@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bermo.analyse.labelled import texts_of
-from bermo.data.columns import find_columns
+from bermo.data.columns import NO_FLAGS, find_columns
 from bermo.data.corpora import text_rows
 from bermo.data.read import read_table
 from bermo.data.rows import TextRows
@@ -22,7 +22,7 @@ def read_texts(path: Path) -> list[str]:
         lines = [line.strip() for line in read_text(path).splitlines()]
     else:
         table = read_table(path)
-        columns = find_columns(table, None, None, needs_label=False).text
+        columns = find_columns(table, None, None, needs_label=False, flags=NO_FLAGS).text
         lines = texts_of(text_rows(table, columns, None))
     return distinct(lines, path)
 

@@ -209,8 +209,8 @@ def _measure(name: str, part: Measurement, subject: Subject, out: Path, display:
     known = _read_part(path, key, part.kind)
     if known is not None:
         return known
-    done = 0
-    display.start(f"{subject.name}: {name}", part.total(subject), 0)
+    done, total = 0, part.total(subject)
+    display.start(f"{subject.name}: {name}", total, 0)
 
     def advance(count: int) -> None:
         nonlocal done
@@ -219,6 +219,7 @@ def _measure(name: str, part: Measurement, subject: Subject, out: Path, display:
 
     try:
         facts = part.measure(subject, advance)
+        display.step(total, None)
     finally:
         display.close()
     write_sealed(path, {"key": key, "facts": asdict(facts)})

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bermo.data.corpora import as_number
+from bermo.data.packed import kind_of
 from bermo.data.table import Table
 from bermo.errors import BermoError
 
@@ -69,8 +70,26 @@ class Columns:
     label: str | None
 
 
+@dataclass(frozen=True)
+class Flags:
+    """The options of a command that name the columns of a file; None where it has no such option."""
+
+    text: str | None
+    label: str | None
+
+
+OF_TRAINING = Flags("--text", "--label")
+OF_ANSWERS = Flags("--columns", None)
+"""Where texts are answered or encoded, --text is a text itself."""
+NO_FLAGS = Flags(None, None)
+
+
 def find_columns(
-    table: Table, text: Sequence[str] | None, label: str | None, needs_label: bool = True
+    table: Table,
+    text: Sequence[str] | None,
+    label: str | None,
+    needs_label: bool = True,
+    flags: Flags = OF_TRAINING,
 ) -> Columns:
     """Return the columns that were given, or else those with a usual name; an error if there is none."""
     for name in (*(text or ()), *([label] if label else ())):
@@ -80,7 +99,7 @@ def find_columns(
     if needs_label and label_name is None and len(table.columns) == len(text_names) + 1:
         label_name = next(name for name in table.columns if name not in text_names)
     if not text_names or (needs_label and label_name is None):
-        raise BermoError(_missing(table, "label" if text_names else "text"))
+        raise BermoError(_no_label(table, flags) if text_names else _no_text(table, flags))
     names = [name.lower() for name in (*text_names, *([label_name] if label_name else ()))]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -108,13 +127,21 @@ def _usual(table: Table, known: Sequence[str]) -> str | None:
     return next((names[name] for name in known if name in names), None)
 
 
-def _missing(table: Table, part: str) -> str:
+def _no_text(table: Table, flags: Flags) -> str:
+    return _missing(table, "text", TEXTS, flags.text)
+
+
+def _no_label(table: Table, flags: Flags) -> str:
+    return _missing(table, "label", LABELS, flags.label)
+
+
+def _missing(table: Table, part: str, known: Sequence[str], flag: str | None) -> str:
     there = ", ".join(f'"{name}"' for name in table.columns)
-    known = ", ".join((TEXTS if part == "text" else LABELS)[:6])
+    way = "Call" if flag is None else f"Name it with {flag}, or call"
+    example = "text,label" if kind_of(table.path) == ".csv" else "text<TAB>label"
     return (
-        f"{table.path}: no column has a usual name for the {part}. Its columns: {there}. Name it with"
-        f" --{part}, or call it one of {known}, … If the first line is a row of data, add a line with"
-        " the columns' names above it, such as text<TAB>label."
+        f"{table.path}: no column has a usual name for the {part}. Its columns: {there}. {way} it one of"
+        f" {', '.join(known[:6])}, …" + table.if_no_header(f", such as {example}")
     )
 
 

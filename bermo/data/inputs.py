@@ -3,8 +3,8 @@
     for block in text_blocks(path, names, size): …        tables of at most `size` rows with named columns
     input_rows(block, task, names)                         the rows that a model of the task reads
 
-A .txt file and standard input hold one text a line; where a model reads several texts a row, standard input
-has them apart by tabs. All other files are tables.
+A .txt file and standard input hold one text a line; where a model reads several texts a row, they are apart
+by tabs. All other files are tables, and so is a .txt file of several texts a row whose first line names them.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from bermo.data.columns import find_columns
+from bermo.data.columns import OF_ANSWERS, PAIRS, Flags, find_columns
 from bermo.data.corpora import choice_rows, find_empty
 from bermo.data.packed import kind_of
 from bermo.data.questions import read_questions
@@ -51,7 +51,7 @@ def line_blocks(
     while block := list(islice(numbered, size)):
         cells = [_cells(source, number, line.rstrip("\r\n"), names) for number, line in block]
         columns = {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
-        yield Table(Path(source), columns, [number for number, _ in block])
+        yield Table(Path(source), columns, [number for number, _ in block], is_lines=True)
 
 
 def _cells(source: str, number: int, line: str, names: Sequence[str]) -> list[str]:
@@ -73,10 +73,20 @@ def text_blocks(
     kind = kind_of(path)
     if task.kind == "span" and kind == ".json":
         yield from _squad_table(path).blocks(size)
-    elif kind == ".txt" and task.kind in WHOLE_LINES and len(text) < 2 and separator is None:
-        yield from line_blocks(read_lines(path, read_sample(path)), ("text",), size, str(path))
+    elif kind == ".txt" and task.kind in WHOLE_LINES and separator is None and not _is_table(path, text):
+        names = tuple(text) if len(text) > 1 else ("text",)
+        yield from line_blocks(read_lines(path, read_sample(path)), names, size, str(path))
     else:
         yield from read_blocks(path, size, separator)
+
+
+def _is_table(path: Path, text: Sequence[str]) -> bool:
+    """Tell whether the first line of a .txt file of several texts a row names their columns."""
+    if len(text) < 2:
+        return False
+    first = next(iter(read_lines(path, read_sample(path))), "")
+    cells = {cell.strip().lower() for cell in first.split("\t")}
+    return any(cells.issuperset(name.lower() for name in names) for names in (text, *PAIRS))
 
 
 def _squad_table(path: Path) -> Table:
@@ -85,7 +95,9 @@ def _squad_table(path: Path) -> Table:
     return Table(path, columns, list(range(1, len(rows) + 1)))
 
 
-def input_names(table: Table, task: Task, text: Sequence[str], given: Sequence[str] = ()) -> tuple[str, ...]:
+def input_names(
+    table: Table, task: Task, text: Sequence[str], given: Sequence[str] = (), flags: Flags = OF_ANSWERS
+) -> tuple[str, ...]:
     """Return the columns that the model reads: those given, those of training, or those with usual names."""
     for name in given:
         table.column(name)
@@ -96,7 +108,7 @@ def input_names(table: Table, task: Task, text: Sequence[str], given: Sequence[s
     if task.kind == "choice":
         return tuple(given) or tuple(text) or task.train[0].text
     known = given or (text if text and all(table.has(name) for name in text) else None)
-    names = find_columns(table, known, None, needs_label=False).text
+    names = find_columns(table, known, None, needs_label=False, flags=flags).text
     if text and len(names) != len(text) and task.kind != "embedding":
         raise BermoError(
             f"{table.path} has the text column(s) {', '.join(names)}, but the model reads {len(text)}"

@@ -7,7 +7,7 @@ from typing import cast
 from bermo.data.columns import Columns, are_numbers, find_columns
 from bermo.data.corpora import find_empty, label_cells, numbers, relevance, text_rows, without_empty
 from bermo.data.divide import divide
-from bermo.data.doubts import Source, find_doubts
+from bermo.data.doubts import Source, find_doubts, only_class
 from bermo.data.label_lists import read_labels, split_labels
 from bermo.data.read import read_table
 from bermo.data.rows import TextRows, head, label_names, pick
@@ -67,7 +67,7 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
         train_rows, valid_rows = source.rows, other.rows
     else:
         train_rows, valid_rows, told = _divided(source, spec)
-        notes.append(told)
+        notes += [told, *only_class(valid_rows, f"{source.name}, divided")]
     return OwnRows(
         kind=kind,
         train=train_rows,

@@ -44,6 +44,11 @@ def check_file(path: Path) -> Path:
         return path
     if path.is_dir():
         raise BermoError(f"{path} is a folder, but a file was expected.")
+    if path.exists():
+        raise BermoError(
+            f"{path} is a pipe or a device, not a file. Save what it holds to a file, and give that; bermo"
+            " predict reads texts from its standard input too."
+        )
     if path.as_posix().startswith(ADDRESSES):
         raise BermoError(f"{path} is an address, not a file. Download it, and give the file.")
     if not path.parent.is_dir():

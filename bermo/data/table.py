@@ -14,6 +14,7 @@ from bermo.data.packed import kind_of
 from bermo.errors import BermoError, nearest
 
 COUNTED_BY_ROW = (".json", ".parquet", ".xlsx")
+NAMED_BY_ROW = (".jsonl", ".ndjson", ".json", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Table:
     skipped: int = 0
     notes: tuple[str, ...] = ()
     is_in_memory: bool = False
+    is_lines: bool = False
+    """Whether the rows are lines of text, whose columns no line names."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -39,11 +42,22 @@ class Table:
         for known, values in self.columns.items():
             if known.lower() == name.lower():
                 return values
+        if self.is_lines:
+            raise BermoError(
+                f'{self.path} has texts alone, and no column "{name}". Give a file with named columns, such'
+                " as .csv."
+            )
         there = ", ".join(f'"{known}"' for known in self.columns)
         raise BermoError(
             f'{self.path} has no column "{name}".{nearest(name, self.columns)} Its columns: {there}.'
-            " If its first line is a row of data, add a line with the columns' names above it."
+            + self.if_no_header()
         )
+
+    def if_no_header(self, example: str = "") -> str:
+        """Say what to do where the first line of a file names no columns; JSON and parquet always do."""
+        if self.is_in_memory or kind_of(self.path) in NAMED_BY_ROW:
+            return ""
+        return f" If the first line is a row of data, add a line with the columns' names above it{example}."
 
     def place(self, index: int) -> str:
         """Return where a row stands in the file: "line 3", or "row 3" where a file has no lines."""

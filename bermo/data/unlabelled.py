@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bermo.data.columns import OF_TRAINING
 from bermo.data.corpora import without_empty
 from bermo.data.features import Features, TokenFacts
 from bermo.data.inputs import input_names, input_rows, text_blocks
@@ -41,7 +42,7 @@ def read_unlabelled(
             f"{more}. It is for {', '.join(KINDS)}. Leave it out."
         )
     table = _read(path, data, separator)
-    names = input_names(table, data.task, data.text, text or ())
+    names = input_names(table, data.task, data.text, text or (), OF_TRAINING)
     table = without_empty(table, names)
     if not len(table):
         raise BermoError(f"{path} has no text that is not empty.")

@@ -48,8 +48,9 @@ class TerminalDisplay:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[loss]}"),
                 TimeElapsedColumn(),
-                TextColumn("left"),
+                TextColumn("·"),
                 TimeRemainingColumn(),
+                TextColumn("left"),
                 console=self.console,
             )
             self.task = self.progress.add_task(visible(what), total=total, completed=done, loss="")

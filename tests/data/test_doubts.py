@@ -66,6 +66,32 @@ GOOD = [("one", "a"), ("two", "b"), ("three", "a"), ("One\nline\tmore", "b")]
             ["t.csv: the labels are 12 different numbers and are"],
         ),
         ([(f"t{i}", str(i % 10)) for i in range(30)], None, []),
+        (
+            [*GOOD, ("five", "nan"), ("six", "N/A"), ("seven", "nan"), ("eight", "N/A")],
+            None,
+            ['t.csv: 4 labels are "nan" or "N/A" (line 6, line 7, line 8, …), which are learned as classes'],
+        ),
+        ([*GOOD, ("five", "none"), ("six", "none")], None, []),
+        ([*GOOD, ("nan", "a"), ("NULL", "a")], None, ['t.csv: 2 texts are "nan" or "NULL" (line 6, line 7)']),
+        (
+            [("one", "a, b"), ("two", "b"), ("three", "a"), ("four", "b"), ("five", "a, b")],
+            None,
+            ['t.csv: the label "a, b" (line 2) is learned as one class. If it is several labels, pass'],
+        ),
+        ([("one", "Bonn, DE"), ("two", "Rome, IT"), ("three", "Bonn, DE"), ("four", "Rome, IT")], None, []),
+        (
+            [*((f"t{i}", "ab"[i % 2]) for i in range(14)), ("last", "rare")],
+            [("six", "a"), ("seven", "a"), ("eight", "a")],
+            [
+                't.csv: 1 class has a single row ("rare" in line 16): too few to be learned',
+                'v.csv: all 3 validation rows have the label "a"',
+            ],
+        ),
+        (
+            [('{"body": "one"}', "a"), ('["two"]', "b"), ('{"body": "three"}', "a"), ("{}", "b")],
+            None,
+            ['t.csv: every text is an object or a list of JSON (line 2: \'{"body": "one"}\')'],
+        ),
     ],
 )
 def test_doubts_are_said_with_examples(train: Cells, valid: Cells | None, sentences: list[str]) -> None:

@@ -66,6 +66,32 @@ def test_a_file_with_too_few_texts_a_row_is_refused(write: Write) -> None:
         read(write("a.tsv", "text\na\n"), OWN, ("premise", "hypothesis"))
 
 
+def test_pairs_of_a_text_file_are_lines_unless_its_first_line_names_them(write: Write) -> None:
+    names = ("text1", "text2")
+    assert read(write("a.txt", "one\ttwo\nthree\tfour\n"), OWN, names) == TextRows(
+        ["one", "three"], ["two", "four"]
+    )
+    headed = write("b.txt", "Text1\ttext2\nthree\tfour\n")
+    assert read(headed, OWN, names) == TextRows(["three"], ["four"])
+    usual = write("c.txt", "premise\thypothesis\nthree\tfour\n")
+    assert read(usual, OWN, names) == TextRows(["three"], ["four"])
+    with pytest.raises(BermoError, match=r"d\.txt, line 1: the model reads 2 texts a row .* but got 1"):
+        read(write("d.txt", "one\n"), OWN, names)
+
+
+def test_an_error_names_the_option_that_the_command_has(write: Write) -> None:
+    with pytest.raises(BermoError, match=r"Name it with --columns, .* such as text,label\."):
+        read(write("a.csv", "a,b\n1,2\n"))
+    with pytest.raises(BermoError, match=r"--columns, or call it one of [^.]*…$"):
+        read(write("a.jsonl", '{"a": 1, "b": 2}\n'))
+
+
+def test_lines_have_no_columns_to_choose_from(write: Write) -> None:
+    (table,) = text_blocks(write("a.txt", "one\ntwo\n"), OWN, (), 10)
+    with pytest.raises(BermoError, match=r'a\.txt has texts alone, and no column "id"\. Give a file with'):
+        table.column("id")
+
+
 def test_every_text_format_comes_in_blocks_of_the_same_columns(write: Write) -> None:
     lines = "".join(f'{{"text": "a {k}"' + (', "id": 1}\n' if k < 2 else "}\n") for k in range(5))
     blocks = list(text_blocks(write("a.jsonl", lines), OWN, (), 2))

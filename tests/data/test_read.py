@@ -1,6 +1,7 @@
 """Every format comes out as the same table; every broken file is named with its line."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -127,3 +128,9 @@ def test_a_torn_parquet_file_is_named(write: Write) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(BermoError, match="not a whole parquet file"):
         read_table(write("a.parquet", "PAR1 and no more"))
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(BermoError, match="is a pipe or a device, not a file"):
+        read_table(tmp_path / "pipe.csv")

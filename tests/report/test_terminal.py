@@ -1,6 +1,7 @@
 """What the terminal shows: an estimate, the spread over seeds, a bar for each layer."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,16 @@ def test_a_pipe_gets_lines_with_an_estimate(monkeypatch: pytest.MonkeyPatch) -> 
     display.close()
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text == "training 20 of 100 loss 0.6000 about 3 min left\n"
+
+
+def test_a_terminal_shows_which_of_the_two_times_is_left() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, no_color=True)
+    display = TerminalDisplay(console)
+    display.start("training", 100, 0)
+    display.step(20, 0.6)
+    display.close()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"0:00:0\d · -:--:-- left", text), text
 
 
 def test_durations_read_as_a_person_says_them() -> None:

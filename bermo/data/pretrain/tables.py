@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from bermo.data.columns import find_columns
+from bermo.data.columns import NO_FLAGS, find_columns
 from bermo.data.packed import kind_of
 from bermo.data.read import FORMATS, read_blocks
 
@@ -21,7 +21,7 @@ def row_texts(path: Path) -> Iterator[str]:
     """Yield the text of each row, a pair as two lines, white space made single; empty ones are left out."""
     names: tuple[str, ...] = ()
     for table in read_blocks(path, BLOCK_ROWS):
-        names = names or tuple(find_columns(table, None, None, needs_label=False).text)
+        names = names or find_columns(table, None, None, needs_label=False, flags=NO_FLAGS).text
         for parts in zip(*(table.column(name) for name in names), strict=True):
             lines = [" ".join(part.split()) for part in parts]
             if text := "\n".join(filter(None, lines)):

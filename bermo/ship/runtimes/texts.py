@@ -9,7 +9,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bermo.data.apart import read_pairs
-from bermo.data.columns import Columns, find_columns
+from bermo.data.columns import NO_FLAGS, OF_TRAINING, Columns, Flags, find_columns
 from bermo.data.corpora import (
     choice_rows,
     label_cells,
@@ -42,7 +42,7 @@ alone.
 
 def labelled(opened: TrainedFolder, path: Path) -> Features:
     """Read a file with texts and answers for the task of a model, checked against its labels."""
-    rows = read_answered(path, opened.trained).rows
+    rows = read_answered(path, opened.trained, flags=NO_FLAGS).rows
     check_labels(rows, opened.trained, path)
     return features_of(opened, rows)
 
@@ -127,6 +127,7 @@ def read_answered(
     text: Sequence[str] = (),
     label: str | None = None,
     separator: str | None = None,
+    flags: Flags = OF_TRAINING,
 ) -> Answered:
     """Read texts and their answers; columns that are not named are those of training, else the usual ones.
 
@@ -145,7 +146,7 @@ def read_answered(
             columns = Columns(names, label or trained.label or "label")
         case _:
             table = _table(path, trained, separator)
-            columns = find_columns(table, *_known_columns(table, trained, text, label))
+            columns = find_columns(table, *_known_columns(table, trained, text, label), flags=flags)
     filled = without_empty(table, columns.text)
     if not len(filled):
         raise BermoError(f"{path} has no text that is not empty.")
