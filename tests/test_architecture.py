@@ -60,6 +60,7 @@ ROOMS: list[dict[str, str]] = [
     {"nn/": "pure torch: mixes, masks, gates, heads, losses, probes"},
     {
         "spec.py": "what a run is: frozen dataclasses",
+        "aliases.py": "what other tools call an option of ours",
         "choices.py": "choices that several verbs offer: device, separator, tracker",
         "fields.py": "the fields of a spec: help, flag, bounds, rules",
         "values.py": "values of fields read from texts and JSON",

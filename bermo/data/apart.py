@@ -106,7 +106,7 @@ def apart_rows(table: Table, columns: Columns) -> ApartRows:
     texts = list(zip(*(table.column(name) for name in columns.text), strict=True))
     if columns.label is None:
         return ApartRows(texts)
-    labels = numbers(text_rows(table, columns.text, columns.label), table.path).labels
+    labels = numbers(text_rows(table, columns.text, columns.label), table.path, table.place).labels
     return ApartRows(texts, [float(str(label)) for label in labels or ()])
 
 

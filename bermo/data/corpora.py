@@ -6,7 +6,7 @@ names file and line.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,14 @@ EXAMPLES = 3
 """Rows that a complaint names."""
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
+
+
+Place = Callable[[int], str]
+"""Where a row stands in its file, by its number from 0 on."""
+
+
+def _row(index: int) -> str:
+    return f"row {index + 1}"
 
 
 def text_rows(table: Table, text: Sequence[str], label: str | None) -> TextRows:
@@ -101,31 +109,31 @@ def _check_filled(table: Table, name: str, what: str, fault: str) -> None:
     )
 
 
-def numbers(rows: TextRows, path: Path | str) -> TextRows:
-    """Return the rows with their labels read as numbers, for regression."""
+def numbers(rows: TextRows, path: Path | str, place: Place = _row) -> TextRows:
+    """Return the rows with their labels read as numbers, for regression; `place` says where a row stands."""
     if rows.labels is None:
         return rows
     values = []
-    for number, label in enumerate(rows.labels, start=1):
+    for index, label in enumerate(rows.labels):
         value = as_number(str(label))
         if value is None:
-            raise BermoError(f'{path}, row {number}: the label "{label}" is not a number.')
+            raise BermoError(f'{path}, {place(index)}: the label "{label}" is not a number.')
         values.append(value)
     return TextRows(rows.first, rows.second, values)
 
 
-def relevance(rows: TextRows, path: Path | str) -> TextRows:
+def relevance(rows: TextRows, path: Path | str, place: Place = _row) -> TextRows:
     """Return pairs with their labels as numbers from 0 to 1, for a reranker."""
     if rows.second is None:
         raise BermoError(
             f"{path} has one text a row, but a reranker reads pairs. Give a query and a text, or name both"
             " columns with --text."
         )
-    read = numbers(rows, path)
-    for number, value in enumerate(read.labels or (), start=1):
+    read = numbers(rows, path, place)
+    for index, value in enumerate(read.labels or ()):
         if not 0 <= float(str(value)) <= 1:
             raise BermoError(
-                f"{path}, row {number}: the label {value} is not from 0 (does not answer) to 1 (answers"
+                f"{path}, {place(index)}: the label {value} is not from 0 (does not answer) to 1 (answers"
                 " best). Divide all labels by the largest."
             )
     return read

@@ -137,10 +137,17 @@ def _size(name: str) -> float:
 def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> None:
     if not len(data.valid):
         raise BermoError("There are no validation rows. Pass more data, or a file with --valid.")
+    limit = f" among the first {spec.limit} rows (--limit)" if spec.limit is not None else ""
+    if data.task.kind == "regression" and isinstance(data.train, TextRows):
+        numbers = set(data.train.labels or ())
+        if len(numbers) == 1:
+            raise BermoError(
+                f"All training rows{limit} have the same number, {numbers.pop()}. There is nothing to learn:"
+                " give rows of different numbers, or name another column with --label."
+            )
     if data.task.kind in ("regression", "span", "embedding", "reranker"):
         return
     seen = set(label_names(data.train))
-    limit = f" among the first {spec.limit} rows (--limit)" if spec.limit is not None else ""
     known = set(data.task.labels or seen)
     for split, rows in (("training", data.train), ("validation", data.valid)):
         for name in sorted(set(label_names(rows)) - known):

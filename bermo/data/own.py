@@ -110,8 +110,12 @@ def _source(table: Table, columns: Columns, kind: Kind, spec: DataSpec) -> Sourc
     source = Source(table, text_rows(table, columns.text, columns.label))
     source = _with_one_label(source) if spec.task == "own" else source
     if kind == "reranker":
-        return replace(source, rows=relevance(source.rows, table.path))
-    return source if kind != "regression" else replace(source, rows=numbers(source.rows, table.path))
+        return replace(source, rows=relevance(source.rows, table.path, table.place))
+    return (
+        source
+        if kind != "regression"
+        else replace(source, rows=numbers(source.rows, table.path, table.place))
+    )
 
 
 def _limited(source: Source, limit: int | None) -> Source:

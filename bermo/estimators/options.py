@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bermo.aliases import OPTION_ALIASES
 from bermo.errors import BermoError, nearest
 from bermo.fields import check, leaves
 from bermo.spec import RunSpec
@@ -40,11 +41,24 @@ def read_options(task: str, given: Mapping[str, Any]) -> Options:
             continue
         name, value = ("seeds", (value,)) if option == "seed" else (option, value)
         if name not in known:
-            raise BermoError(f'There is no option "{option}".{nearest(option, (*known, *OWN, "seed"))}')
+            raise BermoError(f'There is no option "{option}".{_meant(option, (*known, *OWN, "seed"))}')
+        if option == "model" and value is None:
+            raise BermoError(
+                'model is None, but a name, a folder or "box" was expected. Leave it out for "box".'
+            )
         # None leaves open what is open; the word "none" may be one of the choices.
         if value is not None or fields[name].default is not None:
             spec = override(spec, fields[name].dotted, _text(getattr(value, "folder_", value)), option)
     return Options(check(spec), dict(given))
+
+
+def _meant(option: str, known: Sequence[str]) -> str:
+    """Say which option was meant: by the name that another tool has for it, else the nearest."""
+    for flag in OPTION_ALIASES.get(f"--{option.lower().replace('_', '-')}", ()):
+        name, _, value = flag.removeprefix("--").partition(" ")
+        if (name := name.replace("-", "_")) in known:
+            return f' Did you mean "{name}{f"={value!r}" if value else ""}"?'
+    return nearest(option, known)
 
 
 def _text(value: Any) -> str | Sequence[str]:

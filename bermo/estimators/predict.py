@@ -8,6 +8,7 @@ from bermo.choices import Device
 from bermo.data.inputs import line_names
 from bermo.data.tasks import Kind
 from bermo.estimators.inputs import check_folder, unlabelled
+from bermo.estimators.trained import without_bars
 from bermo.fields import check
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor, predict_stream
@@ -128,7 +129,8 @@ def predict(
     trained = opened.trained
     names, is_tagger = line_names(trained.task, trained.text), trained.task.kind == "tagging"
     table = unlabelled(texts, "texts", names, takes_words=is_tagger).table()
-    predictor = Predictor(opened, asked.device, asked.batch_size, asked.precision)
+    with without_bars():
+        predictor = Predictor(opened, asked.device, asked.batch_size, asked.precision)
     kind, has_classes = ANSWERS[trained.task.kind], trained.task.kind not in WITHOUT_CLASSES
     answers: list[Answer] = []
     predict_stream(

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from transformers.utils import logging
 
 from bermo.choices import Device
-from bermo.data.columns import find_columns
+from bermo.data.columns import NO_FLAGS, find_columns
 from bermo.data.corpora import find_empty, label_cells, label_column, numbers
 from bermo.data.inputs import input_names, input_rows, line_names
 from bermo.data.label_lists import read_labels
@@ -68,9 +69,10 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
     own = train.labels(str(data.label)) if data.labels else {}
     if callable(metric := options.given.get("metric")):
         data = scored_by(data, replace(own_metric(metric), classes=own))
-    folder = Path(out or tempfile.mkdtemp(prefix="bermo-"))
+    folder = check_folder(out) if out else Path(tempfile.mkdtemp(prefix="bermo-"))
     try:
-        result = finetune(spec, folder, TerminalDisplay() if options.given["verbose"] else Quiet(), data)
+        with without_bars():
+            result = finetune(spec, folder, TerminalDisplay() if options.given["verbose"] else Quiet(), data)
     except BaseException as error:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -82,6 +84,18 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
             warnings.warn(f"Seed {seed.seed} {seed.verdict}.", stacklevel=3)
     classes = [own.get(name, name) for name in data.labels]
     return Trained(folder=folder, is_temporary=out is None, result=result, classes=classes)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers' own bars off the screen while a model is loaded or written."""
+    is_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager
@@ -118,6 +132,10 @@ class AskedModel:
     ) -> None:
         if is_temporary:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        with without_bars():
+            self._open(folder, kinds, device)
+
+    def _open(self, folder: Path, kinds: Sequence[Kind], device: Device) -> None:
         opened = open_trained(folder)
         if opened.trained.task.kind not in kinds:
             raise BermoError(f"{folder} holds a model for {opened.trained.task.kind}, not for {kinds[0]}.")
@@ -132,7 +150,7 @@ class AskedModel:
         """Return the answer to each text, with all its probabilities."""
         trained = self.opened.trained
         table = unlabelled(texts, "texts", line_names(trained.task, trained.text)).table()
-        names = input_names(table, trained.task, trained.text)
+        names = input_names(table, trained.task, trained.text, flags=NO_FLAGS)
         empty = find_empty(table, names)
         if empty:
             raise BermoError(f"texts[{empty[0]}] is empty. Leave the row out.")
@@ -150,7 +168,7 @@ class AskedModel:
         table, trained, name = found.table(), self.opened.trained, LABEL
         if labels is None:
             known = trained.label if trained.label is not None and table.has(trained.label) else None
-            name = str(find_columns(table, None, known).label)
+            name = str(find_columns(table, None, known, flags=NO_FLAGS).label)
         if not self.has_several:
             return [frozenset((label,)) for label in label_column(table, name)]
         rows = read_labels(label_cells(table, name), trained.label_separator, trained.labels)

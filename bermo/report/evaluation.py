@@ -14,7 +14,7 @@ from rich.text import Text
 from bermo.data.evaluation import ClassScores, Evaluation
 from bermo.data.intervals import LEVEL
 from bermo.data.mistakes import Calibration, Change, Mistake
-from bermo.printing import visible
+from bermo.printing import number_of, visible
 from bermo.ship.runtimes.evaluate import Evaluated
 
 WIDTH = 80
@@ -36,7 +36,7 @@ def print_evaluation(evaluated: Evaluated, console: Console) -> None:
 def parts(evaluated: Evaluated) -> Iterator[RenderableType]:
     """Yield what is printed, in its order."""
     result, labels = evaluated.result, evaluated.labels
-    yield f"{evaluated.model} on {evaluated.file}: {result.num_rows:,} rows"
+    yield f"{evaluated.model} on {evaluated.file}: {number_of(result.num_rows, 'row')}"
     low, high = result.interval
     yield f"{result.metric} {result.score:.2f} (95 % interval {low:.2f} … {high:.2f}, {result.interval_by})\n"
     yield values_table(result)

@@ -41,7 +41,11 @@ class BenchOptions:
     )
 
     def rules(self) -> Rules:
-        return device_rules(self.device)
+        twice = [name for name in self.folders if self.folders.count(name) > 1]
+        return [
+            (not twice, f"{''.join(twice[:1])} is given twice. Leave it out once."),
+            *device_rules(self.device),
+        ]
 
 
 def run(options: BenchOptions) -> int:

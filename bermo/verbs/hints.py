@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from bermo.aliases import OPTION_ALIASES
 from bermo.fields import leaves
 from bermo.spec import RunSpec
 
@@ -40,86 +41,6 @@ VERB_ALIASES: Mapping[str, str] = {
     "tasks": "list",
 }
 """What others call a verb of ours."""
-
-OPTION_ALIASES: Mapping[str, tuple[str, ...]] = {
-    "--learning-rate": ("--lr",),
-    "--learning-rate-init": ("--lr",),
-    "--num-train-epochs": ("--epochs",),
-    "--num-epochs": ("--epochs",),
-    "--max-iter": ("--epochs", "--steps"),
-    "--max-steps": ("--steps", "--epochs"),
-    "--steps": ("--epochs",),
-    "--epochs": ("--steps",),
-    "--seeds": ("--seed",),
-    "--seed": ("--seeds",),
-    "--max-length": ("--length", "--lengths"),
-    "--length": ("--max-length", "--lengths"),
-    "--per-device-train-batch-size": ("--batch-size",),
-    "--per-device-eval-batch-size": ("--batch-size",),
-    "--train-batch-size": ("--batch-size",),
-    "--eval-batch-size": ("--batch-size",),
-    "--bs": ("--batch-size",),
-    "--gradient-accumulation-steps": ("--accumulation",),
-    "--model-name-or-path": ("--model",),
-    "--model-name": ("--model",),
-    "--model-path": ("--model",),
-    "--pretrained-model-name-or-path": ("--model",),
-    "--backbone": ("--model",),
-    "--tokenizer-name": ("--tokenizer",),
-    "--output-dir": ("--out",),
-    "--output": ("--out",),
-    "--output-file": ("--out",),
-    "--save-dir": ("--out",),
-    "--train-file": ("--train",),
-    "--train-data": ("--train",),
-    "--training-file": ("--train",),
-    "--validation-file": ("--valid",),
-    "--validation": ("--valid",),
-    "--valid-file": ("--valid",),
-    "--eval-file": ("--valid",),
-    "--dev": ("--valid",),
-    "--dev-file": ("--valid",),
-    "--test-file": ("--data", "--valid"),
-    "--dataset-name": ("--hub",),
-    "--dataset": ("--hub", "--data"),
-    "--data-dir": ("--data",),
-    "--task-name": ("--task",),
-    "--max-seq-length": ("--max-length", "--length"),
-    "--max-seq-len": ("--max-length", "--length"),
-    "--max-len": ("--max-length", "--length"),
-    "--max-train-samples": ("--limit",),
-    "--text-column": ("--text",),
-    "--text-column-name": ("--text",),
-    "--label-column": ("--label",),
-    "--label-column-name": ("--label",),
-    "--target": ("--label", "--to"),
-    "--random-state": ("--seeds", "--seed"),
-    "--random-seed": ("--seeds", "--seed"),
-    "--warmup-ratio": ("--warmup",),
-    "--warmup-steps": ("--warmup",),
-    "--max-grad-norm": ("--clip",),
-    "--weight-decay-rate": ("--weight-decay",),
-    "--early-stopping": ("--patience",),
-    "--early-stopping-patience": ("--patience",),
-    "--fp16": ("--precision fp16",),
-    "--bf16": ("--precision bf16",),
-    "--mixed-precision": ("--precision",),
-    "--dtype": ("--precision",),
-    "--report-to": ("--tracker",),
-    "--no-cuda": ("--device cpu",),
-    "--use-cpu": ("--device cpu",),
-    "--cpu": ("--device cpu",),
-    "--gpu": ("--device cuda",),
-    "--cuda": ("--device cuda",),
-    "--sparsity": ("--density",),
-    "--pruning-method": ("--prune",),
-    "--teacher-model": ("--teacher",),
-    "--alpha": ("--distill-soft",),
-    "--format": ("--to",),
-    "--cache-dir": ("--cache",),
-}
-"""What transformers' Trainer and example scripts, scikit-learn and others call an option of ours; the
-first that the verb has is meant."""
 
 
 def verb_hint(name: str, verbs: Iterable[str]) -> str:

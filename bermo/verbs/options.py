@@ -30,13 +30,16 @@ def _add_positional(parser: ArgumentParser, leaf: Leaf) -> None:
     counts = ("+", "*") if leaf.option.is_list else (None, "?")
     count = counts[0 if leaf.is_required else 1]
     shown = leaf.option.metavar or leaf.flag
-    parser.add_argument(leaf.dotted, nargs=count, metavar=shown, help=_escape(leaf.help))
+    # argparse takes a list for required unless its default is named.
+    extra: dict[str, Any] = {} if leaf.is_required else {"default": None}
+    parser.add_argument(leaf.dotted, nargs=count, metavar=shown, help=_escape(leaf.help), **extra)
 
 
 def _add_flag(parser: Any, leaf: Leaf, has_positional: bool) -> None:
     extra: dict[str, Any] = {"metavar": leaf.option.metavar or _metavar(leaf)}
     if leaf.is_switch:
         word = "false" if leaf.flag.startswith("no-") else "true"
+        extra["metavar"] = "true|false"
         # Where words without a flag are expected, a switch takes no value: it would swallow the next word.
         extra = {"action": "store_const"} if has_positional else {**extra, "nargs": "?"}
         extra["const"] = word

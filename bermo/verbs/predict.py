@@ -32,6 +32,10 @@ class PredictOptions:
         return [
             (not (self.text and self.file), "Both a file and --text were given. Leave one out."),
             (
+                not (self.text and (self.spec.id or self.spec.truth)),
+                "--id and --truth name columns of a file, and --text has none. Leave them out.",
+            ),
+            (
                 self.spec.format is None or not (has_file or self.text),
                 "--format is for standard input; a file's name says what it is. Leave it out.",
             ),

@@ -61,6 +61,7 @@ def _tables(root: Path) -> None:
         "other-labels.csv": TABLE.replace(",bad", ",ugly"),
         "many-labels.csv": "text,label\n" + many,
         "one-column.csv": "text\na good film\n",
+        "columns.csv": "a,b\n1,2\n",
         "empty.txt": "",
         "blank.txt": "\n \n",
         "deep.json": DEEP,

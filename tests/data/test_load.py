@@ -13,6 +13,7 @@ from bermo.spec import DataSpec
 
 Write = Callable[[str, str], Path]
 GOOD = "text\tlabel\none\tyes\ntwo\tno\n"
+GOOD_NUMBERS = "text\tlabel\nx\t1\ny\t2\n"
 
 
 def _load(write: Write, train: str, valid: str | None = None, **options: Any) -> TaskData:
@@ -84,7 +85,13 @@ def test_numbers_are_ordered_by_size(write: Write) -> None:
         (GOOD, None, {"text": ("txt",)}, r'no column "txt".*"text"'),
         (GOOD, None, {"text": ("text", "label", "x")}, r'no column "x"'),
         ("a\tb\tc\tlabel\n1\t2\t3\t4\n", None, {"text": ("a", "b", "c")}, r"3 text columns were given"),
-        ("text\tlabel\na\tx\nb\ty\n", None, {"task": "own/regression"}, r'row 1: the label "x" is not'),
+        (
+            "text\tlabel\na\t2\nb\t2\n",
+            GOOD_NUMBERS,
+            {"task": "own/regression"},
+            r"the same number, 2\.0\. There is",
+        ),
+        ("text\tlabel\na\tx\nb\ty\n", None, {"task": "own/regression"}, r'line 2: the label "x" is not'),
         (GOOD, None, {"task": "sts"}, r'no task "sts".*"stsb"'),
     ],
 )

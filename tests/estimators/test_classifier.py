@@ -9,10 +9,12 @@ import pytest
 from safetensors.torch import load_file
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import cross_val_score
+from transformers.utils import logging
 
 import bermo
 from bermo.cli import main
 from bermo.errors import BermoError
+from bermo.estimators.trained import without_bars
 
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 8, "max_length": 16, "lr": 1e-3, "device": "cpu"}
 WORDS = ("dog", "cat", "man", "woman", "child", "bird")
@@ -138,6 +140,17 @@ def test_a_regressor_predicts_numbers(tmp_path: Path) -> None:
     assert bermo.Regressor.load(tmp_path / "saved").predict(TEXTS).tolist() == predicted.tolist()
 
 
+def test_bars_of_transformers_are_off_while_we_load_and_then_as_they_were() -> None:
+    logging.enable_progress_bar()
+    with without_bars():
+        assert not logging.is_progress_bar_enabled()
+    assert logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    with without_bars():
+        pass
+    assert not logging.is_progress_bar_enabled()
+
+
 def test_a_fit_that_learned_nothing_warns() -> None:
     with pytest.warns(UserWarning, match="Seed 1 diverged: "):
         bermo.Classifier(**SMALL | {"lr": 50.0, "head": "random"}).fit(TEXTS, LABELS, VALID)
@@ -163,6 +176,10 @@ def test_what_cannot_be_answered_is_a_sentence(fitted: bermo.Classifier) -> None
         fitted.predict("a dog")
     with pytest.raises(BermoError, match="The folder is None"):
         fitted.save(None)  # type: ignore[arg-type]
+    with pytest.raises(BermoError, match="The folder is \\['a'\\]"):
+        bermo.Classifier(out=["a"], **SMALL).fit(TEXTS, LABELS)
+    with pytest.raises(BermoError, match="Call it one of text, sentence"):
+        fitted.predict({"first": ["a"], "second": ["b"]})
     with pytest.raises(BermoError, match="a larger split, or other rows with valid"):
         bermo.Classifier(**SMALL).fit(TEXTS[:3], LABELS[:3])
     with pytest.raises(BermoError, match="training rows, row 1: the label"):

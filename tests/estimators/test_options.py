@@ -69,3 +69,23 @@ def test_every_option_of_training_is_one_of_estimators_but_those_of_files() -> N
 def test_a_wrong_option_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BermoError, match=sentence):
         read_options("own/classification", given)
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("learning_rate", '"lr"'),
+        ("num_train_epochs", '"epochs"'),
+        ("fp16", "\"precision='fp16'\""),
+        ("random_state", '"seeds"'),
+        ("epoch", '"epochs"'),
+    ],
+)
+def test_what_other_tools_call_an_option_is_told_as_ours(option: str, meant: str) -> None:
+    with pytest.raises(BermoError, match=f'There is no option "{option}". Did you mean {meant}'):
+        read_options("own/classification", {option: 1})
+
+
+def test_none_is_no_model() -> None:
+    with pytest.raises(BermoError, match="model is None"):
+        read_options("own/classification", {"model": None})

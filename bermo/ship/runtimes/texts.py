@@ -164,8 +164,8 @@ def _with_labels(table: Table, columns: Columns, trained: TrainedTask) -> TextRo
         return replace(text_rows(table, columns.text, None), labels=labels)
     rows = text_rows(table, columns.text, columns.label)
     if trained.task.kind == "reranker":
-        return relevance(rows, table.path)
-    return numbers(rows, table.path) if trained.task.kind == "regression" else rows
+        return relevance(rows, table.path, table.place)
+    return numbers(rows, table.path, table.place) if trained.task.kind == "regression" else rows
 
 
 def _known_columns(

@@ -81,9 +81,11 @@ def choose_structure(
     losses = [_losses(values, counts) for values, counts in zip(importance, options, strict=True)]
     least = table.fixed + sum(float(cost.min()) for cost in costs)
     if budget < least:
+        whole = table.total(kinds, [len(values) for values in importance])
         raise BermoError(
-            f"A budget of {budget:.4g} {table.unit} cannot be met: with no head and no neuron left it is"
-            f" {least:.4g}. Ask for less."
+            f"A budget of {budget:.4g} {table.unit}, {whole / budget:.3g} times less than now, cannot be met:"
+            f" with no head and no neuron left {least:.4g} {table.unit} remain, {whole / least:.3g} times"
+            " less. Ask for less than that."
         )
     picks = _knapsack(costs, losses, budget - table.fixed)
     counts = [option[pick] for option, pick in zip(options, picks, strict=True)]
