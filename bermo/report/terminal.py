@@ -132,6 +132,19 @@ def about_choice(results: Mapping[str, RunResult]) -> str:
     )
 
 
+def about_frozen(result: RunResult) -> str:
+    """Say which seeds no training made better than the frozen encoder with its fitted head."""
+    seeds = [
+        str(seed.seed) for seed in result.seeds if seed.best_step == 0 and not math.isnan(seed.frozen_score)
+    ]
+    if not seeds:
+        return ""
+    return (
+        f"Seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: no evaluation was above the frozen encoder's, so"
+        " the model that is kept is that encoder with its fitted head."
+    )
+
+
 def seeds_table(result: RunResult) -> Table:
     """One row a seed: its measures, its score before training where that was taken, and the verdict's word.
 
@@ -175,6 +188,8 @@ def print_result(result: RunResult, out: str) -> None:
     console.print(seeds_table(result))
     if any(not math.isnan(seed.frozen_score) for seed in result.seeds):
         console.print("Scores in %. frozen: before the first step, with a head fitted to the encoder.")
+        if said := about_frozen(result):
+            console.print(said, markup=False)
     if len(result.seeds) > 1:
         console.print()
         console.print(results_table({"all seeds": result}))

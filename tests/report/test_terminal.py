@@ -1,6 +1,7 @@
 """What the terminal shows: an estimate, the spread over seeds, a bar for each layer."""
 
 import io
+import math
 import re
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from bermo.report import terminal
 from bermo.report.terminal import (
     TerminalDisplay,
     about_choice,
+    about_frozen,
     duration,
     results_table,
     seeds_table,
@@ -49,6 +51,15 @@ def test_a_pruned_arm_shows_what_was_kept() -> None:
     assert "kept" in text
     assert "10.1%" in text
     assert "10.1%" in printed(seeds_table(summarise([pruned])))
+
+
+def test_seeds_that_never_beat_the_frozen_encoder_are_named() -> None:
+    kept = replace(seed_result(1, 65.0), frozen_score=65.0, best_step=0)
+    better = replace(kept, seed=2, best_step=7)
+    assert about_frozen(summarise([kept])).startswith("Seed 1: no evaluation was above the frozen encoder's")
+    assert about_frozen(summarise([kept, better, replace(kept, seed=3)])).startswith("Seeds 1, 3: no eval")
+    assert about_frozen(summarise([better])) == ""
+    assert about_frozen(summarise([replace(kept, frozen_score=math.nan)])) == ""
 
 
 def test_kept_is_the_share_that_density_asks_for_and_seeds_together_share_their_seconds() -> None:
