@@ -31,17 +31,17 @@ def cache_root(given: str | None) -> Path:
     return Path(given or os.environ.get("BERMO_CACHE") or "~/.cache/bermo").expanduser()
 
 
-def check_place(path: Path) -> None:
-    """Refuse a file or folder that cannot be written, before any work is done for it."""
+def check_place(path: Path, flag: str = "--out") -> None:
+    """Refuse a file or folder that cannot be written, before any work is done for it; `flag` named it."""
     if path.is_symlink() and not path.exists():
-        raise BermoError(f"{path} is a link to a place that does not exist. Give another with --out.")
+        raise BermoError(f"{path} is a link to a place that does not exist. Give another with {flag}.")
     known = next(part for part in (path, *path.absolute().parents) if part.exists())
     if known != path and not known.is_dir():
-        raise BermoError(f"{known} is a file, so nothing can be written below it. Give another --out.")
+        raise BermoError(f"{known} is a file, so nothing can be written below it. Give another {flag}.")
     if not os.access(known, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise BermoError(
             f"{known} cannot be written: this user may not, or the disk is read-only. Give another place with"
-            " --out."
+            f" {flag}."
         )
 
 

@@ -63,7 +63,13 @@ def disk_note(folder: Path, model: nn.Module) -> str:
     """Say how much of the disk checkpoints take; a new one is written before the oldest goes."""
     size = num_bytes(model) / 1e6
     most = (NUM_KEPT + 1) * size
-    return f"Checkpoints of {size:,.1f} MB in {folder}: {NUM_KEPT} are kept, {most:,.1f} MB at most."
+    free = shutil.disk_usage(
+        next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    ).free
+    said = f"Checkpoints of {size:,.1f} MB in {folder}: {NUM_KEPT} are kept, {most:,.1f} MB at most."
+    if free >= most * 1e6:
+        return said
+    return f"{said} This disk has {free / 1e6:,.1f} MB left: make room, or the training ends when it is full."
 
 
 def find_last(folder: Path, identity: str, tell: Callable[[str], None]) -> Checkpoint | None:

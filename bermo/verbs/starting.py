@@ -60,4 +60,4 @@ def check_new(out: Path | None, flag: str = "--out") -> None:
         return
     if out.exists():
         raise BermoError(f"{out} exists and is not overwritten. Give another name with {flag}.")
-    check_place(out)
+    check_place(out, flag)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -220,6 +221,17 @@ def test_a_members_numbers_come_back(tmp_path: Path) -> None:
     again = Member(toy_job(tmp_path, SETTINGS), is_writing=False)
     again.resume(member.state())
     assert again.now == member.now
+
+
+def test_a_disk_that_is_too_small_is_told_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = toy_job(tmp_path, SETTINGS).model
+    assert "This disk has" not in checkpoint.disk_note(tmp_path / "new" / "checkpoints", model)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    assert checkpoint.disk_note(tmp_path, model).endswith(
+        "This disk has 0.0 MB left: make room, or the training ends when it is full."
+    )
 
 
 def test_checkpoints_take_no_more_of_the_disk_than_was_said(tmp_path: Path) -> None:
