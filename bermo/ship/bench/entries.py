@@ -7,6 +7,7 @@ from typing import cast
 from bermo.encoders.families import longest_input
 from bermo.errors import BermoError
 from bermo.models.config import encoder_config
+from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.bench.spec import BenchDevice, BenchSpec
 from bermo.ship.bench.worker import Entry
@@ -14,6 +15,9 @@ from bermo.ship.runtimes.candidate import torch_precision
 from bermo.ship.runtimes.texts import labelled
 from bermo.spec import Precision
 from bermo.training.devices import check_device
+
+MOST_NAMED = 4
+"""Labels of a model that an error names."""
 
 
 def line_up(
@@ -43,6 +47,13 @@ def line_up(
     return entries
 
 
+def _question(trained: TrainedTask) -> str:
+    """Return the kind of a model's task and its first labels."""
+    more = ", …" if len(trained.labels) > MOST_NAMED else ""
+    labels = ", ".join(trained.labels[:MOST_NAMED])
+    return f"{trained.task.kind} ({labels}{more})" if labels else trained.task.kind
+
+
 def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: BenchDevice) -> None:
     first_name, first = next(iter(sources.items()))
     for name, source in sources.items():
@@ -54,9 +65,8 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: BenchDevi
         known, wanted = source.trained, first.trained
         if (known.task.kind, known.labels) != (wanted.task.kind, wanted.labels):
             raise BermoError(
-                f"{name} answers another question than {first_name}: {known.task.kind} with"
-                f" {len(known.labels)} labels, not {wanted.task.kind} with {len(wanted.labels)}."
-                " Compare models of one task."
+                f"{name} answers another question than {first_name}: {_question(known)}, not"
+                f" {_question(wanted)}. Compare models of one task."
             )
         _check_lengths(name, source, spec)
     check_device(device)
