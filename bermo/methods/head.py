@@ -27,7 +27,7 @@ from bermo.methods.prepare import Prepared, build_model, with_pairs
 from bermo.models.encoder import BermoModel
 from bermo.models.tasks import BermoPreTrainedModel
 from bermo.nn.heads import IGNORED, PairHead, PooledHead, Scale, TokenHead, take_rows
-from bermo.nn.linear_fit import FOLDS, QUICK, THOROUGH, divisors, fit_linear, held_out_loss
+from bermo.nn.linear_fit import QUICK, THOROUGH, divisors, fit_linear, held_out_loss
 from bermo.spec import PAIRS, MixSpec, Pairs, Pooling, chosen, replace_in
 
 PROBE_ROWS = 2000
@@ -104,7 +104,7 @@ def _ways(prepared: Prepared, accelerator: Accelerator) -> Iterator[_Way]:
     given, train, head = spec.model.pooling, prepared.train, cast(TextHead, model.head)
     poolings = (given,) if given else tuple(dict.fromkeys((facts.family_pooling, MEAN)))
     read, targets_N = _head_inputs(model, train, POOLING_ROWS, eval_rows(spec), accelerator, poolings)
-    effort = replace(QUICK, parts=FOLDS) if _has_many(train) else THOROUGH
+    effort = QUICK if _has_many(train) else THOROUGH
     for pooling, x_ND in zip(poolings, read, strict=True):
         loss = held_out_loss(_before_readout(head, x_ND), targets_N, _num_classes(train), effort)
         yield _Way(prepared=prepared, pairs=chosen(spec.model.pairs), pooling=pooling, loss=loss)
