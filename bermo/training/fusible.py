@@ -4,8 +4,9 @@ A module with other children, another signature or a hook is not among them and 
 """
 
 import inspect
+from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 from transformers.activations import NewGELUActivation
 
 from bermo.encoders.families import fused_projections
@@ -26,12 +27,42 @@ def is_residual(module: nn.Module) -> bool:
         isinstance(dense, nn.Linear)
         and dense.bias is not None
         and type(children["dropout"]) is nn.Dropout
-        and type(norm) in (nn.LayerNorm, StackedNorm)
-        and norm.bias is not None
-        and len(getattr(norm, "normalized_shape", (0,))) == 1
-        and _argument_names(module) == ["hidden_states", "input_tensor"]
+        and (_is_norm(norm) or is_norm_in_steps(norm))
+        and argument_names(module) == ["hidden_states", "input_tensor"]
         and not any(has_hooks(child) for child in children.values())
     )
+
+
+def _is_norm(norm: nn.Module) -> bool:
+    return (
+        type(norm) in (nn.LayerNorm, StackedNorm)
+        and norm.bias is not None
+        and len(getattr(norm, "normalized_shape", (0,))) == 1
+    )
+
+
+def is_norm_in_steps(module: nn.Module) -> bool:
+    """Tell whether a module is a LayerNorm in single operations, as DeBERTa's first version writes it out."""
+    return (
+        dict(module.named_parameters()).keys() == {"weight", "bias"}
+        and isinstance(getattr(module, "variance_epsilon", None), float)
+        and argument_names(module) == ["hidden_states"]
+        and not has_hooks(module)
+    )
+
+
+class Norm(NamedTuple):
+    """What a LayerNorm computes with."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+
+def norm_of(module: Any) -> Norm:
+    """Return the norm behind a sum, by whichever name a module has it."""
+    norm = module.LayerNorm if hasattr(module, "LayerNorm") else module.layer_norm
+    return Norm(norm.weight, norm.bias, norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)
 
 
 def is_biased_attention(module: nn.Module) -> bool:
@@ -46,7 +77,7 @@ def is_biased_attention(module: nn.Module) -> bool:
         inner.keys() == {"q", "k", "v", "o", "dropout"}
         and all(isinstance(linear, nn.Linear) and linear.bias is not None for linear in linears)
         and type(norm) in (nn.LayerNorm, StackedNorm)
-        and _argument_names(attn)[:3] == ["hidden_states", "attention_mask", "position_bias"]
+        and argument_names(attn)[:3] == ["hidden_states", "attention_mask", "position_bias"]
         and not any(has_hooks(child) for child in (*children.values(), *linears))
     )
 
@@ -61,7 +92,7 @@ def is_gelu(module: nn.Module) -> bool:
         isinstance(dense, nn.Linear)
         and dense.bias is not None
         and getattr(act, "act", None) is nn.functional.gelu
-        and _argument_names(module) == ["hidden_states"]
+        and argument_names(module) == ["hidden_states"]
         and not any(has_hooks(child) for child in children.values())
     )
 
@@ -96,5 +127,6 @@ def has_hooks(module: nn.Module) -> bool:
     )
 
 
-def _argument_names(module: nn.Module) -> list[str]:
+def argument_names(module: nn.Module) -> list[str]:
+    """Return how a module's forward names its arguments."""
     return list(inspect.signature(type(module).forward).parameters)[1:]

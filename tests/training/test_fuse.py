@@ -21,6 +21,7 @@ from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
 from bermo.training.stack import stack, stacked_masks
 from bermo.training.step import Step, WeightedBatch, call_with_copies, linear_parameters
+from tests.fused_pass import fused_pass
 from tests.small_models import model_of, small_batch, without_dropout
 from tests.specs import TINY
 
@@ -32,24 +33,8 @@ CPU = torch.device("cpu")
 def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[str, Tensor], int]:
     """The loss, the gradients and the number of fused modules of one pass, with copies in float32."""
     model = without_dropout(family)
-    masked = ()
-    if is_pruned:
-        pruner = prune_(
-            model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1)
-        )
-        pruner.at(5)
-        masked = pruner.simple_masks()
-    shadow = Shadow(masked, linear_parameters(model), torch.float32)
-    shadow.refresh()
-    fusion = Fusion(model, shadow, fused)
-    batch = small_batch(model)
-    with fusion.active(CPU):
-        loss = call_with_copies(model, shadow.plain, batch).loss
-    assert not any("forward" in vars(module) for module in model.modules())
-    loss.backward()
-    shadow.collect()
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return loss.detach(), found, len(fusion.overrides)
+    found = fused_pass(model, small_batch(model), fused, is_pruned)
+    return found.loss, found.gradients, found.num_overrides
 
 
 @pytest.mark.parametrize(
@@ -61,11 +46,12 @@ def gradients(family: str, fused: Fused, is_pruned: bool) -> tuple[Tensor, dict[
         ("distilbert", 10),
         ("albert", 5),
         ("mpnet", 19),
-        ("deberta-v2", 10),
+        ("deberta", 20),
+        ("deberta-v2", 13),
         ("modernbert", 1),
         ("gpt2", 4),
         ("mobilebert", 1),
-        ("xlnet", 1),
+        ("xlnet", 7),
     ],
 )
 def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> None:
@@ -74,7 +60,16 @@ def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> 
 
 @pytest.mark.parametrize(
     ("family", "is_pruned"),
-    [("bert", True), ("distilbert", False), ("albert", False), ("mpnet", True), ("gpt2", False)],
+    [
+        ("bert", True),
+        ("distilbert", False),
+        ("albert", False),
+        ("mpnet", True),
+        ("gpt2", False),
+        ("deberta", False),
+        ("deberta-v2", False),
+        ("xlnet", False),
+    ],
 )
 def test_the_fused_pass_gives_the_plain_loss_and_gradients(family: str, is_pruned: bool) -> None:
     slow_loss, slow, _ = gradients(family, NOTHING, is_pruned)

@@ -1,0 +1,38 @@
+"""What the fused forwards of attention to distances (disentangled.py, shifted.py) take from the fusion."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What these forwards take from the fusion that they are a part of."""
+
+    dtype: torch.dtype
+    cast: Callable[[Tensor], Tensor]
+    """A tensor in the working dtype, once for all its readers."""
+    keep: Callable[[Tensor, Callable[[], Tensor]], Tensor]
+    """What was made of a tensor, once in a pass."""
+    project: Callable[[Tensor, Sequence[nn.Linear]], Sequence[Tensor]]
+    """Query, key and value of one tensor, as one product where the copies are neighbours."""
+    reads_copies: Callable[[nn.Linear], bool]
+    """Whether a layer reads copies that take gradients; for such a one:"""
+    linear: Callable[[nn.Linear, Tensor], Tensor]
+    """Its output, without a gradient for its bias."""
+    add_and_norm: Callable[[nn.Module, nn.Linear, Tensor, Tensor, int], Tensor]
+    """LayerNorm(x + dropout(dense(h))), by the norm and dropout of a module and the number of its seed."""
+    end: Callable[[nn.Module, Tensor, Tensor, int], Tensor]
+    """LayerNorm(x + dropout(h)), in the same way."""
+
+
+def attend(module: Any, heads: Sequence[Tensor], bias: Tensor, scale: float) -> Tensor:
+    """softmax(scale · q kᵀ + bias) v of (B, T, H, D), with the dropout of a module, by torch's own kernel."""
+    q, k, v = (part.transpose(1, 2) for part in heads)
+    p = module.dropout.p if module.dropout.training else 0.0
+    seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=scale)
+    return seen.transpose(1, 2)
