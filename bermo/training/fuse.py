@@ -114,7 +114,7 @@ class Fusion:
         if not (self.fused.residual and self.fused.attention):
             return
         functions = (self._cast, self._keep, self._project, self._reads_copies, self._linear)
-        parts = Parts(self.dtype, *functions, self._add_and_norm, self._end)
+        parts = Parts(self.dtype, *functions, self._add_and_norm, self._end, self._seed)
         alone = (disentangled, shifted, feed_forward) if self.fused.linear else ()
         for forward_of in (biased_attention, *alone):
             if function := forward_of(module, parts, self._next_seed):

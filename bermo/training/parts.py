@@ -28,6 +28,8 @@ class Parts:
     """LayerNorm(x + dropout(dense(h))), by the norm and dropout of a module and the number of its seed."""
     end: Callable[[nn.Module, Tensor, Tensor, int], Tensor]
     """LayerNorm(x + dropout(h)), in the same way."""
+    seed: Callable[[int], Tensor]
+    """A seed by its number, another one in each pass."""
 
 
 def attend(module: Any, heads: Sequence[Tensor], bias: Tensor, scale: float) -> Tensor:

@@ -123,14 +123,17 @@ def feed_forward(
     if not is_feed_forward(module):
         return None
     from bermo.nn.fast.dense import Gelu
+    from bermo.nn.fast.residual_kernels import LARGEST
 
-    number = next_seed()
+    number, inner_number = next_seed(), next_seed()
 
     def forward(inp: Tensor) -> Tensor:
         first = module.layer_1
-        if not parts.reads_copies(first):
+        if not parts.reads_copies(first) or inp.numel() // inp.shape[-1] * first.out_features >= LARGEST:
             return cast(Tensor, type(module).forward(module, inp))
-        inner = Gelu.apply(parts.linear(first, inp), first.bias, first.bias.dim() == 2)
-        return parts.add_and_norm(module, module.layer_2, module.dropout(inner), inp, number)
+        p = module.dropout.p if module.dropout.training else 0.0
+        h, seed = parts.linear(first, inp), parts.seed(inner_number) if p > 0 else None
+        inner = Gelu.apply(h, first.bias, first.bias.dim() == 2, seed, p)
+        return parts.add_and_norm(module, module.layer_2, inner, inp, number)
 
     return forward
