@@ -17,6 +17,11 @@ from bermo.training.fusible import argument_names, has_hooks
 from bermo.training.parts import Parts, attend
 
 
+def bare_matrices(module: nn.Module) -> tuple[str, ...]:
+    """Return which parameters of a module that is no Linear layer are matrices that only products read."""
+    return ("q", "k", "v", "o", "r") if hasattr(type(module), "rel_shift_bnij") else ()
+
+
 def is_shifted(module: nn.Module) -> bool:
     """Tell whether a module is XLNet's attention: bare matrices, rows by distance, and the norm behind."""
     return (

@@ -43,10 +43,12 @@ class Each:
         return torch.stack([nn.functional.cross_entropy(a, b) for a, b in pairs])
 
 
-def make_step(is_pruned: bool = False, num_models: int = 1, is_direct: bool = True) -> Step:
+def make_step(
+    is_pruned: bool = False, num_models: int = 1, is_direct: bool = True, family: str = "bert"
+) -> Step:
     """A step as on a GPU, but with copies in float32."""
     torch.manual_seed(0)
-    model: nn.Module = without_dropout("bert")
+    model: nn.Module = without_dropout(family)
     hooks, masked, objective = (), (), LabelLoss(model)
     if num_models > 1:
         models = [model, without_dropout("bert")]
@@ -109,6 +111,15 @@ def assert_alike(mine: Step, other: Step) -> None:
         assert (a - b).abs().mean() < (1e-2 if name.endswith("key.bias") else 1e-5), name
         for key, value in states[1][b].items():
             torch.testing.assert_close(states[0][a][key], value, rtol=1e-2, atol=1e-5, msg=name)
+
+
+def test_matrices_with_an_axis_of_heads_are_updated_from_their_copies_too() -> None:
+    direct, plain = (make_step(is_direct=is_direct, family="xlnet") for is_direct in (True, False))
+    # Each of two layers has five of three axes.
+    assert sum(weight.dim() == 3 for weight in direct.direct[0].adam.parameters) == 10
+    for step in (direct, plain):
+        train(step, 1)
+    assert_alike(direct, plain)
 
 
 @pytest.mark.parametrize(("is_pruned", "num_models"), [(False, 1), (True, 1), (False, 2)])
