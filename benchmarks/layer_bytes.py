@@ -128,7 +128,7 @@ def counted_kernels(ledger: Ledger) -> Iterator[None]:
     """Inside, kernels of ours are counted and not run."""
 
     def launcher(kernel: Any, _: Any) -> Any:
-        return lambda *args, **options: ledger.add(kernel.__name__, args)
+        return lambda *args, **options: ledger.add(kernel.__name__, _distinct(args))
 
     given = KernelInterface.__getitem__
     KernelInterface.__getitem__ = launcher  # type: ignore[assignment]
@@ -136,6 +136,12 @@ def counted_kernels(ledger: Ledger) -> Iterator[None]:
         yield
     finally:
         KernelInterface.__getitem__ = given  # type: ignore[method-assign]
+
+
+def _distinct(args: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors among a kernel's arguments, each place in memory once: what is not read is given any."""
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    return list({tensor.data_ptr(): tensor for tensor in reversed(tensors)}.values())
 
 
 def count(family: str, shape: Shape, batch: int, length: int, fused: Fused) -> Ledger:
