@@ -9,6 +9,9 @@ a is what each query says of each distance (DeBERTa's c2p, XLNet's bd), b what e
 Each number is read at one place only, so the gradient is a copy too: no matrix of indices, no zeroed memory
 to add to, no atomics. The first column, m = 0, is a distance that no pair of tokens has.
 
+A token that may see no other has equal shares of all. torch's fast attention makes other gradients of such a
+row, whose sum of exponentials float32 cannot tell from HIDDEN: no loss may read it. None does, of padding.
+
 Added to q kᵀ as a bias inside torch's attention, these are the scores of He et al. 2021 (DeBERTa) and of Dai
 et al. 2019 (Transformer-XL, and so XLNet). Axes: B texts, H heads, T tokens, D units of a head.
 """
