@@ -1,7 +1,7 @@
 """How many bytes one layer moves through memory in a pass, beside its matrix products: no GPU is needed.
 
     python benchmarks/step_bytes.py --out results/step-bytes.json
-        BERT, ModernBERT and GPT-2 at base shape, batch 32, 128 tokens, bf16
+        BERT and families with kernels of their own at base shape, batch 32, 128 tokens, bf16
     python benchmarks/step_bytes.py --without prenorm gated rotary      these parts are not fused
 
 Counted are the operators of torch and the launches of Triton kernels in a forward and a backward pass, of two
@@ -39,11 +39,12 @@ from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.optimiser import _is_even_matrix
 from bermo.training.step import call_with_copies, linear_parameters
 
-FAMILIES = ("bert", "modernbert", "gpt2")
+FAMILIES = ("bert", "modernbert", "gpt2", "deberta", "deberta-v2", "xlnet")
 KINDS: Mapping[str, tuple[str, ...]] = {
     "products": ("mm", "bmm", "dot_product"),
     "casts": ("_to_copy",),
     "norms and sums": ("layer_norm", "residual_", "prenorm_", "_sum_parts"),
+    "distances": ("gather", "scatter", "shear_"),
     "dropout": ("dropout",),
     "gelu": ("gelu", "gated_"),
 }
@@ -133,8 +134,6 @@ def tally_of(family: str, layers: int, fused: Fused | None, options: argparse.Na
     torch.manual_seed(0)
     shape = replace(TINY if options.tiny else BASE, layers=layers)
     config = SHAPED[family](shape)
-    if fused is None:
-        config._attn_implementation = "sdpa"
     model = BermoForSequenceClassification.from_backbone(config, mix="none", num_labels=2).train()
     batch = make_batch(options.batch, options.length, 0)
     batch["input_ids"] %= shape.words

@@ -32,6 +32,7 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig
 from bermo.encoders.half_bias import set_half_biases_
 from bermo.errors import BermoError
 from bermo.models.tasks import BermoForSequenceClassification
+from bermo.training.disentangled import is_disentangled
 from bermo.training.fusible import (
     attention_projections,
     can_fuse_mix,
@@ -44,6 +45,7 @@ from bermo.training.fusible import (
     pre_norm,
 )
 from bermo.training.graphs import GraphedStep
+from bermo.training.shifted import is_feed_forward, is_shifted
 from bermo.training.stack import stack
 
 # A step in the middle of the pruning schedule.
@@ -144,13 +146,14 @@ def _fused(step: Ours) -> str:
     """Name the parts of the model that kernels compute, with how many modules they are."""
     modules = list(step.model.modules())
     counts = {
-        "residual": sum(is_residual(module) for module in modules),
+        "residual": sum(is_residual(module) or is_feed_forward(module) for module in modules),
         "pre-norm layers": sum(pre_norm(module) is not None for module in modules),
         "gates": sum(is_gated(module) for module in modules),
         "rotated q, k": sum(is_rotary(module) for module in modules),
         "gelu": sum(is_gelu(module) or is_gelu_by_tanh(module) for module in modules),
         "q, k, v as one": sum(attention_projections(module) is not None for module in modules),
         "attention with a bias": sum(is_biased_attention(module) for module in modules),
+        "attention by distances": sum(is_disentangled(module) or is_shifted(module) for module in modules),
         "mix": sum(can_fuse_mix(module) for module in modules),
         "adam": len(step.plain.direct),
     }

@@ -4,7 +4,8 @@
     linear    query, key and value as one product; gelu and the gradients of biases in one pass; the gelu by
               tanh (ALBERT, GPT-2) as torch's one kernel
     attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward;
-              with a position bias that is trained (MPNet) torch's own kernel
+              with a position bias that is trained (MPNet) or made of distances (DeBERTa: disentangled.py,
+              XLNet: shifted.py) torch's own kernel
     mix       the mix of all layers, one kernel forward and one backward
     prenorm   x + dropout(h) with the LayerNorm that reads it, of pre-norm layers, one kernel each way
     gated     gelu(a) ⊙ b of a joined projection, one kernel each way
@@ -32,18 +33,23 @@ from bermo.models.encoder import BermoModel
 from bermo.nn.fast.available import has_kernels
 from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow, are_side_by_side
-from bermo.nn.mix import LayerMix
 from bermo.nn.stacked import StackedLinear
-from bermo.training.fuse_prenorm import PreNormLayers, Tools
+from bermo.training.biased import biased_attention
+from bermo.training.disentangled import disentangled
+from bermo.training.fuse_mix import mixed
+from bermo.training.fuse_prenorm import PreNormLayers
 from bermo.training.fusible import (
     attention_projections,
     can_fuse_mix,
     has_hooks,
-    is_biased_attention,
     is_gelu,
     is_gelu_by_tanh,
+    is_norm_in_steps,
     is_residual,
+    norm_of,
 )
+from bermo.training.parts import Parts
+from bermo.training.shifted import feed_forward, shifted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +93,21 @@ class Fusion:
         self.used_seeds: set[int] = set()
         self.num_seeds = 0
         self.overrides: list[Override] = []
-        tools = Tools(self.dtype, self._cast, self._grad_buffer, self._next_seed, self._seed)
+        self.parts = Parts(
+            dtype=self.dtype,
+            cast=self._cast,
+            keep=self._keep,
+            project=self._project,
+            reads_copies=self._reads_copies,
+            linear=self._linear,
+            add_and_norm=self._add_and_norm,
+            end=self._end,
+            grad_buffer=self._grad_buffer,
+            next_seed=self._next_seed,
+            seed=self._seed,
+        )
         self.layers = PreNormLayers(
-            tools, fused.linear, has_sums=fused.prenorm, has_gates=fused.gated, has_angles=fused.rotary
+            self.parts, fused.linear, has_sums=fused.prenorm, has_gates=fused.gated, has_angles=fused.rotary
         )
         # Checkpointing would compute the pass again when the overrides are gone.
         self.has_attention = fused.attention and not is_checkpointing(model)
@@ -103,19 +121,20 @@ class Fusion:
         """Add the overrides of a module and of its projections, if kernels can compute them."""
         if self.fused.residual and is_residual(module):
             self._add(module, "forward", self._residual(module, self._next_seed()))
-        if self.fused.residual and self.fused.attention and is_biased_attention(module):
-            self._add(module, "forward", self._biased_attention(module, self._next_seed()))
         if self.fused.linear and is_gelu(module):
             self._add(module, "forward", self._gelu(module))
         if self.fused.linear and is_gelu_by_tanh(module):
             self._add(module, "forward", partial(functional.gelu, approximate="tanh"))
         if self.fused.linear and isinstance(module, StackedLinear) and module.bias is not None:
             self._add(module, "forward", self._stacked(module))
+        if self.fused.residual and is_norm_in_steps(module):
+            self._add(module, "forward", partial(self._norm, module))
+        self._plan_attention(module)
         projections = attention_projections(module) if self.fused.linear else None
         for index, linear in enumerate(projections or ()):
             self._add(linear, "forward", self._projection(cast(Any, projections), index))
         if self.fused.mix and isinstance(module, BermoModel) and can_fuse_mix(module.layer_mix):
-            self._add(module, "_mix_stacked", self._mix(module, self._next_seed()))
+            self._add(module, "_mix_stacked", mixed(module, self.parts))
 
     def _plan_layers(self) -> None:
         """Add the overrides of pre-norm layers and of what is in them."""
@@ -123,6 +142,15 @@ class Fusion:
             if isinstance(module, nn.ModuleList):
                 for part, forward in self.layers.overrides(module):
                     self.overrides.append(Override(part, "forward", forward, is_hookable=True))
+
+    def _plan_attention(self, module: nn.Module) -> None:
+        """Add the overrides of modules whose attention adds a bias that is trained."""
+        if not (self.fused.residual and self.fused.attention):
+            return
+        alone = (disentangled, shifted, feed_forward) if self.fused.linear else ()
+        for forward_of in (biased_attention, *alone):
+            if function := forward_of(module, self.parts):
+                self._add(module, "forward", function)
 
     def _add(self, module: nn.Module, attribute: str, function: Callable[..., Any]) -> None:
         # The first override of a module wins: a stacked query layer is a projection of its parent first.
@@ -183,12 +211,18 @@ class Fusion:
 
     def _add_and_norm(self, module: Any, dense: nn.Linear, h: Tensor, x: Tensor, number: int) -> Tensor:
         """Return LayerNorm(x + dropout(dense(h))) with the norm and dropout of a module."""
+        # Without the linear part the layer is called as it is, and its bias gets its gradient there.
+        has_bias = self.fused.linear and self._reads_copies(dense)
+        h = self._linear(dense, h) if has_bias else dense(h)
+        return self._end(module, h, x, number, dense.bias if has_bias else None)
+
+    def _end(
+        self, module: nn.Module, h: Tensor, x: Tensor, number: int, bias: Tensor | None = None
+    ) -> Tensor:
+        """Return LayerNorm(x + dropout(h)); a bias of two axes is added to h, any other is in it."""
         from bermo.nn.fast.residual import residual
 
-        norm, dropout = cast(nn.LayerNorm, module.LayerNorm), cast(nn.Dropout, module.dropout)
-        # Without the linear part the layer is called as it is, and its bias gets its gradient there.
-        bias = dense.bias if self.fused.linear and self._reads_copies(dense) else None
-        h = self._linear(dense, h) if bias is not None else dense(h)
+        norm, dropout = norm_of(module), cast(nn.Dropout, module.dropout)
         p = dropout.p if dropout.training else 0.0
         adds_bias = bias is not None and bias.dim() == 2
         dtype = self.dtype if self.fused.linear else None
@@ -198,38 +232,16 @@ class Fusion:
             self.casts[id(y)] = (y, cast_y)
         return y
 
-    def _biased_attention(self, module: nn.Module, number: int) -> Callable[..., tuple[Tensor, ...]]:
-        from bermo.nn.fast.residual import fits_kernels
+    def _norm(self, module: Any, hidden_states: Tensor) -> Tensor:
+        """Return torch's LayerNorm with the weights of a module that computes it in single operations."""
+        size = (hidden_states.shape[-1],)
+        return functional.layer_norm(hidden_states, size, module.weight, module.bias, module.variance_epsilon)
 
-        attn = cast(Any, module.attn)
-
-        def forward(
-            hidden_states: Tensor,
-            attention_mask: Tensor | None = None,
-            position_bias: Tensor | None = None,
-            output_attentions: bool = False,
-            **others: Any,
-        ) -> tuple[Tensor, ...]:
-            if output_attentions or position_bias is None or not fits_kernels(hidden_states):
-                arguments = (hidden_states, attention_mask, position_bias, output_attentions)
-                return cast(tuple[Tensor, ...], type(module).forward(module, *arguments, **others))
-            shape = (*hidden_states.shape[:-1], -1, attn.attention_head_size)
-            q, k, v = (
-                linear(hidden_states).view(shape).transpose(1, 2) for linear in (attn.q, attn.k, attn.v)
-            )
-            mask = self._mask(position_bias, attention_mask).to(q.dtype)
-            p = attn.dropout.p if attn.dropout.training else 0.0
-            seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
-            joined = seen.transpose(1, 2).flatten(2)
-            return (self._add_and_norm(module, attn.o, joined, hidden_states, number),)
-
-        return forward
-
-    def _mask(self, bias: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the sum of position bias and mask in the working dtype, made once for all layers."""
-        if id(bias) not in self.casts:
-            self.casts[id(bias)] = (bias, (bias if mask is None else bias + mask).to(self.dtype))
-        return self.casts[id(bias)][1]
+    def _keep(self, source: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """Return what is made of a tensor, made once in a pass."""
+        if id(source) not in self.casts:
+            self.casts[id(source)] = (source, make())
+        return self.casts[id(source)][1]
 
     def _gelu(self, module: nn.Module) -> Callable[..., Tensor]:
         from bermo.nn.fast.dense import Gelu
@@ -269,29 +281,38 @@ class Fusion:
         return product(self._cast(x), weight, linear.bias.detach(), buffer)
 
     def _projection(self, projections: Sequence[nn.Linear], index: int) -> Callable[[Tensor], Tensor]:
-        from bermo.nn.fast.dense import Joined, StackedThree
-
         own = projections[index]
-        joined = StackedThree if isinstance(own, StackedLinear) else Joined
 
         def forward(x: Tensor) -> Tensor:
             known = self.precomputed.pop(id(own), None)
             if known is not None and known[0] is x:
                 return known[1]
             # The query's layer computes all three. A key or value layer with another input computes its own.
-            if index == 0 and all(self._reads_copies(linear) for linear in projections):
-                weights = [linear.weight for linear in projections]
-                biases = [linear.bias for linear in projections]
-                if are_side_by_side(weights) and are_side_by_side(biases):
-                    outputs = joined.apply(self._cast(x), self._grad_buffer(weights), *weights, *biases)
-                    for linear, output in zip(projections[1:], outputs[1:], strict=True):
-                        self.precomputed[id(linear)] = (x, output)
-                    return cast(Tensor, outputs[0])
-            if isinstance(own, StackedLinear):
-                return type(own).forward(own, self._cast(x))
-            return nn.functional.linear(self._cast(x), own.weight, own.bias)
+            if index > 0:
+                return self._plain_linear(own, x)
+            outputs = self._project(x, projections)
+            for linear, output in zip(projections[1:], outputs[1:], strict=True):
+                self.precomputed[id(linear)] = (x, output)
+            return outputs[0]
 
         return forward
+
+    def _project(self, x: Tensor, projections: Sequence[nn.Linear]) -> Sequence[Tensor]:
+        """Return three layers of one tensor, as one product where their copies are neighbours in memory."""
+        from bermo.nn.fast.dense import Joined, StackedThree
+
+        weights, biases = [p.weight for p in projections], [p.bias for p in projections]
+        can_read = all(self._reads_copies(linear) for linear in projections)
+        if can_read and are_side_by_side(weights) and are_side_by_side(biases):
+            joined = StackedThree if isinstance(projections[0], StackedLinear) else Joined
+            given = (self._cast(x), self._grad_buffer(weights), *weights, *biases)
+            return cast(Sequence[Tensor], joined.apply(*given))
+        return [self._plain_linear(linear, x) for linear in projections]
+
+    def _plain_linear(self, linear: nn.Linear, x: Tensor) -> Tensor:
+        if isinstance(linear, StackedLinear):
+            return type(linear).forward(linear, self._cast(x))
+        return functional.linear(self._cast(x), linear.weight, linear.bias)
 
     def _grad_buffer(self, weights: Sequence[Tensor]) -> Tensor | None:
         """Return the buffer for the gradients of these copies, if nothing has written to it in this step."""
@@ -299,32 +320,11 @@ class Fusion:
 
     def _cast(self, x: Tensor) -> Tensor:
         """Return an input in the working dtype, as its kernel wrote it or cast once for all readers."""
-        if id(x) not in self.casts:
-            self.casts[id(x)] = (x, x.to(self.dtype))
-        return self.casts[id(x)][1]
+        return self._keep(x, lambda: x.to(self.dtype))
 
     def _reads_copies(self, linear: nn.Linear) -> bool:
         """Tell whether a layer reads copies in the working dtype that take gradients."""
         return all(t.dtype == self.dtype and t.requires_grad for t in (linear.weight, linear.bias))
-
-    def _mix(self, core: BermoModel, number: int) -> Callable[..., Tensor]:
-        from bermo.nn.fast.mixing import can_mix, mixing
-        from bermo.nn.layers import choose
-
-        mix = cast(LayerMix, core.layer_mix)
-
-        def mix_stacked(
-            layers: tuple[Tensor, ...], attention_mask: Tensor | None, rows: Tensor | None
-        ) -> Tensor:
-            chosen = choose(layers, mix.layers, mix.num_layers, "LayerMix")
-            if not can_mix(chosen, mix.norm, rows):
-                return BermoModel._mix_stacked(core, layers, attention_mask, rows)
-            with torch.autocast(chosen[0].device.type, enabled=False):
-                shares = mix._shares(drop=mix.training) * mix.scale
-            p = mix.dropout if mix.training else 0.0
-            return mixing(chosen, shares, self._seed(number), rows, mix.norm, p, mix.eps)
-
-        return mix_stacked
 
 
 def make_fusion(

@@ -8,7 +8,7 @@ to the sum, while the layer runs the block. The first norm, the last sum and the
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -20,20 +20,11 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from bermo.training.fusible import PreNorm, has_hooks, is_gated, is_product, is_rotary, pre_norm
+from bermo.training.parts import Parts
 
 Forward = Callable[..., Any]
 UNKNOWN = ("past_key_values", "encoder_hidden_states")
 """Arguments of a layer with which it does more than is computed here."""
-
-
-class Tools(NamedTuple):
-    """What a fusion gives to those who compute for it."""
-
-    dtype: torch.dtype
-    cast: Callable[[Tensor], Tensor]
-    grad_buffer: Callable[[Sequence[Tensor]], Tensor | None]
-    next_seed: Callable[[], int]
-    seed: Callable[[int], Tensor]
 
 
 @dataclass
@@ -84,9 +75,9 @@ class PreNormLayers:
     """The fused forwards of pre-norm layers, and of the modules in them."""
 
     def __init__(
-        self, tools: Tools, has_products: bool, *, has_sums: bool, has_gates: bool, has_angles: bool
+        self, parts: Parts, has_products: bool, *, has_sums: bool, has_gates: bool, has_angles: bool
     ) -> None:
-        self.tools, self.has_products, self.has_sums = tools, has_products, has_sums
+        self.parts, self.has_products, self.has_sums = parts, has_products, has_sums
         self.has_gates, self.has_angles = has_gates, has_angles
         # By the id of a sum.
         self.waiting: dict[int, Normed] = {}
@@ -104,7 +95,7 @@ class PreNormLayers:
                 blocks = zip(
                     *(names.children(layer, few) for few in (names.denses, names.dropouts)), strict=True
                 )
-                pair = [End(dense, dropout, self.tools.next_seed()) for dense, dropout in blocks]
+                pair = [End(dense, dropout, self.parts.next_seed()) for dense, dropout in blocks]
                 ends = {id(end.dense): end for end in pair}
                 norm = (
                     None if following is None else following[1].children(following[0], following[1].norms)[0]
@@ -170,8 +161,8 @@ class PreNormLayers:
         output, bias, p = end.take()
         if (p > 0 or bias is not None) and h is not output:
             raise RuntimeError("a block of a layer does not return what its last module returned")
-        scale, shift, seed = norm.weight, norm.bias, self.tools.seed(end.seed)
-        return add_and_norm(h, x, scale, shift, bias, seed, p, norm.eps, self.tools.dtype)
+        scale, shift, seed = norm.weight, norm.bias, self.parts.seed(end.seed)
+        return add_and_norm(h, x, scale, shift, bias, seed, p, norm.eps, self.parts.dtype)
 
     def _dropout(self, end: End) -> Forward:
         dropout = cast(nn.Dropout, end.dropout)
@@ -192,7 +183,7 @@ class PreNormLayers:
             if not self._are_copies(weight, bias):
                 return cast(Tensor, type(dense).forward(cast(Any, dense), x))
             is_open = end is not None and end.is_open and bias is not None
-            x, target = self.tools.cast(x), self.tools.grad_buffer((weight,))
+            x, target = self.parts.cast(x), self.parts.grad_buffer((weight,))
             h = product(x, weight, bias.detach() if is_open else bias, target, isinstance(dense, Conv1D))
             if end is not None and is_open:
                 end.output, end.bias = h, bias
@@ -222,7 +213,7 @@ class PreNormLayers:
             if position_embeddings is None or not is_plain or not self._are_copies(weight, bias):
                 arguments = (hidden_states, position_embeddings, attention_mask)
                 return cast(Any, type(module).forward(module, *arguments, **others))
-            x, target = self.tools.cast(hidden_states), self.tools.grad_buffer((weight,))
+            x, target = self.parts.cast(hidden_states), self.parts.grad_buffer((weight,))
             heads = len(weight) // (3 * module.head_dim)
             three = rotated_three(x, weight, bias, target, *position_embeddings, heads)
             q, k, v = (one.transpose(1, 2) for one in three)
@@ -237,4 +228,4 @@ class PreNormLayers:
     def _are_copies(self, weight: Tensor, bias: Tensor | None) -> bool:
         """Tell whether these are copies in the working dtype that take gradients."""
         tensors = (weight,) if bias is None else (weight, bias)
-        return all(one.dtype == self.tools.dtype and one.requires_grad for one in tensors)
+        return all(one.dtype == self.parts.dtype and one.requires_grad for one in tensors)

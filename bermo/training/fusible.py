@@ -5,9 +5,9 @@ A module with other children, another signature or a hook is not among them and 
 
 import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
@@ -58,7 +58,7 @@ def pre_norm(module: nn.Module) -> PreNorm | None:
     """
     children = {name for name, _ in module.named_children()}
     known = [one for one in PRE_NORMS if children == {*one.norms, *one.blocks}]
-    if not known or not {"hidden_states", "attention_mask"} <= {*_argument_names(module)}:
+    if not known or not {"hidden_states", "attention_mask"} <= {*argument_names(module)}:
         return None
     first, second = (module.get_submodule(name) for name in known[0].norms)
     blocks = {name for name, _ in module.named_modules()}
@@ -82,7 +82,7 @@ def is_gated(module: nn.Module) -> bool:
         and getattr(children["act"], "act", None) is nn.functional.gelu
         and all(isinstance(children[name], nn.Linear) for name in ("Wi", "Wo"))
         and children["Wi"].out_features == 2 * children["Wo"].in_features
-        and _argument_names(module) == ["hidden_states"]
+        and argument_names(module) == ["hidden_states"]
         and not has_hooks(children["act"])
     )
 
@@ -95,7 +95,7 @@ def is_rotary(module: nn.Module) -> bool:
         and isinstance(children["Wqkv"], nn.Linear)
         and not getattr(module, "is_causal", True)
         and getattr(module, "head_dim", 1) % 2 == 0
-        and _argument_names(module) == ["hidden_states", "position_embeddings", "attention_mask", "kwargs"]
+        and argument_names(module) == ["hidden_states", "position_embeddings", "attention_mask", "kwargs"]
     )
 
 
@@ -109,12 +109,42 @@ def is_residual(module: nn.Module) -> bool:
         isinstance(dense, nn.Linear)
         and dense.bias is not None
         and type(children["dropout"]) is nn.Dropout
-        and type(norm) in (nn.LayerNorm, StackedNorm)
-        and norm.bias is not None
-        and len(getattr(norm, "normalized_shape", (0,))) == 1
-        and _argument_names(module) == ["hidden_states", "input_tensor"]
+        and (_is_norm(norm) or is_norm_in_steps(norm))
+        and argument_names(module) == ["hidden_states", "input_tensor"]
         and not any(has_hooks(child) for child in children.values())
     )
+
+
+def _is_norm(norm: nn.Module) -> bool:
+    return (
+        type(norm) in (nn.LayerNorm, StackedNorm)
+        and norm.bias is not None
+        and len(getattr(norm, "normalized_shape", (0,))) == 1
+    )
+
+
+def is_norm_in_steps(module: nn.Module) -> bool:
+    """Tell whether a module is a LayerNorm in single operations, as DeBERTa's first version writes it out."""
+    return (
+        dict(module.named_parameters()).keys() == {"weight", "bias"}
+        and isinstance(getattr(module, "variance_epsilon", None), float)
+        and argument_names(module) == ["hidden_states"]
+        and not has_hooks(module)
+    )
+
+
+class Norm(NamedTuple):
+    """What a LayerNorm computes with."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+
+def norm_of(module: Any) -> Norm:
+    """Return the norm behind a sum, by whichever name a module has it."""
+    norm = module.LayerNorm if hasattr(module, "LayerNorm") else module.layer_norm
+    return Norm(norm.weight, norm.bias, norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)
 
 
 def is_biased_attention(module: nn.Module) -> bool:
@@ -129,7 +159,7 @@ def is_biased_attention(module: nn.Module) -> bool:
         inner.keys() == {"q", "k", "v", "o", "dropout"}
         and all(isinstance(linear, nn.Linear) and linear.bias is not None for linear in linears)
         and type(norm) in (nn.LayerNorm, StackedNorm)
-        and _argument_names(attn)[:3] == ["hidden_states", "attention_mask", "position_bias"]
+        and argument_names(attn)[:3] == ["hidden_states", "attention_mask", "position_bias"]
         and not any(has_hooks(child) for child in (*children.values(), *linears))
     )
 
@@ -144,7 +174,7 @@ def is_gelu(module: nn.Module) -> bool:
         isinstance(dense, nn.Linear)
         and dense.bias is not None
         and getattr(act, "act", None) is nn.functional.gelu
-        and _argument_names(module) == ["hidden_states"]
+        and argument_names(module) == ["hidden_states"]
         and not any(has_hooks(child) for child in children.values())
     )
 
@@ -179,5 +209,6 @@ def has_hooks(module: nn.Module) -> bool:
     )
 
 
-def _argument_names(module: nn.Module) -> list[str]:
+def argument_names(module: nn.Module) -> list[str]:
+    """Return how a module's forward names its arguments."""
     return list(inspect.signature(type(module).forward).parameters)[1:]

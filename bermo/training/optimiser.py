@@ -100,7 +100,10 @@ def make_direct(
 
 
 def _is_even_matrix(weight: nn.Parameter, num_models: int) -> bool:
-    """Tell whether a weight is a matrix, or a stack of one for each model, of a multiple of 16 elements."""
-    num_axes = 2 if num_models == 1 else 3
+    """Tell whether a weight is a matrix, or a stack of one for each model, of a multiple of 16 elements.
+
+    A matrix may have its heads as an axis of their own.
+    """
+    least_axes = 2 if num_models == 1 else 3
     is_even = weight.numel() // num_models % 16 == 0
-    return weight.dim() == num_axes and is_even and weight.is_contiguous()
+    return weight.dim() >= least_axes and is_even and weight.is_contiguous()

@@ -26,6 +26,7 @@ from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job
 from bermo.training.noise import OwnRows, RowNoise
 from bermo.training.optimiser import Direct, make_direct
+from bermo.training.shifted import bare_matrices
 
 
 class WeightedBatch(NamedTuple):
@@ -251,12 +252,15 @@ def call_with_copies(
 
 
 def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trained weights and biases that only linear layers read, by name, without masked weights."""
+    """Return the trained weights and biases that only products read, by name, without masked weights."""
     linear: dict[str, nn.Parameter] = {}
     others: set[int] = set()
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):
-            if isinstance(module, nn.Linear | Conv1D | StackedConv1D) and INSIDE not in name:
+            is_read_by_products = isinstance(module, nn.Linear | Conv1D | StackedConv1D) or (
+                name.rpartition(".")[2] in bare_matrices(module)
+            )
+            if is_read_by_products and INSIDE not in name:
                 linear[name] = parameter
             else:
                 others.add(id(parameter))

@@ -48,7 +48,7 @@ def kernels() -> str:
 
 
 def layer_bytes() -> str:
-    """What a layer of three families moves through memory in a pass, and its launches."""
+    """What a layer of some families moves through memory in a pass, and its launches."""
     rows = {(row["family"], row["way"]): row for row in read("step-bytes.json")["rows"]}
     ways = ["eager", "captured, not fused", "fused"]
     families = list(dict.fromkeys(family for family, _ in rows))

@@ -21,6 +21,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ("nvjet_sm90_tst_128x128_64x6_v_bz_TNT", "matrix products"),
         ("void pytorch_flash::flash_fwd_kernel<…>", "attention"),
         ("attend_backward", "attention"),
+        ("shear_backward", "attention"),
         ("residual_forward", "residual, dropout, LayerNorm"),
         ("_gelu_backward", "gelu, joined inputs"),
         ("mix_backward", "mix"),

@@ -20,7 +20,7 @@ from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
 from bermo.training.stack import stack, stacked_masks
 from bermo.training.step import Step, WeightedBatch, call_with_copies, linear_parameters
-from tests.fused_gradients import gradients
+from tests.fused_pass import gradients
 from tests.small_models import model_of, small_batch, without_dropout
 from tests.specs import TINY
 
@@ -37,11 +37,12 @@ CPU = torch.device("cpu")
         ("distilbert", 10),
         ("albert", 5),
         ("mpnet", 19),
-        ("deberta-v2", 10),
+        ("deberta", 20),
+        ("deberta-v2", 13),
         ("modernbert", 22),
         ("gpt2", 25),
         ("mobilebert", 1),
-        ("xlnet", 1),
+        ("xlnet", 7),
     ],
 )
 def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> None:
@@ -50,7 +51,15 @@ def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> 
 
 @pytest.mark.parametrize(
     ("family", "is_pruned"),
-    [("bert", True), ("distilbert", False), ("albert", False), ("mpnet", True)],
+    [
+        ("bert", True),
+        ("distilbert", False),
+        ("albert", False),
+        ("mpnet", True),
+        ("deberta", False),
+        ("deberta-v2", False),
+        ("xlnet", False),
+    ],
 )
 def test_the_fused_pass_gives_the_plain_loss_and_gradients(family: str, is_pruned: bool) -> None:
     slow_loss, slow, _ = gradients(family, NOTHING, is_pruned)

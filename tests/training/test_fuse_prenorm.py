@@ -18,7 +18,7 @@ from bermo.training.fusible import is_gated, is_rotary, pre_norm
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.graphs import LARGEST_GAP
 from bermo.training.step import call_with_copies, linear_parameters
-from tests.fused_gradients import gradients
+from tests.fused_pass import gradients
 from tests.small_models import model_of, small_batch, without_dropout
 
 triton = pytest.importorskip("triton", reason="needs Triton")

@@ -113,6 +113,15 @@ def assert_alike(mine: Step, other: Step) -> None:
             torch.testing.assert_close(states[0][a][key], value, rtol=1e-2, atol=1e-5, msg=name)
 
 
+def test_matrices_with_an_axis_of_heads_are_updated_from_their_copies_too() -> None:
+    direct, plain = (make_step(is_direct=is_direct, family="xlnet") for is_direct in (True, False))
+    # Each of two layers has five of three axes.
+    assert sum(weight.dim() == 3 for weight in direct.direct[0].adam.parameters) == 10
+    for step in (direct, plain):
+        train(step, 1)
+    assert_alike(direct, plain)
+
+
 @pytest.mark.parametrize(
     ("family", "is_pruned", "num_models"),
     [("bert", False, 1), ("bert", True, 1), ("bert", False, 2), ("gpt2", False, 1)],

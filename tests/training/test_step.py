@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 import bermo
 from bermo.methods.finetune import finetune
+from bermo.nn.fast.shadow import Shadow
 from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import prune_
@@ -19,8 +20,8 @@ from bermo.spec import TrainSpec, replace_in
 from bermo.training.gradient_gap import largest_gap
 from bermo.training.graphs import make_step
 from bermo.training.stack import stack
-from bermo.training.step import Step, linear_parameters
-from tests.small_models import model_of
+from bermo.training.step import Step, call_with_copies, linear_parameters
+from tests.small_models import model_of, small_batch
 from tests.specs import TINY
 
 pytestmark = pytest.mark.usefixtures("shallow_box")
@@ -110,6 +111,25 @@ def test_copies_are_made_of_what_only_linear_layers_read() -> None:
     tied = bermo.BermoForMaskedLM.from_backbone("box")
     words = tied.get_input_embeddings().weight
     assert all(parameter is not words for parameter in linear_parameters(tied).values())
+
+
+def test_copies_of_bare_matrices_give_the_bits_of_autocast() -> None:
+    model = model_of("xlnet", layers=2).eval()
+    plain = linear_parameters(model)
+    bare = [name for name in plain if ".rel_attn." in name]
+    assert {name.rpartition(".")[2] for name in bare} == {"q", "k", "v", "o", "r"}
+    assert len(bare) == 10
+    shadow = Shadow((), plain, torch.bfloat16)
+    shadow.refresh()
+    found = []
+    for copies in (None, shadow.plain):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = call_with_copies(model, copies, small_batch(model)).loss
+        loss.backward()
+        shadow.collect()
+        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+        model.zero_grad()
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 @pytest.mark.gpu

@@ -2,7 +2,7 @@
 
     Joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers with one input, as one product if their copies are
                                      neighbours in memory
-    Gelu     a = h Φ(h)              dh and Σ dh, which is the bias' gradient, in one pass
+    Gelu     a = m ⊙ h Φ(h)          dh and Σ dh, which is the bias' gradient, in one pass; m: dropout
 
 Where a layer stands alone it is `nn.fast.product`. The twins are torch's own linear and gelu. A bias'
 gradient is summed in float32, in parts and in a fixed order.
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bermo.nn.fast.product import weight_grad
-from bermo.nn.fast.residual_kernels import sum_parts
+from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
 
 # Rows and columns of a tile, one program each.
 HEIGHT, WIDTH = 32, 128
@@ -35,12 +35,41 @@ def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _gelu_forward(h, bias, out, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """gelu(h + b), with a bias for each group of rows."""
+def _kept(seed, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
+    row = tl.program_id(2) * rows + tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    quarter = tl.program_id(1) * (WIDTH // 4) + tl.arange(0, WIDTH // 4)
+    counter = row[:, None] * (tl.cdiv(D, WIDTH) * (WIDTH // 4)) + quarter[None, :]
+    first, second, third, fourth = tl.rand4x(tl.load(seed), counter, ROUNDS)
+    even = tl.join((first >= P).to(tl.int8), (third >= P).to(tl.int8))
+    odd = tl.join((second >= P).to(tl.int8), (fourth >= P).to(tl.int8))
+    is_kept = tl.reshape(tl.join(even, odd), (HEIGHT, WIDTH))
+    return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
+
+
+@triton.jit
+def _gelu_forward(
+    h,
+    bias,
+    seed,
+    out,
+    rows,
+    D: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ADD: tl.constexpr,
+    P,
+    DROP: tl.constexpr,
+    ROUNDS: tl.constexpr,
+):
+    """m ⊙ gelu(h + b), with a bias for each group of rows, or gelu(h)."""
     column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
     value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
-    value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
+    if ADD:
+        value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
     gelu = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    if DROP:
+        gelu *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
     tl.store(out + at, gelu.to(out.dtype.element_ty), mask=exists)
 
 
@@ -49,6 +78,7 @@ def _gelu_backward(
     grad,
     h,
     bias,
+    seed,
     dh,
     parts,
     rows,
@@ -56,14 +86,19 @@ def _gelu_backward(
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     ADD: tl.constexpr,
+    P,
+    DROP: tl.constexpr,
+    ROUNDS: tl.constexpr,
 ):
-    """dh = g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
+    """dh = m ⊙ g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
     group = tl.program_id(2)
     column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
     value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
     if ADD:
         value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
     g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
+    if DROP:
+        g *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
     cumulated = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
     density = 0.3989422804014327 * tl.exp(-0.5 * value * value)
     of_h = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
@@ -105,18 +140,22 @@ def _join(
     tl.store(parts + tl.program_id(0).to(tl.int64) * (3 * D) + across, total, mask=column < D)
 
 
-def gelu_forward(h: Tensor, bias: Tensor) -> Tensor:
-    """gelu(h + b) in one pass; b is (G, D), one row for each of G equal groups of rows of h."""
-    size, num_groups = h.shape[-1], len(bias)
+def gelu_forward(
+    h: Tensor, added: Tensor | None = None, seed: Tensor | None = None, p: float = 0.0
+) -> Tensor:
+    """gelu(h + b) in one pass, with dropout; b is (G, D), one row for each of G equal groups of rows of h."""
+    size, num_groups = h.shape[-1], 1 if added is None else len(added)
     rows = h.numel() // size // num_groups
     out = torch.empty_like(h)
     _gelu_forward[(triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH), num_groups)](
-        h, bias, out, rows, D=size, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
+        h, h if added is None else added, h if seed is None else seed, out, rows, **_options(size, added, p)
     )
     return out
 
 
-def gelu_backward(grad: Tensor, h: Tensor, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def gelu_backward(
+    grad: Tensor, h: Tensor, added: Tensor | None = None, seed: Tensor | None = None, p: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Return dh and its sums over tiles of rows, (G, tiles, 1, D); `added` is a bias (G, D) that h lacks."""
     size, num_groups = h.shape[-1], 1 if added is None else len(added)
     rows = h.numel() // size // num_groups
@@ -127,16 +166,18 @@ def gelu_backward(grad: Tensor, h: Tensor, added: Tensor | None = None) -> tuple
         grad,
         h,
         h if added is None else added,
+        h if seed is None else seed,
         dh,
         parts,
         rows,
-        D=size,
-        HEIGHT=HEIGHT,
-        WIDTH=WIDTH,
-        ADD=added is not None,
-        num_warps=8,
+        **_options(size, added, p),
     )
     return dh, parts
+
+
+def _options(size: int, added: Tensor | None, p: float) -> dict[str, Any]:
+    tile = {"D": size, "HEIGHT": HEIGHT, "WIDTH": WIDTH, "num_warps": 8}
+    return tile | {"ADD": added is not None, "P": p, "DROP": p > 0, "ROUNDS": ROUNDS}
 
 
 def join(grads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -248,24 +289,30 @@ class Joined(torch.autograd.Function):
 
 
 class Gelu(torch.autograd.Function):
-    """h Φ(h); the bias (G, D) that was added to make h, or that is added here, gets its gradient here."""
+    """m ⊙ h Φ(h) with dropout p by a seed; the bias (G, D) that was added to make h, or that is added here,
+    gets its gradient here.
+    """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, bias: Tensor | None, adds: bool) -> Tensor:
+    def forward(
+        ctx: Any, h: Tensor, bias: Tensor | None, adds: bool, seed: Tensor | None = None, p: float = 0.0
+    ) -> Tensor:
         h = h.contiguous()
-        ctx.save_for_backward(h)
-        ctx.bias, ctx.adds = bias, adds
-        return gelu_forward(h, bias) if bias is not None and adds else functional.gelu(h)
+        ctx.save_for_backward(h, seed)
+        ctx.bias, ctx.adds, ctx.p = bias, adds, p
+        added = bias if adds else None
+        return functional.gelu(h) if added is None and p == 0 else gelu_forward(h, added, seed, p)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        (h,) = ctx.saved_tensors
-        dh, parts = gelu_backward(grad.contiguous(), h, ctx.bias.detach() if ctx.adds else None)
+        h, seed = ctx.saved_tensors
+        added = ctx.bias.detach() if ctx.adds else None
+        dh, parts = gelu_backward(grad.contiguous(), h, added, seed, ctx.p)
         if ctx.bias is None:
-            return dh, None, None
+            return dh, None, None, None, None
         of_bias = torch.empty_like(ctx.bias)
         sum_parts(parts, [of_bias])
-        return dh, of_bias, None
+        return dh, of_bias, None, None, None
 
 
 def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:

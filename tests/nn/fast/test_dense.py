@@ -52,6 +52,29 @@ def test_three_layers_as_one_product_equal_three_products(has_target: bool) -> N
         torch.testing.assert_close(target, torch.cat(expected[1:4]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_groups", [1, 3])
+def test_gelu_drops_the_same_numbers_both_ways(num_groups: int) -> None:
+    torch.manual_seed(0)
+    p, seed = 0.3, torch.tensor([11])
+    h, bias = torch.randn(6, 40, 70).requires_grad_(), torch.randn(num_groups, 70).requires_grad_()
+    adds = num_groups > 1
+    values = h.view(num_groups, -1, 70) + (bias[:, None] if adds else 0.0)
+    slow = functional.gelu(values).view_as(h)
+    fast = dense.Gelu.apply(h, bias if adds else bias[0], adds, seed, p)
+    is_kept = fast != 0
+    assert (~is_kept).float().mean().item() == pytest.approx(p, abs=0.02)
+    assert not is_kept.flatten(0, 1).float().mean(0).eq(1).any(), "each column is dropped somewhere"
+    wanted = slow * is_kept / (1 - p)
+    torch.testing.assert_close(fast, wanted)
+    grad = torch.randn_like(fast)
+    mine = torch.autograd.grad(fast, (h, bias), grad)
+    of_h, *of_bias = torch.autograd.grad(wanted, (h, bias) if adds else (h,), grad)
+    torch.testing.assert_close(mine[0], of_h, rtol=1e-4, atol=1e-6)
+    total = of_bias[0] if adds else of_h.sum((0, 1))[None]
+    torch.testing.assert_close(mine[1], total, rtol=1e-4, atol=1e-4)
+    assert torch.equal(dense.Gelu.apply(h, None, False, seed, p), dense.Gelu.apply(h, None, False, seed, p))
+
+
 def test_gelu_adds_a_bias_for_each_group_of_rows() -> None:
     torch.manual_seed(0)
     h = torch.randn(3 * 2, 5, 40, requires_grad=True)

@@ -1,0 +1,44 @@
+"""What the fused forwards of single kinds of modules take from the fusion that they are a part of."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a fusion does for those who compute for it."""
+
+    dtype: torch.dtype
+    cast: Callable[[Tensor], Tensor]
+    """A tensor in the working dtype, once for all its readers."""
+    keep: Callable[[Tensor, Callable[[], Tensor]], Tensor]
+    """What was made of a tensor, once in a pass."""
+    project: Callable[[Tensor, Sequence[nn.Linear]], Sequence[Tensor]]
+    """Query, key and value of one tensor, as one product where the copies are neighbours."""
+    reads_copies: Callable[[nn.Linear], bool]
+    """Whether a layer reads copies that take gradients; for such a one:"""
+    linear: Callable[[nn.Linear, Tensor], Tensor]
+    """Its output, without a gradient for its bias."""
+    add_and_norm: Callable[[nn.Module, nn.Linear, Tensor, Tensor, int], Tensor]
+    """LayerNorm(x + dropout(dense(h))), by the norm and dropout of a module and the number of its seed."""
+    end: Callable[[nn.Module, Tensor, Tensor, int], Tensor]
+    """LayerNorm(x + dropout(h)), in the same way."""
+    grad_buffer: Callable[[Sequence[Tensor]], Tensor | None]
+    """Where the optimiser reads the gradients of these copies, unless it was given in this step."""
+    next_seed: Callable[[], int]
+    """The number of one more seed."""
+    seed: Callable[[int], Tensor]
+    """A seed by its number, another one in each pass."""
+
+
+def attend(module: Any, heads: Sequence[Tensor], bias: Tensor, scale: float) -> Tensor:
+    """softmax(scale · q kᵀ + bias) v of (B, T, H, D), with the dropout of a module, by torch's own kernel."""
+    q, k, v = (part.transpose(1, 2) for part in heads)
+    p = module.dropout.p if module.dropout.training else 0.0
+    seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=scale)
+    return seen.transpose(1, 2)

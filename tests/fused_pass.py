@@ -1,0 +1,76 @@
+"""One forward and backward pass of a small model by fused kernels, in Triton's interpreter."""
+
+from contextlib import nullcontext
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bermo.nn.fast.shadow import Shadow
+from bermo.pruning.criteria import Movement
+from bermo.pruning.schedule import CubicSchedule
+from bermo.pruning.weights import prune_
+from bermo.training.fuse import Fused, Fusion
+from bermo.training.step import call_with_copies, linear_parameters
+from tests.small_models import small_batch, without_dropout
+
+CPU = torch.device("cpu")
+
+
+class Pass(NamedTuple):
+    """What a pass gave: the loss, the gradients by name, and how many functions it replaced."""
+
+    loss: Tensor
+    gradients: dict[str, Tensor]
+    num_overrides: int
+
+
+def fused_pass(
+    model: nn.Module,
+    batch: dict[str, Tensor],
+    fused: Fused,
+    is_pruned: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> Pass:
+    """Run a model whose copies are in this dtype, masked to half of their weights or not."""
+    masked = ()
+    if is_pruned:
+        schedule = CubicSchedule(total_steps=9, warmup_steps=1)
+        pruner = prune_(model, Movement(density=0.5, rank="score"), schedule)
+        pruner.at(5)
+        masked = pruner.simple_masks()
+    shadow = Shadow(masked, linear_parameters(model), dtype)
+    shadow.refresh()
+    fusion = Fusion(model, shadow, fused)
+    is_half = dtype == torch.bfloat16
+    with fusion.active(CPU), torch.autocast("cpu", dtype) if is_half else nullcontext():
+        loss = call_with_copies(model, shadow.plain, batch).loss
+    assert not any("forward" in vars(module) for module in model.modules())
+    loss.backward()
+    shadow.collect()
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return Pass(loss.detach(), found, len(fusion.overrides))
+
+
+@cache
+def gradients(family: str, fused: Fused, is_pruned: bool) -> Pass:
+    """One pass of a small model of a family without dropout, with copies in float32."""
+    model = without_dropout(family)
+    return fused_pass(model, small_batch(model), fused, is_pruned)
+
+
+def assert_equal(mine: Pass, plain: Pass) -> None:
+    """Assert that two passes in float32 have one loss and the same gradients."""
+    torch.testing.assert_close(mine.loss, plain.loss, rtol=1e-5, atol=1e-6)
+    assert mine.gradients.keys() == plain.gradients.keys()
+    for name, grad in plain.gradients.items():
+        torch.testing.assert_close(mine.gradients[name], grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def fused_loss(model: nn.Module, batch: dict[str, Tensor], seed: int = 0) -> float:
+    """The loss of a fused pass in float32 whose random numbers begin at a seed."""
+    fusion = Fusion(model, Shadow((), linear_parameters(model), torch.float32), Fused())
+    torch.manual_seed(seed)
+    with fusion.active(CPU):
+        return float(model(**batch).loss.detach())
