@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bermo.printing import visible
 from bermo.report.console import PlainConsole
-from bermo.runs.results import RunResult
+from bermo.runs.results import RunResult, SeedResult
 from bermo.runs.statistics import last_scores
 
 BAR_WIDTH = 40
@@ -134,15 +134,29 @@ def about_choice(results: Mapping[str, RunResult]) -> str:
 
 def about_frozen(result: RunResult) -> str:
     """Say which seeds no training made better than the frozen encoder with its fitted head."""
-    seeds = [
-        str(seed.seed) for seed in result.seeds if seed.best_step == 0 and not math.isnan(seed.frozen_score)
-    ]
-    if not seeds:
+    kept = [seed for seed in result.seeds if seed.best_step == 0 and not math.isnan(seed.frozen_score)]
+    if not kept:
         return ""
     return (
-        f"Seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: no evaluation was above the frozen encoder's, so"
-        " the model that is kept is that encoder with its fitted head."
+        f"{_named(kept)}: no evaluation was above the frozen encoder's, so the model that is kept is that"
+        " encoder with its fitted head."
     )
+
+
+def about_chance(result: RunResult) -> str:
+    """Say which seeds learned their training rows, and nothing that holds on the validation rows."""
+    lost = [seed for seed in result.seeds if not seed.failed and seed.values.get("matthews", 1.0) <= 0]
+    if not lost:
+        return ""
+    return (
+        f"{_named(lost)}: on the validation rows the answers are no better than guessing (Matthews"
+        f" {', '.join(_number(seed.values['matthews']) for seed in lost)}), although the training loss fell."
+        " Look at the labels of both files; more rows may help."
+    )
+
+
+def _named(seeds: Sequence[SeedResult]) -> str:
+    return f"Seed{'s' * (len(seeds) > 1)} {', '.join(str(seed.seed) for seed in seeds)}"
 
 
 def seeds_table(result: RunResult) -> Table:
@@ -188,8 +202,8 @@ def print_result(result: RunResult, out: str) -> None:
     console.print(seeds_table(result))
     if any(not math.isnan(seed.frozen_score) for seed in result.seeds):
         console.print("Scores in %. frozen: before the first step, with a head fitted to the encoder.")
-        if said := about_frozen(result):
-            console.print(said, markup=False)
+    for said in filter(None, (about_frozen(result), about_chance(result))):
+        console.print(said, markup=False)
     if len(result.seeds) > 1:
         console.print()
         console.print(results_table({"all seeds": result}))

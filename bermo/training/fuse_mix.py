@@ -1,4 +1,4 @@
-"""The mix of all layers by kernels, one forward and one backward (nn.fast.mixing), for a `Fusion` (fuse.py)."""
+"""The mix of all layers by kernels, one forward and one backward (nn.fast.mixing), for a `Fusion`."""
 
 from collections.abc import Callable
 from typing import cast

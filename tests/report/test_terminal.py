@@ -11,6 +11,7 @@ from rich.console import Console
 from bermo.report import terminal
 from bermo.report.terminal import (
     TerminalDisplay,
+    about_chance,
     about_choice,
     about_frozen,
     duration,
@@ -60,6 +61,15 @@ def test_seeds_that_never_beat_the_frozen_encoder_are_named() -> None:
     assert about_frozen(summarise([kept, better, replace(kept, seed=3)])).startswith("Seeds 1, 3: no eval")
     assert about_frozen(summarise([better])) == ""
     assert about_frozen(summarise([replace(kept, frozen_score=math.nan)])) == ""
+
+
+def test_seeds_whose_answers_are_no_better_than_guessing_are_named() -> None:
+    lost = replace(seed_result(1, 45.0), values={"accuracy": 45.0, "matthews": -15.0})
+    assert about_chance(summarise([lost])).startswith("Seed 1: on the validation rows the answers are no b")
+    assert "(Matthews -15.00)" in about_chance(summarise([lost]))
+    assert about_chance(summarise([replace(lost, undertrained="the loss is that of guessing")])) == ""
+    assert about_chance(summarise([replace(lost, values={"accuracy": 70.0, "matthews": 40.0})])) == ""
+    assert about_chance(summarise([replace(lost, values={"pearson": -3.0})])) == ""
 
 
 def test_kept_is_the_share_that_density_asks_for_and_seeds_together_share_their_seconds() -> None:
