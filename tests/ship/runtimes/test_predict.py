@@ -125,7 +125,7 @@ def test_other_kinds_answer_in_their_own_form(ask: Ask, tmp_path: Path) -> None:
         (["a.txt", "--format", "csv"], "--format is for standard input"),
         (["none.txt"], "There is no file none.txt"),
         (["empty.txt"], "empty.txt is empty"),
-        (["a.txt", "--id", "number"], 'has no column "number"'),
+        (["a.txt", "--id", "number"], 'and no column "number"'),
         (["a.txt", "--out", "a.xlsx"], "--out must end in .jsonl, .csv or .tsv"),
         (["a.txt", "--batch-size", "0"], "batch-size must be at least 1"),
     ],
