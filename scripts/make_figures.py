@@ -17,10 +17,11 @@ from bermo.figures.data import Bars, Figure, Lines, Points  # noqa: E402
 from bermo.figures.draw import to_svg_file  # noqa: E402
 from bermo.files import write_text  # noqa: E402
 from bermo.pruning.schedule import CubicSchedule  # noqa: E402
-from scripts.tables import ship  # noqa: E402
+from scripts.tables import atlas, ship  # noqa: E402
 from scripts.tables.numbers import read  # noqa: E402
 from scripts.tables.speed import STEPS  # noqa: E402
 
+LEAST_KEPT = 92
 WHOLE, ALONE, PRUNED = "the whole model", "int8, first layers alone", "int8, fewer heads and neurons, taught"
 SHORT = {
     "dense, torch fp32": ("fp32", WHOLE),
@@ -57,6 +58,29 @@ def front() -> Points:
         is_log=True,
         note="Two ARM Neoverse-N1 cores, onnxruntime for int8, 1,821 test rows, one seed each."
         " Fewer heads and neurons: 60 % of them in 4 layers, 55 % in 3.",
+    )
+
+
+def atlas_front() -> Points:
+    """What the atlas's methods keep, as they are shipped, against throughput; each shape of a model once."""
+    shipped = {row["method"]: row["shipped"][0] for row in read("atlas-gpu.json")["rows"] if "shipped" in row}
+    groups = {row["method"]: row["group"] for row in read("atlas-gpu.json")["rows"]}
+    kept = {name: 100 * one["score"] / shipped["dense"]["score"] for name, one in shipped.items()}
+    gains = {name: known["throughput"] for name in kept if (known := atlas.speed_of(name)) is not None}
+    names = [name for name in gains if kept[name] >= LEAST_KEPT]
+    best = [n for n in names if not any(gains[m] > gains[n] and kept[m] > kept[n] for m in names)]
+    return Points(
+        title="Every method: score against speed, gte-small on SST-2",
+        x_label="throughput, times that of dense fp32 (batch 32, length 128)",
+        y_label="score, % of the dense model's",
+        x=tuple(gains[name] for name in names),
+        y=tuple(round(kept[name], 2) for name in names),
+        names=tuple(names),
+        groups=tuple(groups[name] for name in names),
+        front=tuple(names.index(name) for name in sorted(best, key=lambda name: -gains[name])),
+        is_log=True,
+        note="Two x86-64 cores; the form that is shipped, 872 rows, one seed."
+        f" Methods that keep less than {LEAST_KEPT} % are left out.",
     )
 
 
@@ -138,6 +162,7 @@ def steps() -> Bars:
 
 FIGURES = {
     "results/front.svg": front,
+    "results/atlas-front.svg": atlas_front,
     "docs/figures/schedule.svg": schedule,
     "docs/figures/first-cut.svg": first_cut,
     "docs/figures/alive.svg": alive,

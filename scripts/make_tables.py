@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from bermo.files import write_text
@@ -64,6 +65,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "atlas-methods": atlas.methods,
     "atlas-pairs": lambda: atlas.methods("atlas-mrpc.json"),
     "gradual-mix": atlas.gradual,
+    **{f"ours-{section}": partial(atlas.ours, *names) for section, names in atlas.SECTIONS.items()},
     "little-data": little.scores,
     "little-data-reached": little.reached,
     "little-data-apart": little.apart,

@@ -1,5 +1,8 @@
-"""Scores of the atlas's methods, and of mixes that come or go, each beside the plain encoder."""
+"""Scores and speeds of the atlas's methods, and scores of mixes that come or go."""
 
+from collections.abc import Mapping
+
+from bermo.atlas.methods import RULES
 from scripts.tables.numbers import read, spread, table, with_interval
 
 ARMS = {
@@ -8,6 +11,32 @@ ARMS = {
     "opens": "a mix that opens from the last layer downwards",
     "closes": "a mix that closes, so that a plain encoder is left",
 }
+
+
+SPEEDS = "atlas-x86.json"
+SAME_SHAPE: Mapping[str, str] = {
+    **dict.fromkeys(("movement", "soft-movement", "l0", "proximal"), "magnitude"),
+    **dict.fromkeys(("lora", "mixout", "r-drop", "smart", "freelb"), "int8"),
+    **{f"{rule}-layers": "first-layers" for rule in RULES},
+    **{f"{paper}-loss": "even-layers-taught" for paper in ("distilbert", "pkd", "minilm")},
+}
+"""Methods that ship the shape of another one, and are as fast; only that one was timed."""
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "int8": ("int8", "qat", "third-60", "third-60-qat"),
+    "binary": ("binary",),
+    "theseus": ("first-layers", "theseus"),
+    "tied": ("tied",),
+    "power": ("power",),
+    "low-rank": ("low-rank", "structured", "structure-then-rank"),
+    "layers": ("first-layers", "last-layers", "alternate-layers", "symmetric-layers", "contribution-layers"),
+    "tuned": ("dense", "mixout", "r-drop", "smart", "freelb"),
+    "rounds": ("magnitude", "imp"),
+    "proximal": ("proximal",),
+    "lora": ("lora",),
+    "gobo": ("gobo",),
+    "papers": ("even-layers-taught", "distilbert-loss", "pkd-loss", "tinybert-loss", "minilm-loss"),
+}
+"""The sections of documents that show methods of the atlas."""
 
 
 def methods(name: str = "atlas-gpu.json") -> str:
@@ -24,6 +53,8 @@ def methods(name: str = "atlas-gpu.json") -> str:
             "shipped",
             "same answers",
             "MB",
+            "throughput",
+            "latency",
         ],
         [
             [
@@ -31,10 +62,38 @@ def methods(name: str = "atlas-gpu.json") -> str:
                 row["summary"].removesuffix("; computed in fp32"),
                 *(_trained(row, dense) if row["seeds"] else ["", "", ""]),
                 *_shipped(row),
+                *_speed(row["method"]),
             ]
             for row in rows
         ],
     )
+
+
+def ours(*names: str) -> str:
+    """Some methods on both tasks, beside what a document says of their papers."""
+    tasks = [
+        {row["method"]: row for row in read(name)["rows"]} for name in ("atlas-gpu.json", "atlas-mrpc.json")
+    ]
+    head = ["ours: gte-small", "SST-2", "of the dense", "throughput", "MB", "MRPC", "of the dense"]
+    rows = []
+    for name in names:
+        (score, share, *_), (other, other_share, *_) = (_on_task(name, known) for known in tasks)
+        speed, (_, _, size) = _speed(name)[0], _shipped(tasks[0][name])
+        rows.append([f"`{name}`", score, share, speed, size, other, other_share])
+    return table(head, [[cell or "–" for cell in row] for row in rows])
+
+
+def _on_task(name: str, rows: Mapping[str, dict]) -> tuple[str, str]:
+    """Score and share of the dense model's: as trained, or of what is shipped where nothing was trained."""
+    dense, row = rows["dense"], rows.get(name, {})
+    if row.get("seeds"):
+        score, _, share = _trained(row, dict(zip(dense["seeds"], dense["scores"], strict=True)))
+        return score, share
+    if "shipped" not in row:
+        return "–", "–"
+    score, *_ = _shipped(row)
+    own, whole = (spread([one["score"] for one in known["shipped"]]).mean for known in (row, dense))
+    return score, f"{100 * own / whole:.1f} %"
 
 
 def _trained(row: dict, dense: dict[int, float]) -> list[str]:
@@ -47,6 +106,18 @@ def _shipped(row: dict) -> list[str]:
         return ["", "", ""]
     same, size = (spread([one[key] for one in measured]).mean for key in ("same_labels", "megabytes"))
     return [with_interval([one["score"] for one in measured]), f"{same:.1f} %", f"{size:.1f}"]
+
+
+def speed_of(name: str) -> Mapping[str, float] | None:
+    """How many times as fast as the dense model what a method ships is, if that was timed."""
+    timed: Mapping[str, float] | None = read(SPEEDS)["rows"].get(SAME_SHAPE.get(name, name))
+    return timed
+
+
+def _speed(name: str) -> list[str]:
+    """Throughput by rows a second, latency by the time of one short text."""
+    timed = speed_of(name)
+    return ["", ""] if timed is None else [f"{timed[key]:.1f} ×" for key in ("throughput", "latency")]
 
 
 def _kept(row: dict, dense: dict[int, float]) -> float:

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
-from benchmarks.atlas_rows import arms, rows
+from benchmarks.atlas_rows import arms, rows, speeds
+from bermo.ship.bench.measured import Bench, Measured, Timing
+from bermo.ship.bench.run import write_bench
+from bermo.ship.bench.spec import BenchSpec
 
 
 def write(path: Path, seed: int, score: float) -> None:
@@ -42,3 +45,42 @@ def test_mixes_have_their_last_scores_from_folders_of_several_calls(tmp_path: Pa
     write(tmp_path / "b" / "opens", 25, 88.0)
     write(tmp_path / "a" / "opens", 9, 87.0)
     assert arms(tmp_path)["opens"] == {"9": 86.0, "25": 87.0}
+
+
+def test_speeds_are_those_of_the_methods_that_were_timed(tmp_path: Path) -> None:
+    def measured(name: str, short: float, rows_per_second: float) -> Measured:
+        shapes = ((1, 32, short, 1000 / short), (32, 128, 90.0, rows_per_second))
+        timings = tuple(
+            Timing(
+                batch=batch,
+                length=length,
+                calls=9,
+                p50=p50,
+                p95=p50,
+                p99=p50,
+                rows_per_second=speed,
+                rounds=(p50,),
+            )
+            for batch, length, p50, speed in shapes
+        )
+        return Measured(
+            name=name,
+            form="onnx",
+            precision="int8",
+            device="cpu",
+            megabytes=1.0,
+            peak_memory_mb=1.0,
+            score=None,
+            timings=timings,
+        )
+
+    spec = BenchSpec(batches=(1, 32), lengths=(32, 128), rounds=1)
+    rows = (measured("dense", 20.0, 10.0), measured("int8", 4.0, 30.5))
+    known = Bench(spec=spec, metric=None, threads=2, machine="two cores", versions={}, rows=rows)
+    (tmp_path / "int8").mkdir()
+    write_bench(tmp_path / "int8" / "bench.json", known)
+    found = speeds(tmp_path)
+    assert found["machine"] == "two cores"
+    assert list(found["rows"]) == ["int8"]
+    assert found["rows"]["int8"]["throughput"] == 3.05
+    assert (found["rows"]["int8"]["latency"], found["rows"]["int8"]["ms"]) == (5.0, 4.0)
