@@ -18,7 +18,8 @@ SAME_SHAPE: Mapping[str, str] = {
     **dict.fromkeys(("movement", "soft-movement", "l0", "proximal"), "magnitude"),
     **dict.fromkeys(("lora", "mixout", "r-drop", "smart", "freelb"), "int8"),
     **{f"{rule}-layers": "first-layers" for rule in RULES},
-    **{f"{paper}-loss": "even-layers-taught" for paper in ("distilbert", "pkd", "minilm")},
+    **{f"{paper}-loss": "first-layers" for paper in ("distilbert", "pkd", "minilm")},
+    **dict.fromkeys(("first-layers-taught", "even-layers-taught", "theseus"), "first-layers"),
 }
 """Methods that ship the shape of another one, and are as fast; only that one was timed."""
 SECTIONS: Mapping[str, tuple[str, ...]] = {
