@@ -8,6 +8,7 @@ on, attention and GELU are one node each, which onnxruntime runs faster.
 import contextlib
 import importlib
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -102,8 +103,7 @@ def known_domains() -> Iterator[None]:
     For each export it asks the domain of every one, which onnxscript finds out by parsing the function; the
     function's opset knows it. Another onnxscript, which has no such class, is left as it is.
     """
-    from onnxscript._internal import values
-
+    values = sys.modules.get("onnxscript._internal.values")
     functions: Any = getattr(values, "TracedOnnxFunction", None)
     parse = getattr(functions, "function_ir", None)
     if parse is None:

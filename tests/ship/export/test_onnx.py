@@ -195,3 +195,12 @@ def test_domains_of_torchs_functions_are_known_without_their_source() -> None:
         assert not hasattr(get_torchlib_ops()[0].function.function_ir, "graph"), "nothing was parsed"
     assert known == [(op.qualified_name, op.name, op.domain) for op in get_torchlib_ops()]
     assert len(known) > 400
+
+
+def test_another_onnxscript_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxscript._internal import values
+
+    parse = values.TracedOnnxFunction.function_ir
+    monkeypatch.delitem(sys.modules, "onnxscript._internal.values")
+    with known_domains():
+        assert values.TracedOnnxFunction.function_ir is parse
