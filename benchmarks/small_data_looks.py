@@ -15,6 +15,7 @@ stopped.
 """
 
 import argparse
+import copy
 import json
 import multiprocessing
 import re
@@ -102,11 +103,15 @@ def _put_(weights: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 def refitted(seed: Any, model: Any, scores: Callable[[], dict[str, dict[str, float]]]) -> Look:
     """Return the scores with a linear probe of the trained encoder as the head; the model keeps its own."""
-    own = {name: value.clone() for name, value in model.head.state_dict().items()}
-    start_head_(model, seed.prepared.train, 256, seed.accelerator)
-    found = scores()
-    model.head.load_state_dict(own)
-    return {REFIT: found}
+    own = model.head
+    # A copy: captured steps read the head where it lies, and a head is fitted on the CPU.
+    model.head = copy.deepcopy(own).cpu()
+    try:
+        start_head_(model, seed.prepared.train, 256, seed.accelerator)
+        model.head.to(seed.accelerator.device)
+        return {REFIT: scores()}
+    finally:
+        model.head = own
 
 
 def values_of(features: Features, answers: list[np.ndarray]) -> dict[str, float]:

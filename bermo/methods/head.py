@@ -50,7 +50,8 @@ def start_head_(
     """Fit the head of a new model to some of the training rows, in place; weights are of the classes."""
     head = cast(TextHead | TokenHead, model.head)
     (x_ND,), targets_N = _head_inputs(model, features, PROBE_ROWS, batch_size, accelerator)
-    x_ND, effort = _before_readout(head, x_ND), QUICK if _has_many(features) else THOROUGH
+    effort = QUICK if _has_many(features) else THOROUGH
+    x_ND = _before_readout(head, x_ND.to(head.out.weight.device)).cpu()
     fitted = fit_linear(x_ND, targets_N, _num_classes(features), weights_C, effort)
     if not torch.isfinite(fitted.weight_CD).all():
         return
@@ -169,7 +170,8 @@ def _head_inputs(
     rows = _some_rows(features, most_rows)
     head, home = model.head, model.device
     model.head = nn.Identity()
-    reader = _AllPoolings(model.to(accelerator.device), poolings) if len(poolings) > 1 else model
+    model.to(accelerator.device)  # type: ignore[arg-type]
+    reader = _AllPoolings(model, poolings) if len(poolings) > 1 else model
     if len(poolings) == 1:
         model.config.pooling = poolings[0]
     try:

@@ -3,7 +3,8 @@
 import re
 from typing import Any
 
-from scripts.tables.numbers import RESULTS, read, table
+from scripts.tables.grid import welch
+from scripts.tables.numbers import RESULTS, read, signed, table, with_interval
 
 STEPS = {
     "Hugging Face, eager": "Hugging Face, eager",
@@ -33,12 +34,22 @@ def steps() -> str:
 
 def kernels() -> str:
     """Microseconds that the device computes in a step, by kind of kernel, and launches."""
-    rows = {(row["name"], row["length"]): row for row in read("step-kernels-cuda.json")["rows"]}
     ways = [("plain, auto", 32), ("mix + movement, auto", 32), ("Hugging Face, eager", 128)]
     ways += [("plain, auto", 128), ("mix + movement, auto", 128)]
-    largest = rows["mix + movement, auto", 128]["kinds"]
+    return _kernels_of(ways, "step-kernels-cuda.json")
+
+
+def family_kernels() -> str:
+    """The same of some families' plain steps."""
+    families = ("bert", "modernbert", "gpt2", "xlnet")
+    return _kernels_of([(f"{name}, auto", 128) for name in families], "step-kernels-families-cuda.json")
+
+
+def _kernels_of(ways: list[tuple[str, int]], file: str) -> str:
+    rows = {(row["name"], row["length"]): row for row in read(file)["rows"]}
     lines = []
-    for kind in largest:
+    # The last way has every kind.
+    for kind in rows[ways[-1]]["kinds"]:
         cells = [rows[way]["kinds"].get(kind) for way in ways]
         lines.append([kind, *("–" if cell is None else f"{cell['us']:,.0f}" for cell in cells)])
     lines.append(["all", *(f"{rows[way]['us']:,.0f}" for way in ways)])
@@ -104,17 +115,22 @@ def loop() -> str:
 def epoch() -> str:
     """Where the seconds of one epoch as a command go."""
     text = (RESULTS / "start-cuda.txt").read_text(encoding="utf-8")
-    bare, again, third = re.split(r"^== .*$", text, flags=re.M)[1:4]
+    bare, again = re.split(r"^== .*$", text, flags=re.M)[1:3]
     names = {
         "the loop: captures, steps, logging, the evaluation, the saved model": "the loop",
-        "the command but for importing torch and transformers": "the command without its imports",
+        "choosing the pooling and starting the head by probes": (
+            "choosing the pooling by probes",
+            "  starting the head by a probe",
+        ),
+        "importing torch, transformers and bermo": "imports",
+        "the command but for these imports": "the command without its imports",
     }
-    rows = [[name, *(_seconds(part, key) for part in (again, third, bare))] for name, key in names.items()]
-    whole = re.search(r"took ([\d.]+), ([\d.]+) and ([\d.]+) s", text)
+    rows = [[name, *(_seconds(part, key) for part in (again, bare))] for name, key in names.items()]
+    whole = re.search(r"took ([\d.]+) and ([\d.]+) s", text)
     assert whole is not None
-    rows.append(["the whole process, all imports included", whole[2], whole[3], whole[1]])
-    rows.append(["the same with the imports that a command has", f"{command_seconds(text):.1f}", "–", "–"])
-    head = ["seconds", "kernels built, tokens cached", "the same once more", "a bare machine"]
+    rows.append(["the whole process, timed by parts", whole[2], whole[1]])
+    rows.append(["the same as a command", f"{command_seconds(text):.1f}", "–"])
+    head = ["seconds", "kernels built, tokens cached", "a bare machine"]
     return table(head, rows)
 
 
@@ -125,10 +141,14 @@ def command_seconds(text: str) -> float:
     return float(line[1])
 
 
-def _seconds(part: str, name: str) -> str:
-    line = re.search(rf"^{re.escape(name)} +([\d.]+) ", part, flags=re.M)
-    assert line is not None, name
-    return f"{float(line[1]):.1f}"
+def _seconds(part: str, names: str | tuple[str, ...]) -> str:
+    """The seconds of a part of a run, or of several together."""
+    spent = 0.0
+    for name in (names,) if isinstance(names, str) else names:
+        line = re.search(rf"^{re.escape(name)} +([\d.]+) ", part, flags=re.M)
+        assert line is not None, name
+        spent += float(line[1])
+    return f"{spent:.1f}"
 
 
 def families() -> str:
@@ -165,6 +185,15 @@ def families_table(rows: list[Any]) -> str:
 
 def _compiled(ms: float | None) -> str:
     return "–" if ms is None else f"{ms:.1f}"
+
+
+def fast_ways() -> str:
+    """What gte-small pruned to 10 % scores by fused kernels and by the plain step's, and their difference."""
+    scores = {name: list(by_seed.values()) for name, by_seed in read("fast-cuda.json")["accuracy"].items()}
+    rows = [[f"`--fast {name}`", str(len(each)), with_interval(each)] for name, each in scores.items()]
+    gap, half = welch(scores["auto"], scores["exact"])
+    between = f"{signed(gap)} ({signed(gap - (half or 0))} … {signed(gap + (half or 0))})"
+    return table(["", "seeds", "accuracy (95 %)"], [*rows, ["auto − exact", "", between]])
 
 
 def inference() -> str:

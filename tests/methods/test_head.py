@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,6 +163,30 @@ def test_one_pass_reads_by_each_pooling_what_a_pass_for_each_reads(tmp_path: Pat
         assert torch.equal(read, alone)
         assert torch.equal(targets, same)
     assert not torch.equal(*whole)
+
+
+@pytest.mark.parametrize("poolings", [(), ("mean",), ("first", "mean")])
+def test_the_model_is_on_the_device_while_it_is_read_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poolings: tuple[str, ...]
+) -> None:
+    prepared = prepare(replace_in(TINY, model={"pooling": "mean"}), Quiet())
+    model, events = build_model(prepared), list[str]()
+    monkeypatch.setattr(model, "to", lambda device: (events.append(str(device)), model)[1])
+
+    def read(*arguments: Any, **options: Any) -> list[np.ndarray]:
+        events.append("read")
+        return [np.zeros(2, np.float32)] * 20
+
+    monkeypatch.setattr(head_module, "predict", read)
+    there: Any = SimpleNamespace(device="cuda:0")
+    _head_inputs(model, prepared.train, 20, 8, there, poolings)  # type: ignore[arg-type]
+    assert events == ["cuda:0", "read", "cpu"]
+
+
+@pytest.mark.gpu
+def test_a_training_by_the_defaults_runs_on_a_gpu(tmp_path: Path) -> None:
+    result = finetune(replace_in(TINY, train={"device": "cuda", "precision": "bf16"}), tmp_path).seeds[0]
+    assert result.score >= result.frozen_score
 
 
 def test_many_rows_get_a_quick_probe_that_reads_as_well(

@@ -9,8 +9,10 @@ a is what each query says of each distance (DeBERTa's c2p, XLNet's bd), b what e
 Each number is read at one place only, so the gradient is a copy too: no matrix of indices, no zeroed memory
 to add to, no atomics. The first column, m = 0, is a distance that no pair of tokens has.
 
-A token that may see no other has equal shares of all. torch's fast attention makes other gradients of such a
-row, whose sum of exponentials float32 cannot tell from HIDDEN: no loss may read it. None does, of padding.
+A token that may see no other, which is padding, has shares by q kᵀ alone, and no loss may read it. Its
+gradients have to be finite all the same, since they are multiplied by zero: in the way back torch's fast
+attention takes the exponential of a score less the logarithm of its row's sum, which is far from 0 where
+float32 rounds both by much.
 
 Added to q kᵀ as a bias inside torch's attention, these are the scores of He et al. 2021 (DeBERTa) and of Dai
 et al. 2019 (Transformer-XL, and so XLNet). Axes: B texts, H heads, T tokens, D units of a head.
@@ -24,8 +26,8 @@ from torch import Tensor
 
 from bermo.nn.fast.shear_kernels import shear_backward, shear_forward
 
-# Far below any score, so that a row that sees nothing has equal shares, and finite in bfloat16 times log2(e).
-HIDDEN = -1e30
+# Far below any score, and so small that float32 still has its hundredths.
+HIDDEN = -3e4
 # Tokens of a tile, both ways.
 BLOCK = 32
 

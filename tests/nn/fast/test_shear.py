@@ -80,8 +80,32 @@ def test_gradients_lie_in_memory_as_the_scores_do_and_no_scores_are_kept() -> No
     assert scores.grad_fn.saved_tensors == (None,)
 
 
-def test_a_row_that_sees_nothing_has_equal_shares() -> None:
-    first = torch.randn(1, 1, 4, 8)
-    bias = ours.shear(first, None, torch.zeros(1, 1, 4, 4, dtype=torch.bool), 1.0)
-    shares = (torch.randn(1, 1, 4, 4) + bias).softmax(-1)
-    torch.testing.assert_close(shares, torch.full_like(shares, 0.25))
+def attention(device: str, dtype: torch.dtype) -> list[Tensor]:
+    """The gradients of torch's own attention with scores of ours, where the second text is half padding."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(B, H, 16, 8, dtype=dtype, device=device, requires_grad=True) for _ in range(3))
+    first = torch.randn(B, H, 16, 32, dtype=dtype, device=device, requires_grad=True)
+    real = torch.arange(16, device=device) < torch.tensor([16, 8], device=device)[:, None]
+    bias = ours.shear(first, None, (real[:, :, None] & real[:, None, :])[:, None], SCALE)
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias)
+    # No loss reads padding: its part of the gradient is zero, and stays so if nothing is infinite.
+    return list(torch.autograd.grad((out.float() * real[:, None, :, None]).sum(), (q, k, v, first)))
+
+
+def test_a_token_that_sees_none_and_is_not_read_gets_no_gradient() -> None:
+    for grad in attention("cpu", torch.float32):
+        assert grad.isfinite().all()
+        assert (grad[1, :, 8:] == 0).all()
+
+
+def test_a_hidden_score_is_below_all_others_and_its_rounding_is_small() -> None:
+    hidden = torch.tensor(ours.HIDDEN)
+    assert (hidden + 1000).exp() == 0
+    # The score and the logarithm of its row's sum are rounded each by itself; by -1e30 they are 1e22 apart.
+    assert torch.nextafter(hidden, torch.tensor(0.0)) - hidden < 0.01
+
+
+@pytest.mark.gpu
+def test_a_token_that_sees_none_and_is_not_read_gets_no_gradient_on_a_gpu() -> None:
+    for grad in attention("cuda", torch.bfloat16):
+        assert grad.isfinite().all()
