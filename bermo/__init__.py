@@ -19,12 +19,26 @@ help(bermo.Classifier), or that of any other name, has an example. Importing thi
 models with Hugging Face's Auto classes.
 """
 
-import importlib
 import os
 import sys
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+
+
+def _is_command() -> bool:
+    """Tell whether this process is the command, as `bermo` or as `python -m bermo`."""
+    called = os.path.basename(sys.argv[0])  # noqa: PTH119 (pathlib takes long to import)
+    # While Python looks for the package of -m, that is all it says of the program.
+    is_module = called == "-m" and ("-m", "bermo") in pairwise(sys.orig_argv)
+    return is_module or called in ("bermo", "bermo.exe")
+
+
+# Before anything else is imported: until then Ctrl-C gives Python's traceback.
+if _is_command():
+    from bermo.interrupts import end_at_once
+
+    end_at_once()
+
+import importlib  # noqa: E402
 
 _PUBLIC = {
     "Classifier": "bermo.estimators.classifier",
@@ -88,7 +102,7 @@ __all__ = list(_PUBLIC)
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'bermo' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)
@@ -98,18 +112,8 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def _is_command() -> bool:
-    """Tell whether this process is the command, as `bermo` or as `python -m bermo`."""
-    called = Path(sys.argv[0]).name
-    # While Python looks for the package of -m, that is all it says of the program.
-    is_module = called == "-m" and ("-m", "bermo") in pairwise(sys.orig_argv)
-    return is_module or called in ("bermo", "bermo.exe")
-
-
 # A program that says `import bermo` wants the Auto classes to know our models. The command `bermo` must
-# answer --help in an instant; its verbs import what they need themselves. Until it runs, Ctrl-C ends it.
-if _is_command():
-    importlib.import_module("bermo.interrupts").end_at_once()
-else:
+# answer --help in an instant; its verbs import what they need themselves.
+if not _is_command():
     with importlib.import_module("bermo.encoders.quick_import").quick_imports():
         importlib.import_module("bermo.models.tasks")

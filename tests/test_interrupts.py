@@ -50,6 +50,23 @@ def test_ctrl_c_while_packages_are_imported_is_one_line(module: str, files: Path
     assert sorted(files.rglob("*")) == before
 
 
+WATCH = """
+import _signal, sys
+class Watch:
+    def find_spec(name, path=None, target=None):
+        if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+            print(name)
+sys.meta_path.insert(0, Watch)
+sys.argv[0] = "bermo"
+import bermo
+"""
+
+
+def test_the_command_takes_ctrl_c_before_it_imports_what_takes_time() -> None:
+    ended = subprocess.run([sys.executable, "-c", WATCH], capture_output=True, text=True, check=True)
+    assert {*ended.stdout.split()} <= {"bermo", "itertools", "bermo.interrupts"}
+
+
 def test_importing_hands_ctrl_c_back() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with ending_at_once():
@@ -130,10 +147,10 @@ def test_a_signal_at_the_very_end_has_no_traceback(number: signal.Signals) -> No
 
 
 LATE = """
-import os, signal, sys
+import _signal, os, signal, sys
 from bermo import cli
 def late(*given, real={place}):
-    if "{place}" != "signal.signal" or given[1] == signal.SIG_DFL:
+    if "{place}" != "_signal.signal" or given[1] == signal.SIG_DFL:
         {place} = real
         os.kill(os.getpid(), signal.SIGINT)
     return real(*given)
@@ -147,7 +164,7 @@ sys.exit(cli.main())
     ("place", "words", "code"),
     [
         # While the signals are given back to the system, and just before: the work is done.
-        ("signal.signal", ["list"], 0),
+        ("_signal.signal", ["list"], 0),
         ("cli.die_quietly", ["list"], 0),
         # While a mistake is explained, which is then not told.
         ("cli._explain", ["show", "nothing"], STOPPED),
