@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from bermo.choices import SEPARATORS
+from bermo.data.fasttext import fasttext_lines, is_fasttext
 from bermo.data.packed import kind_of
 from bermo.data.table import Table
 from bermo.data.text import Sample, read_lines, read_sample
@@ -66,6 +67,9 @@ def _open(path: Path, known: Cells) -> tuple[Iterator[Line], tuple[str, ...]]:
     sample = read_sample(path)
     if not sample.text.strip("".join(SEPARATORS.values()) + " \r\n"):
         raise BermoError(f"{path} holds only separators. Its first line must name the columns.")
+    if is_fasttext(sample) and not known.header and not known.separator:
+        note = f"{path.name}: its lines start with __label__, so they are read as fastText's"
+        return fasttext_lines(path, sample), (note,)
     form = _form(sample, kind_of(path), known)
     cells = _quoted(path, sample, form) if form.has_quotes else _plain(path, sample, form)
     return islice(cells, form.skipped, None), () if known.separator else _note(path, form.separator)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bermo.data.columns import OF_ANSWERS, PAIRS, Flags, find_columns
 from bermo.data.corpora import choice_rows, find_empty
+from bermo.data.fasttext import is_fasttext
 from bermo.data.packed import kind_of
 from bermo.data.questions import read_questions
 from bermo.data.read import read_blocks
@@ -81,7 +82,11 @@ def text_blocks(
 
 
 def _is_table(path: Path, text: Sequence[str]) -> bool:
-    """Tell whether the first line of a .txt file of several texts a row names their columns."""
+    """Tell whether the first line of a .txt file has a label of fastText's, or names the columns of several
+    texts.
+    """
+    if is_fasttext(read_sample(path)):
+        return True
     if len(text) < 2:
         return False
     first = next(iter(read_lines(path, read_sample(path))), "")

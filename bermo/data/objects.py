@@ -17,6 +17,8 @@ from bermo.data.table import EXAMPLE, Table, table_of
 from bermo.data.text import read_lines, read_sample, read_text
 from bermo.errors import BermoError
 
+SPLITS = frozenset({"train", "training", "valid", "validation", "val", "dev", "eval", "test", "unsupervised"})
+"""What the parts of a dataset are called."""
 JSON = (".jsonl", ".ndjson", ".json")
 Row = tuple[int, dict[str, Any]]
 
@@ -87,6 +89,8 @@ def _checked(path: Path, number: int, value: Any) -> Row:
 
 def _listed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of an object that holds columns, a list of rows, or the one row that it is."""
+    if len(value) > 1 and SPLITS.issuperset(name.lower() for name in value):
+        raise BermoError(_several_parts(path, value))
     columns = list(value.values())
     rows = [item for item in columns if isinstance(item, list) and item and isinstance(item[0], dict)]
     if len(rows) == 1:
@@ -96,6 +100,20 @@ def _listed(path: Path, value: dict[str, Any]) -> list[dict[str, Any]]:
     if columns and all(isinstance(item, list) for item in columns):
         return _from_columns(path, value)
     return [value]
+
+
+def _several_parts(path: Path, value: dict[str, Any]) -> str:
+    """Say how a file of several parts becomes a file for each."""
+    first, second, *_ = value
+    program = (
+        "import json; from pathlib import Path; [Path(part + '.json').write_text(json.dumps(rows)) for part,"
+        f" rows in json.loads(Path('{path.as_posix()}').read_text('utf-8')).items()]"
+    )
+    return (
+        f"{path} holds several parts ({', '.join(value)}), and each must be a file of its own. This writes"
+        f" {first}.json, {second}.json{' and so on' if len(value) > 2 else ''} into this folder:"
+        f' python -c "{program}"'
+    )
 
 
 def _from_columns(path: Path, columns: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Columns:
         """Return the columns as a file of them would be read."""
         num_rows = len(next(iter(self.values.values()), ()))
         cells = {name: [_cell(value) for value in column] for name, column in self.values.items()}
-        return Table(Path(self.name), cells, list(range(num_rows)), is_in_memory=True)
+        return Table(Path(self.name), cells, list(range(1, num_rows + 1)), is_in_memory=True)
 
     def column(self, name: str) -> list[Any]:
         """Return the column of this name, whatever its capitals."""

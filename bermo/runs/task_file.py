@@ -9,6 +9,7 @@ from transformers import PretrainedConfig
 
 from bermo.data.load import own_task
 from bermo.data.tasks import TASKS, Kind, Task, TaskData, with_metric
+from bermo.encoders import where
 from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_settings
 from bermo.errors import BermoError
 from bermo.files import reading, write_json
@@ -127,9 +128,10 @@ def _kind_of_head(config: PretrainedConfig) -> Kind | None:
 def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
     name, kind = next(iter(config.architectures or ()), ""), _kind_of_head(config)
     if kind is None:
+        model = "" if folder == where.BOX else f" --model {folder}"  # the box is the default
         raise BermoError(
-            f"{folder} holds {name or 'a model'} without a head for a task. Train one on it first:"
-            f" bermo train --model {folder} …"
+            f"{folder if model else 'box'} holds {name or 'a model'} without a head for a task. Train one on"
+            f" it first, and give that run: bermo train{model} --train FILE --out runs/mine"
         )
     if kind == "classification" and config.problem_type == MULTI_LABEL:
         kind = "multi-label" if (config.num_labels or 0) > 1 else "reranker"

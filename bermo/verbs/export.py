@@ -101,6 +101,8 @@ def _run_best(options: ExportOptions) -> int:
 
 
 def _summary(exported: "Exported") -> list[str]:
+    from bermo.ship.export.compare import agreement
+
     compared, details = exported.compared, exported.details
     ratio = exported.dense_bytes / exported.num_bytes
     compares = f"{ratio:.1f} times smaller than" if ratio >= 1.05 else "as large as"
@@ -118,10 +120,12 @@ def _summary(exported: "Exported") -> list[str]:
     allowed = "" if compared.is_judged_by_score else f" (allowed {compared.tolerance:.2%})"
     lines.append(
         f"On {compared.texts} texts ({compared.on}): logits differ by {compared.relative_error:.2%}{allowed},"
-        f" {compared.same_answers:.1%} of answers are the same."
+        f" {agreement(compared.same_answers, compared.farthest)}."
     )
     if compared.score_after is not None:
         lines.append(f"Score {compared.score_before:.2f} before, {compared.score_after:.2f} after.")
+    if compared.is_within_noise:
+        lines.append(compared.doubt)
     return [*lines, f"The export is in {exported.folder}"]
 
 

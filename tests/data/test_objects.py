@@ -62,6 +62,12 @@ def test_lists_come_out_as_json(write: Write) -> None:
         ("a.json", "3", "a list of rows was expected"),
         ("a.json", "{}", "no row has a named field"),
         ("a.json", '{"text": ["a", "b"], "label": ["x"]}', r"different lengths \(text 2, label 1\)"),
+        ("a.json", '{"train": [{"text": "a"}], "test": [{"text": "b"}]}', r"several parts \(train, test\)"),
+        (
+            "a.json",
+            '{"train": {"text": ["a"]}, "valid": {"text": []}, "test": {}}',
+            r"train\.json, valid\.json and so on",
+        ),
         ("a.json", '{\n"text": [\n', "line 3: not JSON"),
         ("a.jsonl", "[" * 100_000, "nested too deeply"),
         ("a.json", "[" * 100_000 + "]" * 100_000, "nested too deeply"),
@@ -73,6 +79,20 @@ def test_lists_come_out_as_json(write: Write) -> None:
 def test_what_is_no_table_is_one_sentence(write: Write, name: str, text: str, message: str) -> None:
     with pytest.raises(BermoError, match=message):
         read_table(write(name, text))
+
+
+def test_the_program_that_divides_a_file_of_several_parts_runs(
+    write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = write(
+        "a.json", '{"train": [{"text": "é", "label": "x"}], "test": {"text": ["b"], "label": ["y"]}}'
+    )
+    with pytest.raises(BermoError) as error:
+        read_table(path)
+    monkeypatch.chdir(tmp_path)
+    exec(str(error.value).split('"')[1])
+    assert read_table(Path("train.json")).columns == {"text": ["é"], "label": ["x"]}
+    assert read_table(Path("test.json")).columns == {"text": ["b"], "label": ["y"]}
 
 
 def test_a_first_row_without_fields_is_like_any_row(write: Write) -> None:

@@ -182,7 +182,7 @@ def test_what_cannot_be_answered_is_a_sentence(fitted: bermo.Classifier) -> None
         fitted.predict({"first": ["a"], "second": ["b"]})
     with pytest.raises(BermoError, match="a larger split, or other rows with valid"):
         bermo.Classifier(**SMALL).fit(TEXTS[:3], LABELS[:3])
-    with pytest.raises(BermoError, match="training rows, row 1: the label"):
+    with pytest.raises(BermoError, match="training rows, row 2: the label"):
         bermo.Classifier(**SMALL).fit(TEXTS[:2], ["first", None])
     with pytest.raises(BermoError, match='label "third"'):
         bermo.Classifier(**SMALL).fit(TEXTS, LABELS, (TEXTS[:2], ["first", "third"]))

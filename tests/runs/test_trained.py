@@ -192,6 +192,11 @@ def test_every_bad_folder_gets_its_sentence(
         open_trained(folder).load_bermo_model()
 
 
+def test_the_encoder_of_the_package_is_called_by_its_name_where_it_lacks_a_head() -> None:
+    with pytest.raises(BermoError, match=r"^box holds .* bermo train --train FILE --out runs/mine$"):
+        open_trained("box")
+
+
 def test_a_seed_that_has_no_model_yet_is_an_unfinished_run(runs: Path, tmp_path: Path) -> None:
     claim(tmp_path, SPEC, "digest")
     (tmp_path / "seed-1").mkdir()

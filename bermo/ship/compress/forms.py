@@ -78,7 +78,9 @@ def _write(
     elif reason is None:
         wanted = ExportSpec(to=form.name, data=spec.data, calibrate=spec.calibrate, max_loss=spec.max_loss)
         try:
-            export(model, folder, wanted, display, traced)
+            compared = export(model, folder, wanted, display, traced).compared
+            if compared.is_within_noise:
+                display.tell(f"{form.name} is kept. {compared.doubt}")
         except BermoError as error:
             if was_interrupted(error):
                 raise KeyboardInterrupt from error

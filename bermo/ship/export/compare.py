@@ -4,21 +4,25 @@ relative error    ‖a − b‖ / ‖b‖ over all logits; must stay under the t
                   unless the form rounds on purpose and its score is known. Logits that are all but 0 on
                   average, those of a model that knows nothing, count as a tenth: their last digits decide
                   nothing.
+noise             a fall of the score decides only where chance does not explain it: where 0 is not in the
+                  middle 95 % of the fall over resamples of the rows.
 moved             ½ Σ|p − q| of the probabilities, on average: logits that are all 1.3 times as large are far
                   off, and hardly move an answer.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bermo.data.features import Features
+from bermo.data.intervals import Indices, bootstrap
 from bermo.data.ranking import unit
 from bermo.data.scoring import score, sigmoid, softmax, total_variation
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
+from bermo.printing import number_of
 from bermo.ship.runtimes.candidate import Candidate, answer
 
 TOLERANCES: Mapping[str, float] = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 0.25, "gobo": 0.5} | {
@@ -32,6 +36,10 @@ ROUNDED = TOLERANCES["fp16"]
 """From this tolerance on a form rounds on purpose: logits may move far while the answers stay."""
 DECIDED: tuple[Kind, ...] = ("classification", "multi-label", "tagging", "span", "choice")
 """Kinds of task whose logits become probabilities."""
+RESAMPLED: tuple[Kind, ...] = ("classification", "multi-label", "regression", "choice")
+"""Kinds of task whose score is that of rows with a target each, which can be drawn again."""
+NUMBERS: tuple[Kind, ...] = ("regression", "reranker")
+"""Kinds of task whose answer is a number."""
 LEAST_LOGIT = 0.1
 """Logits of this size tell 52 from 48 percent."""
 BATCH = 16
@@ -52,11 +60,28 @@ class Compared:
     score_after: float | None = None
     moved: float | None = None
     """How far probabilities moved on average; None where logits are no probabilities."""
+    farthest: float | None = None
+    """The largest difference of two answers where answers are numbers."""
+    is_within_noise: bool = False
+    """Whether the score fell by more than was allowed, and by no more than chance explains."""
 
     @property
     def is_judged_by_score(self) -> bool:
         """Whether the score alone decides, and the logits may be as far off as they are."""
         return self.score_before is not None and self.tolerance >= ROUNDED
+
+    @property
+    def loss(self) -> float:
+        """Points of score that were lost; 0 where there is none."""
+        return (self.score_before or 0.0) - (self.score_after or 0.0)
+
+    @property
+    def doubt(self) -> str:
+        """What a fall of the score within the noise means."""
+        rows = number_of(self.texts, "row")
+        return (
+            f"It lost {self.loss:.2f} points, which {rows} cannot tell from chance, so they decide nothing."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +111,7 @@ class Reference:
         after = answer(candidate, self.features, BATCH)
         has_answers, kind = self.features.targets is not None, self.features.task.kind
         least = LEAST_LOGIT if kind in DECIDED else 0.0
-        return Compared(
+        compared = Compared(
             texts=len(self.features),
             on=self.on,
             relative_error=relative_error(after, self.logits, least),
@@ -95,7 +120,22 @@ class Reference:
             score_before=score(self.features, self.logits).score if has_answers else None,
             score_after=score(self.features, after).score if has_answers else None,
             moved=moved(after, self.logits, kind) if kind in DECIDED else None,
+            farthest=farthest(after, self.logits, kind) if kind in NUMBERS else None,
         )
+        return replace(compared, is_within_noise=self._is_within_noise(compared, after))
+
+    def _is_within_noise(self, compared: Compared, after: list[np.ndarray]) -> bool:
+        """Tell whether a fall of the score that is too large may be chance."""
+        is_drawn = self.features.targets is not None and self.features.task.kind in RESAMPLED
+        if not is_drawn or compared.loss <= allowed_loss(compared, self.max_loss):
+            return False
+
+        def loss(rows: Indices) -> float:
+            drawn = replace(self.features, targets=np.asarray(self.features.targets)[rows])
+            before, now = ([logits[row] for row in rows] for logits in (self.logits, after))
+            return score(drawn, before).score - score(drawn, now).score
+
+        return bootstrap(loss, len(self.features))[0] <= 0
 
 
 def check_accepted(compared: Compared, form: str, max_loss: float) -> None:
@@ -115,15 +155,31 @@ def fault_of(compared: Compared, max_loss: float) -> str | None:
         )
     if compared.score_before is None or compared.score_after is None:
         return None
-    loss = compared.score_before - compared.score_after
-    allowed = max(max_loss, ONE_ROW / compared.texts) if max_loss else 0.0
-    if loss <= allowed + 1e-9:
+    if compared.loss <= allowed_loss(compared, max_loss) or (max_loss and compared.is_within_noise):
         return None
     return (
-        f" scores {compared.score_after:.2f} on {compared.on}, {loss:.2f} points less than the original's"
-        f" {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
-        f" {np.ceil(loss * 10) / 10:g}, or calibrate with --calibrate FILE."
+        f" scores {compared.score_after:.2f} on {compared.on}, {compared.loss:.2f} points less than the"
+        f" original's {compared.score_before:.2f}. Nothing was written. Allow it with --max-loss"
+        f" {np.ceil(compared.loss * 10) / 10:g}, or calibrate with --calibrate FILE."
     )
+
+
+def allowed_loss(compared: Compared, max_loss: float) -> float:
+    """Return the points that may be lost: one row may tip over, unless none may."""
+    return (max(max_loss, ONE_ROW / compared.texts) if max_loss else 0.0) + 1e-9
+
+
+def agreement(same: float, farthest: float | None) -> str:
+    """Say how many answers stayed the same, or of numbers how far they are apart."""
+    if farthest is None:
+        return f"{same:.1%} of answers are the same"
+    return f"no answer is off by more than {farthest:.2g}"
+
+
+def farthest(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:
+    """Return the largest difference of two numbers that are answers."""
+    a, b = (np.concatenate([np.ravel(row)[:1] for row in rows]) for rows in (after, before))
+    return float(np.abs(sigmoid(a) - sigmoid(b) if kind == "reranker" else a - b).max())
 
 
 def relative_error(after: list[np.ndarray], before: list[np.ndarray], least: float = 0.0) -> float:

@@ -24,7 +24,7 @@ from bermo.runs.model_files import HUB_GRAPHS
 from bermo.runs.stock import stock_config
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
-from bermo.ship.export.compare import Compared
+from bermo.ship.export.compare import Compared, agreement
 
 QUANTIZED, WHOLE = HUB_GRAPHS
 
@@ -61,7 +61,7 @@ def write_card(folder: Path, trained: TrainedTask, compared: Compared, title: st
         "",
         f"On {compared.texts} texts ({compared.on}) the answers of {'the int8' if is_int8 else 'this'} graph"
         f" differ by {compared.relative_error:.2%} from those of the model in torch, in fp32, and"
-        f" {compared.same_answers:.1%} of them are the same ({processor().name}).",
+        f" {agreement(compared.same_answers, compared.farthest)} ({processor().name}).",
         *_scores(compared),
         "",
         "```js",

@@ -22,7 +22,7 @@ class ExportSpec:
     )
     data: Path | None = option(None, "rows with answers: compare scores on them", metavar="FILE")
     max_loss: float = option(
-        1.0, "points of score that may be lost; of few rows one may be, unless this is 0", least=0
+        1.0, "points of score that may be lost; more where it may be chance, unless this is 0", least=0
     )
     calibrate: Path | None = option(None, "texts that fix the ranges of activations (int8)", metavar="FILE")
     keep_fp32: int = option(0, "onnx-int8: so many matrices that int8 hurts most stay in fp32", least=0)

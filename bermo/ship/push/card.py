@@ -11,6 +11,7 @@ from bermo.errors import BermoError
 from bermo.files import reading
 from bermo.runs.model_files import TASK_FILE, read_export
 from bermo.ship.bench.card import bench_rows
+from bermo.ship.export.compare import agreement
 from bermo.ship.push.files import CARD
 
 BENCH = "bench.json"
@@ -62,7 +63,7 @@ def _compared(export: Mapping[str, Any]) -> list[str]:
         f" fp32 have {export['dense_bytes'] / 1e6:.1f} MB.",
         f"On {compared['texts']} texts ({compared['on']}) its answers differ by"
         f" {compared['relative_error']:.2%} from those of the model in torch, and"
-        f" {compared['same_answers']:.1%} of them are the same ({export['processor']}).",
+        f" {agreement(compared['same_answers'], compared.get('farthest'))} ({export['processor']}).",
     ]
     if compared.get("score_after") is not None:
         lines.append(f"Score {compared['score_before']:.2f} before, {compared['score_after']:.2f} after.")

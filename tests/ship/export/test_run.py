@@ -10,10 +10,21 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from bermo.cli import main
+from bermo.data.features import Features, TokenFacts
+from bermo.data.load import own_task
+from bermo.data.rows import TextRows
+from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.runs.trained import open_trained
 from bermo.ship.export import compare, openvino_int8
-from bermo.ship.export.compare import TOLERANCES, Compared, check_accepted, same_answers
+from bermo.ship.export.compare import (
+    TOLERANCES,
+    Compared,
+    Reference,
+    agreement,
+    check_accepted,
+    same_answers,
+)
 from bermo.ship.export.run import ExportSpec, export
 from bermo.ship.runtimes.candidate import open_candidate
 from tests import tiny
@@ -140,6 +151,59 @@ def test_one_row_of_few_may_be_lost_but_not_two_and_none_where_none_may_be() -> 
         check_accepted(one, "onnx-int8", 0.0)
     with pytest.raises(BermoError, match=r"8\.33 points less"):
         check_accepted(replace(one, score_after=75.0 - 200 / 24), "onnx-int8", 1.0)
+
+
+def reference_of(kind: Kind, targets: np.ndarray, answers: np.ndarray) -> Reference:
+    """A model's answers to one short row for each target."""
+    rows = TextRows(["one"] * len(targets), None)
+    features = Features(
+        task=own_task(kind),
+        labels=("no", "yes"),
+        rows=rows,
+        facts=TokenFacts(unknown_share=0.0, truncated_share=0.0, lost_words=0, num_tokens=1),
+        ids=np.zeros(len(targets), dtype=np.int32),
+        starts=np.arange(len(targets) + 1),
+        targets=targets,
+    )
+    return Reference(features=features, on="dev.tsv", logits=list(answers), max_loss=1.0)
+
+
+def compared_with(reference: Reference, answers: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> Compared:
+    """How other answers to the same rows compare."""
+    monkeypatch.setattr(compare, "answer", lambda *given: list(answers))
+    return reference.compare(None, "int8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("num_lost", "num_won", "decides"), [(2, 0, False), (8, 5, False), (8, 0, True)])
+def test_a_fall_within_the_noise_of_few_rows_decides_nothing(
+    num_lost: int, num_won: int, decides: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = np.array([0, 1] * 60)
+    before = np.eye(2)[np.where(np.arange(120) < 100, targets, 1 - targets)]
+    now = before.copy()
+    for rows in (slice(0, num_lost), slice(100, 100 + num_won)):
+        now[rows] = 1 - now[rows]
+    compared = compared_with(reference_of("classification", targets, before), now, monkeypatch)
+    assert compared.loss == pytest.approx(100 * (num_lost - num_won) / 120)
+    assert compared.is_within_noise is not decides
+    if decides:
+        with pytest.raises(BermoError, match="points less"):
+            check_accepted(compared, "onnx-int8", 1.0)
+    else:
+        check_accepted(compared, "onnx-int8", 1.0)
+        assert "which 120 rows cannot tell from chance" in compared.doubt
+        with pytest.raises(BermoError, match="points less"):  # none at all was allowed
+            check_accepted(compared, "onnx-int8", 0.0)
+
+
+def test_numbers_are_compared_by_their_largest_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = np.linspace(0, 5, 40)
+    now = targets.copy()
+    now[7] += 0.25
+    compared = compared_with(reference_of("regression", targets, targets[:, None]), now[:, None], monkeypatch)
+    assert compared.farthest == pytest.approx(0.25)
+    assert agreement(compared.same_answers, compared.farthest) == "no answer is off by more than 0.25"
+    assert agreement(0.5, None) == "50.0% of answers are the same"
 
 
 def test_the_score_alone_judges_a_form_that_rounds_where_rows_have_answers() -> None:

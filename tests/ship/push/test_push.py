@@ -127,7 +127,8 @@ def test_a_folder_without_a_card_gets_one(model: Path, capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert "pipeline_tag: text-classification" in shown
     assert (
-        "differ by 1.00% from those of the model in torch, and 100.0% of them are the same (a CPU)" in shown
+        "differ by 1.00% from those of the model in torch, and 100.0% of answers are the same (a CPU)"
+        in shown
     )
 
 
