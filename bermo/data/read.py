@@ -66,8 +66,11 @@ def _check(path: Path, separator: str | None) -> str:
     """Return the format of a file by its ending, or refuse it."""
     kind = kind_of(path)
     if kind not in FORMATS or (kind in BINARY and path.suffix.lower() in PACKED):
+        if not path.suffix:
+            check_file(path)
+        ending = f'ends in "{path.suffix}", which is not a known format' if path.suffix else "has no ending"
         raise BermoError(
-            f'{path} ends in "{path.suffix}", which is not a known format.'
+            f"{path} {ending}."
             f" {INSTEAD.get(kind, 'Known: ' + ', '.join(FORMATS) + '; text also packed: .gz .bz2 .xz.')}"
         )
     if separator is not None and kind not in DELIMITED:

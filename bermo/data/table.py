@@ -48,9 +48,10 @@ class Table:
                 " as .csv."
             )
         there = ", ".join(f'"{known}"' for known in self.columns)
+        hint = nearest(name, self.columns)
+        close = "" if hint.startswith(" Known") else hint
         raise BermoError(
-            f'{self.path} has no column "{name}".{nearest(name, self.columns)} Its columns: {there}.'
-            + self.if_no_header()
+            f'{self.path} has no column "{name}".{close} Its columns: {there}.' + self.if_no_header()
         )
 
     def if_no_header(self, example: str = "") -> str:

@@ -110,12 +110,19 @@ def test_a_missing_file_gets_the_nearest_name(write: Write, tmp_path: Path) -> N
     (tmp_path / "b.tsv").mkdir()
     with pytest.raises(BermoError, match="is a folder"):
         read_table(tmp_path / "b.tsv")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BermoError, match="is a folder"):
+        read_table(tmp_path / "folder")
+    with pytest.raises(BermoError, match=r"plain has no ending\. Known: \.tsv"):
+        read_table(write("plain", "text\tlabel\n"))
 
 
 def test_a_missing_column_gets_the_nearest_name_and_all_that_are_there(write: Write) -> None:
     table = read_table(write("a.tsv", "sentence\tlabel\na\t1\n"))
     with pytest.raises(BermoError, match=r'no column "sentense".*"sentence".*Its columns: "sentence", "lab'):
         table.column("sentense")
+    with pytest.raises(BermoError, match=r'no column "zq"\. Its columns'):
+        table.column("zq")
 
 
 def test_parquet_without_pyarrow_names_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
