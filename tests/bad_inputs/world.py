@@ -71,6 +71,8 @@ def _tables(root: Path) -> None:
         "list.jsonl": "[1, 2]\n",
         "nothing.jsonl": "{}\n{}\n",
         "late.jsonl": '{}\n{"text": "a good film", "label": "good"}\n{"text": "bad cats", "label": "bad"}\n',
+        "parts.json": '{"train": [{"text": "a", "label": "b"}], "test": [{"text": "c", "label": "d"}]}',
+        "fasttext.txt": "__label__good a good film\nbad cats\n",
         "answers.json": json.dumps(SQUAD),
         "foreign.csv": "text,label\nсловарь этого языка,good\nничего не знает,bad\n" * 4,
         "torn.parquet": "PAR1 and nothing else",
