@@ -53,6 +53,8 @@ class Bench:
     rows: tuple[Measured, ...]
     repeats: int = 0
     """Rounds that were measured again, since the machine was noisy."""
+    num_scored: int = 0
+    """Rows that the scores are of; 0 where nothing was scored, or a file does not say."""
 
     @property
     def latency_shape(self) -> tuple[int, int]:

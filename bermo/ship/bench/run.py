@@ -63,7 +63,7 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
             score=score,
             timings=tuple(_timing(shape, seconds[index, shape]) for shape in spec.shapes),
         )
-        for index, (entry, fact, peak, (_, score)) in enumerate(
+        for index, (entry, fact, peak, (_, score, _)) in enumerate(
             zip(entries, facts, peaks, scores, strict=True)
         )
     )
@@ -75,6 +75,7 @@ def bench(entries: Sequence[Entry], spec: BenchSpec, display: Display | None = N
         versions=versions(),
         rows=rows,
         repeats=repeats,
+        num_scored=scores[0][2],
     )
 
 
@@ -137,11 +138,11 @@ def _check(entries: Sequence[Entry], spec: BenchSpec) -> None:
 
 def _scores(
     workers: list[Worker], spec: BenchSpec, display: Display
-) -> list[tuple[str | None, float | None]]:
+) -> list[tuple[str | None, float | None, int]]:
     if spec.data is None:
-        return [(None, None)] * len(workers)
+        return [(None, None, 0)] * len(workers)
     display.start("scoring", len(workers), 0)
-    result: list[tuple[str | None, float | None]] = []
+    result: list[tuple[str | None, float | None, int]] = []
     try:
         for worker in workers:
             result.append(worker.ask("score", spec.data))

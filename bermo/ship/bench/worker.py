@@ -135,14 +135,14 @@ class Served:
             seconds.append(time.perf_counter() - start)
         return seconds
 
-    def score(self, data: Path) -> tuple[str, float]:
-        """Return the task's metric and the score on a file with answers."""
+    def score(self, data: Path) -> tuple[str, float, int]:
+        """Return the task's metric, the score on a file with answers, and how many rows it has."""
         from bermo.data.scoring import score
         from bermo.ship.runtimes.texts import labelled
 
         features = labelled(self.source, data)
         scores = score(features, answer(self.candidate, features, SCORING_BATCH))
-        return scores.main, scores.score
+        return scores.main, scores.score, len(features)
 
     def peak_memory(self) -> float:
         """Return what the model and its calls took at most, in MB, over Python and its imports."""

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +22,10 @@ _MEGABYTES = {"kb": 1e-3, "mb": 1.0, "gb": 1e3}
 NEAR = 1.5
 """Forms of the dense model within this factor of the best may be the best for a smaller one."""
 MOST_FORMS = 3
+FEW_ROWS = 2
+"""Rows that do not decide between two forms of one model: their answers differ in the last digits."""
+FASTER = 1.05
+"""So many times the throughput is no chance of a bench."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +87,33 @@ def leading_forms(goal: Goal, dense: "Bench") -> tuple[FormName, ...]:
 
 
 def pick(goal: Goal, result: "Bench") -> tuple["Measured", bool]:
-    """Return the best score among those that meet the goal, or else the nearest; and whether it is met."""
+    """Return the best score among those that meet the goal, or a faster form of that model which is as good;
+    else the nearest; and whether the goal is met.
+    """
     rows = result.rows[1:] or result.rows  # the first is what is to be made small
     meeting = [row for row in rows if goal.excess(result, row) <= 1]
     if meeting:
-        return max(meeting, key=lambda row: (row.score or 0, -goal.excess(result, row))), True
+        best = max(meeting, key=lambda row: (row.score or 0, -goal.excess(result, row)))
+        fastest = max(_as_good(best, meeting, result), key=result.speedup)
+        return fastest if result.speedup(fastest) > FASTER * result.speedup(best) else best, True
     return min(rows, key=lambda row: goal.excess(result, row)), False
+
+
+def _as_good(best: "Measured", rows: Sequence["Measured"], result: "Bench") -> list["Measured"]:
+    """Return the best one and the forms of its model that score as well but for a row or two."""
+    if best.score is None or not result.num_scored:
+        return [best]
+    least = best.score - FEW_ROWS * 100 / result.num_scored - 1e-9
+    model = best.name.rpartition(" ")[0]
+    return [row for row in rows if row.name.rpartition(" ")[0] == model and (row.score or 0) >= least]
+
+
+def passed_over(goal: Goal, result: "Bench", picked: "Measured") -> "Measured | None":
+    """Return the slower form of the same model that scores a little more and meets the goal too, if any."""
+    model, score = picked.name.rpartition(" ")[0], picked.score or 0
+    forms = (row for row in result.rows[1:] if row.name.rpartition(" ")[0] == model)
+    more = [row for row in forms if (row.score or 0) > score and goal.excess(result, row) <= 1]
+    return max(more, key=lambda row: row.score or 0) if more else None
 
 
 def _latency(text: str) -> float | None:

@@ -22,6 +22,7 @@ from bermo.files import copy_folder, read_sealed, reading, whole_folder, write_j
 from bermo.machine import processor
 from bermo.methods.finetune import finetune
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.printing import number_of
 from bermo.progress import Display
 from bermo.runs.folder import read_run_spec
 from bermo.runs.kept_options import locked_for
@@ -33,7 +34,7 @@ from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.run import bench, read_bench, write_bench
 from bermo.ship.bench.spec import BenchSpec
 from bermo.ship.compress.forms import FormsSpec, write_forms
-from bermo.ship.compress.goal import Goal, leading_forms, pick
+from bermo.ship.compress.goal import Goal, leading_forms, passed_over, pick
 from bermo.ship.compress.plan import Arm, Plan, arm_spec, beside_layers, make_plan, quick_arms, trained_arms
 from bermo.ship.compress.sentence import (
     Agreement,
@@ -248,7 +249,16 @@ def _sentence(goal: Goal, result: Bench, picked: Measured, is_met: bool) -> str:
     score = picked.score or 0
     kept = f"{result.metric} {score:.2f} of {base:.2f}"
     if is_met:
-        return f"{picked.name} meets the goal ({goal.text()}): {reached}, {kept}."
+        other = passed_over(goal, result, picked)
+        more = (
+            ""
+            if other is None
+            else (
+                f" {other.name} scores {(other.score or 0) - score:.2f} more, which"
+                f" {number_of(result.num_scored, 'row')} cannot tell from chance, and is slower."
+            )
+        )
+        return f"{picked.name} meets the goal ({goal.text()}): {reached}, {kept}.{more}"
     return f"Nothing met the goal ({goal.text()}). The nearest is {picked.name}: {reached}, {kept}."
 
 

@@ -9,7 +9,7 @@ from bermo.report.bench import bench_findings, points
 from bermo.ship.bench.measured import Bench, Measured, Timing
 from bermo.ship.bench.run import front
 from bermo.ship.bench.spec import BenchSpec
-from bermo.ship.compress.goal import Goal, pick, read_goal
+from bermo.ship.compress.goal import Goal, passed_over, pick, read_goal
 
 
 def make_row(name: str, megabytes: float, score: float, milliseconds: float) -> Measured:
@@ -85,6 +85,33 @@ def test_a_goal_that_is_none_or_two_or_unclear_is_an_error(given: tuple[str | No
 def test_the_best_that_meets_the_goal_is_picked(found: Bench, goal: Goal, name: str, is_met: bool) -> None:
     row, met = pick(goal, found)
     assert (row.name, met) == (name, is_met)
+
+
+@pytest.mark.parametrize(
+    ("num_scored", "name"), [(120, "small onnx-int8"), (2000, "small onnx"), (0, "small onnx")]
+)
+def test_a_row_or_two_do_not_decide_between_forms_of_one_model(num_scored: int, name: str) -> None:
+    rows = (
+        make_row("dense", 100, 91, 10),
+        make_row("small onnx", 20, 90, 5),
+        make_row("small onnx-int8", 20, 88.5, 2),
+        make_row("smaller onnx-int8", 10, 89, 1),
+    )
+    spec = BenchSpec(batches=(1,), lengths=(8,))
+    found = Bench(
+        spec=spec,
+        metric="accuracy",
+        threads=1,
+        machine="m",
+        versions={},
+        rows=rows,
+        num_scored=num_scored,
+    )
+    goal = Goal(what="size", value=30)
+    row, _ = pick(goal, found)
+    assert row.name == name
+    other = passed_over(goal, found, row)
+    assert (other is not None and other.name) == ("small onnx" if num_scored == 120 else False)
 
 
 def test_the_front_holds_what_nobody_beats(found: Bench) -> None:
