@@ -13,6 +13,8 @@ OPTION_ALIASES: Mapping[str, tuple[str, ...]] = {
     "--epochs": ("--steps",),
     "--seeds": ("--seed",),
     "--seed": ("--seeds",),
+    "--limit": ("--max-texts",),
+    "--text": ("--query",),
     "--max-length": ("--length", "--lengths"),
     "--length": ("--max-length", "--lengths"),
     "--per-device-train-batch-size": ("--batch-size",),

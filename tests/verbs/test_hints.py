@@ -34,6 +34,8 @@ OF_OTHER_PROGRAMS = {"--query-gpu", "--format", "--no-deps"}
         ("train --model-name-or-path box", 'Did you mean "--model"?'),
         ("train --output_dir x", 'Did you mean "--out"?'),
         ("train --train-file my.csv", 'Did you mean "--train"?'),
+        ("similar box my.csv --text film", 'Did you mean "--query"?'),
+        ("analyse box --text my.csv --limit 5", 'Did you mean "--max-texts"?'),
         ("train --validation-file my.csv", 'Did you mean "--valid"?'),
         ("train --max-seq-length 64", 'Did you mean "--max-length"?'),
         ("pretrain --max-seq-length 64", 'Did you mean "--length"?'),
