@@ -170,7 +170,7 @@ def _head_inputs(
     rows = _some_rows(features, most_rows)
     head, home = model.head, model.device
     model.head = nn.Identity()
-    model.to(accelerator.device)  # type: ignore[arg-type]
+    model.to(accelerator.device)
     reader = _AllPoolings(model, poolings) if len(poolings) > 1 else model
     if len(poolings) == 1:
         model.config.pooling = poolings[0]
