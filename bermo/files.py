@@ -4,6 +4,7 @@ A temporary name holds the machine, the process and a random part, so that conta
 write into each other's. What a killed process left is removed when its target is written again.
 """
 
+import errno
 import json
 import os
 import platform
@@ -38,11 +39,23 @@ def check_place(path: Path, flag: str = "--out") -> None:
     known = next(part for part in (path, *path.absolute().parents) if part.exists())
     if known != path and not known.is_dir():
         raise BermoError(f"{known} is a file, so nothing can be written below it. Give another {flag}.")
-    if not os.access(known, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+    may_write = os.access(known, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if not may_write or (known.is_dir() and not _takes_files(known)):
         raise BermoError(
             f"{known} cannot be written: this user may not, or the disk is read-only. Give another place with"
             f" {flag}."
         )
+
+
+def _takes_files(folder: Path) -> bool:
+    """Try it: the superuser may write anywhere, but nothing can be made in /proc. A full disk is told later."""
+    trial = _temporary(folder / "trial")
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return True
 
 
 def sync(path: Path) -> None:

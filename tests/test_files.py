@@ -133,6 +133,23 @@ def test_a_kill_between_the_two_renames_is_undone(tmp_path: Path) -> None:
 def test_a_place_that_can_be_written_is_fine(tmp_path: Path) -> None:
     files.check_place(tmp_path)
     files.check_place(tmp_path / "new" / "below")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nothing can be made")
+def test_a_place_where_nothing_can_be_made_is_refused_even_for_the_superuser() -> None:
+    with pytest.raises(BermoError, match="/proc cannot be written"):
+        files.check_place(Path("/proc/bermo-run"))
+
+
+def test_a_full_disk_is_not_called_a_place_that_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    files.check_place(tmp_path / "new")
 
 
 def test_a_place_below_a_file_and_a_link_to_nowhere_are_refused(tmp_path: Path) -> None:
