@@ -48,7 +48,7 @@ def check_place(path: Path, flag: str = "--out") -> None:
 
 
 def _takes_files(folder: Path) -> bool:
-    """Try it: the superuser may write anywhere, but nothing can be made in /proc. A full disk is told later."""
+    """Try it: even the superuser can make nothing in /proc. A full disk is told later."""
     trial = _temporary(folder / "trial")
     try:
         trial.mkdir()
