@@ -94,13 +94,36 @@ def films(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("options", [[], ["--lora", "2"], ["--prune", "movement", "--density", "0.5"]])
-def test_a_training_imports_neither_a_compiler_nor_sharded_tensors(films: Path, options: list[str]) -> None:
-    out = films.with_name("run")
-    names = imported("train", "--train", films, "--epochs", "1", *options, "--out", out)
-    assert {"torch", "accelerate"} <= names
-    assert names & NOT_TO_TRAIN == set()
-    assert (out / "model" / "model.safetensors").exists()
+TRAININGS = ["--lora 2", "--prune movement --density 0.5", ""]
+EACH_IN_TURN = """
+import json, sys
+for words in json.loads(sys.stdin.read()):
+    sys.argv = ["bermo", *words]
+    from bermo.cli import main
+    assert main() == 0, words
+    print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_a_training_imports_neither_a_compiler_nor_sharded_tensors(films: Path) -> None:
+    outs = [films.with_name(f"run-{number}") for number in range(len(TRAININGS))]
+    commands = [
+        f"train --train {films} --epochs 1 {options} --out {out}".split()
+        for options, out in zip(TRAININGS, outs, strict=True)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", EACH_IN_TURN],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lists = [set(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+    for names, options, out in zip(lists, TRAININGS, outs, strict=True):
+        assert {"torch", "accelerate"} <= names
+        assert names & NOT_TO_TRAIN == set(), options
+        assert (out / "model" / "model.safetensors").exists()
 
 
 def test_one_of_several_processes_imports_what_joins_them(films: Path) -> None:
