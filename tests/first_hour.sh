@@ -13,7 +13,7 @@ folder=${1:-$(mktemp -d)}
 size=${FIRST_HOUR:-whole}
 case $size in
     whole) rows=4000 most=900 small=() ;;
-    tiny) rows=96 most=900 small=(--epochs 1 --max-length 24 --batch-size 32 --device cpu) ;;
+    tiny) rows=96 most=900 small=(--epochs 1 --max-length 24 --batch-size 32 --device cpu --keep-layers 2) ;;
     *) echo "FIRST_HOUR is \"$size\". Known: whole, tiny." >&2; exit 2 ;;
 esac
 mkdir -p "$folder"

@@ -139,8 +139,9 @@ def test_a_thread_leaves_signals_alone() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, *SCHEDULERS])
 def test_a_signal_at_the_very_end_has_no_traceback(number: signal.Signals) -> None:
     program = (
-        "import atexit, os; from bermo.interrupts import die_quietly, follow_ctrl_c;"
-        f" atexit.register(os.kill, os.getpid(), {int(number)}); follow_ctrl_c(); die_quietly()"
+        "import atexit, os, sys; sys.argv = ['bermo'];"  # as the command does: no models are registered
+        " from bermo.interrupts import die_quietly, raise_again;"
+        f" atexit.register(os.kill, os.getpid(), {int(number)}); raise_again(); die_quietly()"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (-number, "")
@@ -148,6 +149,7 @@ def test_a_signal_at_the_very_end_has_no_traceback(number: signal.Signals) -> No
 
 LATE = """
 import _signal, os, signal, sys
+sys.argv = ["bermo", *{words}]
 from bermo import cli
 def late(*given, real={place}):
     if "{place}" != "_signal.signal" or given[1] == signal.SIG_DFL:
@@ -155,7 +157,6 @@ def late(*given, real={place}):
         os.kill(os.getpid(), signal.SIGINT)
     return real(*given)
 {place} = late
-sys.argv = ["bermo", *{words}]
 sys.exit(cli.main())
 """
 

@@ -20,10 +20,12 @@ NEEDED = {
     "bermo/report/page.js",
 }
 TINY_DEMO = """
-import sys, bermo
+import sys
+sys.argv = "bermo run demo --tiny --arms subject-number-mix --out demo".split()
+import bermo
 from bermo.cli import main
 print(bermo.__file__, flush=True)
-sys.exit(main(["run", "demo", "--tiny", "--arms", "subject-number-mix", "--out", "demo"]))
+sys.exit(main())
 """
 
 

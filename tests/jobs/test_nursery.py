@@ -61,7 +61,10 @@ def test_all_answers_come_before_the_nursery_ends(tmp_path: Path) -> None:
     assert "sst2" in (tmp_path / "good.log").read_text(encoding="utf-8")
 
 
-FORKS_NONE = "from bermo.jobs import nursery; nursery.FORK = None; nursery.serve()"
+FORKS_NONE = (
+    "import sys; sys.argv = ['bermo'];"  # as the command does: no models are registered
+    "from bermo.jobs import nursery; nursery.FORK = None; nursery.serve()"
+)
 
 
 def test_commands_are_new_processes_where_none_can_be_forked(

@@ -53,7 +53,7 @@ def make_words(family: str) -> BermoPreTrainedModel:
     """A tiny model with so many words that four bits are worth while."""
     torch.manual_seed(0)
     config = tiny.make_config(family)
-    config.vocab_size, config.hidden_size = NUM_WORDS, 2 * GROUP
+    config.vocab_size, config.hidden_size, config.num_hidden_layers = NUM_WORDS, 2 * GROUP, 1
     if family == "albert":
         config.embedding_size = GROUP
     return BermoForSequenceClassification.from_backbone(config, num_labels=2).eval()
