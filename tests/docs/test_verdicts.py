@@ -21,6 +21,7 @@ from scripts.tables.judged import (
     gain_verdict,
     no_loss_verdict,
     ratio_verdict,
+    sooner_verdict,
 )
 from scripts.tables.scores import cases, unknown_share
 from scripts.tables.verdicts import claims
@@ -182,6 +183,13 @@ def test_about_as_good_counts_what_is_worse_and_allows_for_chance_among_many() -
     assert no_loss_verdict([worse]) == "holds in part: 1 worse of 1 comparisons"
     assert no_loss_verdict([gap(-2.0, -1.0)]) == "does not hold"
     assert no_loss_verdict([worse, *[same] * 9]) == "holds: no difference shown"
+
+
+def test_fewer_epochs_are_judged_by_lengths_at_which_the_mix_is_ahead_less_those_of_chance() -> None:
+    same, ahead = gap(-0.1, 0.2), gap(0.1, 0.2)
+    assert sooner_verdict([same, same]) == "not shown"
+    assert sooner_verdict([same, ahead]) == "shown at 1 of 2 lengths of training"
+    assert sooner_verdict([ahead, *[same] * 9]) == "not shown"
 
 
 def test_fewer_weights_are_judged_by_the_paper_s_own_ratio() -> None:
