@@ -88,6 +88,8 @@ def _dense() -> Claim:
         sentence="Three epochs on SST-2 and CoNLL-2003, two on SQuAD, ten on RTE and MRPC.",
         command=f"ONLY='dense|rte|mrpc' {QUEUE}\nbenchmarks/core_gpu.sh MODEL DATA OUT\n{GRID} dense",
         evidence=rows,
+        figure="verdict-dense.svg",
+        unit="mix − plain, points",
     )
 
 
@@ -227,6 +229,9 @@ def _fewer_weights() -> Claim:
         sentence=long if judged else short,
         command=f"{GRID} qqp.*-penalty",
         evidence=rows,
+        figure="verdict-fewer-weights.svg",
+        unit="weights kept by plain ÷ by the mix",
+        paper_value=PAPER_RATIO,
     )
 
 
@@ -242,6 +247,8 @@ def _teacher() -> Claim:
         " of the same data.",
         command=f"ONLY='taught|stability' {QUEUE}\n{GRID} 'sst2.*-(teacher|taught|sensitivity)\\.'",
         evidence=(*gains, arm("mix, untaught", "stability/size-mix"), arm("mix, taught", "taught/mix")),
+        figure="verdict-teacher.svg",
+        unit="taught − untaught, points",
     )
 
 
@@ -256,6 +263,8 @@ def _taught_mix() -> Claim:
         sentence="Pruned to 10 %.",
         command=f"ONLY=taught {QUEUE}\n{GRID} 'sst2.*-(teacher|taught)'",
         evidence=rows,
+        figure="verdict-taught-mix.svg",
+        unit="mix − plain, both taught, points",
     )
 
 

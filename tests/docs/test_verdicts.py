@@ -13,6 +13,7 @@ from scipy import stats
 
 from scripts.tables import evidence, numbers, verdicts
 from scripts.tables.claim import Claim
+from scripts.tables.claim_figures import figure_of
 from scripts.tables.evidence import Evidence
 from scripts.tables.judged import (
     by_encoder,
@@ -166,6 +167,39 @@ def test_a_gain_is_judged_by_its_intervals() -> None:
     assert gain_verdict([gap(0.1, 0.9), gap(0.2, 0.5)], 2.0) == "holds"
     assert gain_verdict([gap(-0.1, 0.9), gap(-0.2, 0.5)], 2.0) == "does not hold"
     assert gain_verdict([gap(-0.1, 2.9), gap(-0.2, 0.5)], 2.0) == "not shown"
+
+
+def test_a_claim_s_figure_shows_its_rows_with_their_intervals_and_the_paper_s_number() -> None:
+    rows = (
+        Evidence(
+            encoder="one", what="A, mix − plain", value="−0.50 (…)", n="", source="", interval=(-1.0, 0.0)
+        ),
+        Evidence(
+            encoder="two", what="B, mix − plain", value="+0.25 (…)", n="", source="", interval=(0.0, 0.5)
+        ),
+        Evidence(encoder="two", what="C, one pair", value="+9.00", n="", source=""),
+    )
+    claim = Claim(
+        title="t",
+        paper="",
+        verdict="",
+        sentence="",
+        command="",
+        evidence=rows,
+        unit="points",
+        paper_value=2.0,
+    )
+    figure = figure_of(claim)
+    assert figure.names == ("A", "B")
+    assert figure.series == {"one": (-0.5, None), "two": (None, 0.25), "the paper": (2.0, 2.0)}
+    assert figure.errors["one"][0] == (-1.0, 0.0)
+    assert math.isnan(figure.errors["two"][0][0])
+
+
+def test_every_claim_that_compares_scores_has_a_figure() -> None:
+    without = [claim.title for claim in claims() if not claim.figure]
+    assert without == ["All layers' activations must be kept at inference"]
+    assert all((ROOT / "results" / claim.figure).exists() for claim in claims() if claim.figure)
 
 
 def test_encoders_that_disagree_make_a_verdict_that_depends() -> None:
