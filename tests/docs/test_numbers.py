@@ -104,6 +104,19 @@ def where_the_mix_gains_most() -> str:
     return f"(gte-small on MRPC, {plain:.1f} plain and {mix:.1f} mixed)"
 
 
+def what_the_mix_gains_by_sensitivity() -> str:
+    rows = [row for row in read("grid.json") if row["method"] == "sensitivity" and not row["mix"]]
+    places = sorted({(row["encoder"], row["task"]) for row in rows})
+    counts = [sum(encoder == name for encoder, _ in places) for name in ("gte-small", "mpnet-base")]
+    assert sum(counts) == len(places)
+    pairs = [both_in_grid(*place, "sensitivity") for place in places]
+    gains = [mix - plain for plain, mix in pairs]
+    return (
+        f"on {number_or_word(counts[0])} tasks of gte-small and {number_or_word(counts[1])} of MPNet it gains"
+        f" {min(gains):.1f} to {max(gains):.1f} points"
+    )
+
+
 def taught_by_sensitivity() -> str:
     plain, mix = both_in_grid("gte-small", "SST-2, 20,000 rows", "taught")
     return f"A teacher adds a point more (gte-small {mix:.1f}; plain {plain:.1f})"
@@ -193,6 +206,7 @@ def first_layers_alone() -> str:
         ("docs/explanation/pruning.md", plain_encoders_by_sensitivity),
         ("docs/explanation/pruning.md", where_the_mix_gains_most),
         ("docs/explanation/pruning.md", taught_by_sensitivity),
+        ("docs/explanation/pruning.md", what_the_mix_gains_by_sensitivity),
         ("docs/explanation/pruning.md", without_scores),
         ("docs/explanation/pruning.md", what_stays_at_a_tenth),
         ("docs/explanation/pruning.md", first_layers_alone),
