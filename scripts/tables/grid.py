@@ -237,7 +237,7 @@ def verdict(place: Place) -> str:
     if cell.num_dead:
         return f"**dies**: {cell.num_dead} of {len(cell.rows)} seeds"
     assert best is not None
-    if len(place.pruned) == 1:
+    if sum(other.arm.is_rival for other in place.pruned) == 1:
         return ALONE
     gap, half = distance(cell, best)
     if gap >= -NEAR:

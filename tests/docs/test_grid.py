@@ -12,7 +12,7 @@ import pytest
 
 from bermo.errors import BermoError
 from scripts import make_grid
-from scripts.tables.grid import grid
+from scripts.tables.grid import ALONE, grid
 from scripts.tables.grid_pages import arms_of, counted, defaults, heats
 from tests.docs.documents import ROOT, rows_of
 
@@ -88,6 +88,15 @@ def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(ro
     assert base.rows == ("by sensitivity, mix ★", "magnitude, plain")
     assert small.values == ((-1.5, -0.267), (0.0, 0.0), (None, None))
     assert base.values == ((None,), (0.0,))
+
+
+def test_a_heat_map_gives_no_place_to_an_arm_that_nothing_stands_beside(rows: list[Any]) -> None:
+    alone = arm("sensitivity", (80.0, 80.1, 80.3), task="cola")
+    taught = arm("taught", (81.0, 81.1, 81.3), task="cola")
+    for others in ([], taught):
+        known = grid([*rows, *alone, *others])
+        assert [row[2] for row in heats(known)[0].values] == [None, None, None]
+        assert [row["verdict"] for row in rows_of(defaults(known)) if row["task"] == "CoLA"] == [ALONE]
 
 
 def test_a_taught_arm_is_shown_but_is_not_the_best_that_others_are_compared_with(rows: list[Any]) -> None:
