@@ -8,6 +8,8 @@ it follows light and dark, has a text for screen readers and needs no library.
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -18,8 +20,10 @@ from bermo.figures.draw import to_svg_file  # noqa: E402
 from bermo.files import write_text  # noqa: E402
 from bermo.pruning.schedule import CubicSchedule  # noqa: E402
 from scripts.tables import atlas, ship  # noqa: E402
+from scripts.tables.claim_figures import figure_of  # noqa: E402
 from scripts.tables.numbers import read  # noqa: E402
 from scripts.tables.speed import STEPS  # noqa: E402
+from scripts.tables.verdicts import claims  # noqa: E402
 
 LEAST_KEPT = 92
 WHOLE, ALONE, PRUNED = "the whole model", "int8, first layers alone", "int8, fewer heads and neurons, taught"
@@ -160,20 +164,19 @@ def steps() -> Bars:
     )
 
 
-FIGURES = {
+FIGURES: dict[str, Callable[[], Figure]] = {
     "results/front.svg": front,
     "results/atlas-front.svg": atlas_front,
     "docs/figures/schedule.svg": schedule,
     "docs/figures/first-cut.svg": first_cut,
     "docs/figures/alive.svg": alive,
     "docs/figures/step.svg": steps,
-}
+} | {f"results/{claim.figure}": partial(figure_of, claim) for claim in claims() if claim.unit}
 
 
 def drawn(name: str) -> str:
     """Return the SVG text of a figure."""
-    figure: Figure = FIGURES[name]()
-    return to_svg_file(figure)
+    return to_svg_file(FIGURES[name]())
 
 
 def main() -> None:

@@ -29,7 +29,10 @@ HEAD = (
     " remove, the least and the most of an arm's trainings."
 )
 TITLE = "Points behind the best pruned model of a task"
-NOTE = "0 is the best. – is an arm with a dead seed, or one that was not run. Colours end at −5."
+NOTE = (
+    "0 is the best. – is an arm with a dead seed, one that was not run, or the only one that was."
+    " Colours end at −5."
+)
 
 
 def page(known: Grid) -> str:

@@ -17,6 +17,10 @@ class Claim:
     command: str
     evidence: tuple[Evidence, ...] = ()
     figure: str = ""
+    unit: str = ""
+    """What the upright axis of its figure shows, where that is drawn from the evidence (claim_figures.py)."""
+    paper_value: float | None = None
+    """The paper's own number, to stand beside ours."""
 
 
 def section(number: int, claim: Claim) -> str:

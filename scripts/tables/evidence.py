@@ -46,7 +46,10 @@ class Evidence:
     n: str
     source: str
     interval: tuple[float, float] | None = None
+    """Of a difference or a ratio: what verdicts follow from."""
     dead: int = 0
+    ends: tuple[float, float] | None = None
+    """The interval of an arm's own mean, which figures show."""
 
     @property
     def row(self) -> list[str]:
@@ -138,6 +141,7 @@ def fine_tuned(what: str, case: str, name: str) -> Evidence:
         n=f"{len(scores)} of {len(runs)} learn",
         source=f"probing-gpu.json: {case}/{name}",
         dead=len(runs) - len(scores),
+        ends=spread(scores).interval if scores else None,
     )
 
 

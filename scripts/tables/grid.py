@@ -31,7 +31,7 @@ WORDS = {
     "soft-movement": "soft movement",
     "magnitude": "magnitude",
     "l0": "L0",
-    "size-fast": "movement by size · σ(score), rate 3e-5",
+    "size-random": "movement by size · σ(score), random head, embeddings frozen",
     "taught": "movement by sensitivity, taught",
     "soft-penalty": "soft movement, the paper's penalty",
     "l0-penalty": "L0, the paper's penalty",
@@ -41,7 +41,7 @@ SHORT = {
     "no-scores": "without scores",
     "size": "by size",
     "size-global": "by size, over all",
-    "size-fast": "by size, rate 3e-5",
+    "size-random": "by size, random head",
     "score": "by score",
     "default": "movement",
 }
@@ -237,7 +237,7 @@ def verdict(place: Place) -> str:
     if cell.num_dead:
         return f"**dies**: {cell.num_dead} of {len(cell.rows)} seeds"
     assert best is not None
-    if len(place.pruned) == 1:
+    if sum(other.arm.is_rival for other in place.pruned) == 1:
         return ALONE
     gap, half = distance(cell, best)
     if gap >= -NEAR:

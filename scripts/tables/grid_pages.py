@@ -80,7 +80,7 @@ def ranks() -> str:
 
 
 def heats(known: Grid) -> list[Heat]:
-    """Distance to the best of each task, by encoder; empty where an arm lost a seed or was not run."""
+    """Distance to the best of each task; empty where an arm lost a seed, is alone or was not run."""
     return [_heat(known, encoder) for encoder in known.encoders]
 
 
@@ -150,6 +150,6 @@ def _behind(place: Place) -> str:
 
 def _behind_of(place: Place, arm: Arm) -> float | None:
     cell = _cell(place, arm)
-    if cell is None or place.best is None or cell.num_dead:
+    if cell is None or place.best is None or cell.num_dead or verdict(place) == ALONE:
         return None
     return round(distance(cell, place.best)[0], 3)

@@ -3,7 +3,9 @@
     a gain is claimed      every interval above 0: holds; every one below the claim: does not; else not shown
     no loss is claimed     no interval below 0: holds; all below the paper's own losses: does not; else part
     seeds are claimed      the same on every encoder: holds or does not; else it depends on the encoder
+    sooner is claimed      an interval above 0 at some length of training: shown there; else not shown
 
+Of ten comparisons and more, one in twenty may differ by chance: whatever is claimed, so many do not count.
 Each encoder is judged by itself; where one says that a claim holds and another that it does not, it depends.
 """
 
@@ -75,7 +77,8 @@ def by_chance(rows: Sequence[Evidence]) -> int:
 def sooner_verdict(rows: Sequence[Evidence]) -> str:
     """Judge the claim that the mix needs fewer epochs: it would be ahead at some length of training."""
     ahead = [one for one in differing(rows) if one.interval and one.interval[0] > 0]
-    return f"shown at {len(ahead)} of {len(rows)} lengths of training" if ahead else OPEN
+    is_shown = len(ahead) > by_chance(rows)
+    return f"shown at {len(ahead)} of {len(rows)} lengths of training" if is_shown else OPEN
 
 
 def ratio_verdict(rows: Sequence[Evidence], least: float, claim: float) -> str:

@@ -6,6 +6,8 @@ from scripts.tables.judged import by_encoder, dies_plain_only, encoders, gain, s
 from scripts.tables.numbers import read
 from scripts.tables.scores import PAPER_GAIN, cases, reading_of, unknown_share
 
+GAIN = "mix − plain, points of test accuracy"
+
 
 def probing() -> Claim:
     rows = tuple(semantic(case) for case in cases("right"))
@@ -19,7 +21,9 @@ def probing() -> Claim:
         f" and is not counted.{also}",
         command=f"benchmarks/probe_gpu.sh MODEL DATA OUT {' '.join(cases('right'))}",
         evidence=rows,
-        figure="probing-tuned-mix.svg",
+        figure="verdict-probing.svg",
+        unit=GAIN,
+        paper_value=float(PAPER_GAIN),
     )
 
 
@@ -33,6 +37,9 @@ def unknown_words() -> Claim:
         sentence=f"Capitals kept for a vocabulary without them: {shares} of the tokens are unknown.",
         command=f"benchmarks/probe_gpu.sh MODEL DATA OUT {' '.join(cases('wrong'))}",
         evidence=rows,
+        figure="verdict-unknown-words.svg",
+        unit=GAIN,
+        paper_value=float(PAPER_GAIN),
     )
 
 
@@ -62,4 +69,6 @@ def word_content() -> Claim:
         sentence=(("" if many else short) + guessing).strip(),
         command="benchmarks/probe_gpu.sh MODEL DATA OUT gte-right-rest box-right-rest gte-words box-words",
         evidence=(*few, *many),
+        figure="verdict-word-content.svg",
+        unit="test accuracy, seeds that learn",
     )

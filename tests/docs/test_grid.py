@@ -12,7 +12,7 @@ import pytest
 
 from bermo.errors import BermoError
 from scripts import make_grid
-from scripts.tables.grid import grid
+from scripts.tables.grid import ALONE, grid
 from scripts.tables.grid_pages import arms_of, counted, defaults, heats
 from tests.docs.documents import ROOT, rows_of
 
@@ -90,6 +90,15 @@ def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(ro
     assert base.values == ((None,), (0.0,))
 
 
+def test_a_heat_map_gives_no_place_to_an_arm_that_nothing_stands_beside(rows: list[Any]) -> None:
+    alone = arm("sensitivity", (80.0, 80.1, 80.3), task="cola")
+    taught = arm("taught", (81.0, 81.1, 81.3), task="cola")
+    for others in ([], taught):
+        known = grid([*rows, *alone, *others])
+        assert [row[2] for row in heats(known)[0].values] == [None, None, None]
+        assert [row["verdict"] for row in rows_of(defaults(known)) if row["task"] == "CoLA"] == [ALONE]
+
+
 def test_a_taught_arm_is_shown_but_is_not_the_best_that_others_are_compared_with(rows: list[Any]) -> None:
     known = grid([*rows, *arm("size-taught", (94.0, 94.1, 94.2))])
     assert "94.10" in arms_of(known, "small")
@@ -150,14 +159,14 @@ RIVALS = {
     "ranking by size": "size",
     "magnitude": "magnitude",
 }
-LARGER_ENCODERS = ("gte-small", "MiniLM-L6", "mpnet-base")
+ENCODERS = ("gte-small", "MiniLM-L6", "mpnet-base", "the box")
 
 
 def lead_over(rival: str) -> list[float]:
     """How far the default is ahead of a rival in each place that has both, with the mix; dead seeds apart."""
     scores: dict[tuple[str, str, str], list[float]] = {}
     for row in json.loads((ROOT / "results" / "grid.json").read_text(encoding="utf-8")):
-        if row["mix"] and not row["dead"] and row["encoder"] in LARGER_ENCODERS:
+        if row["mix"] and not row["dead"] and row["encoder"] in ENCODERS:
             scores.setdefault((row["encoder"], row["task"], row["method"]), []).append(row["last"])
     means = {place: statistics.fmean(last) for place, last in scores.items()}
     return [

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from scripts.tables.numbers import read
+from scripts.tables.numbers import difference, gap, read, spread
+from scripts.tables.numbers import last_scores as scores_of
 from scripts.tables.ship import candidates
-from scripts.tables.verdicts import method_gaps
+from scripts.tables.verdicts import SST2_PART, method_gaps
 from tests.docs.documents import ROOT
 
 
@@ -47,6 +48,12 @@ def step_on_a_gpu() -> str:
     )
 
 
+def step_beside_the_fused_adamw() -> str:
+    (bert,) = [row for row in read("step-families-cuda.json")["rows"] if row["family"] == "bert"]
+    ours, theirs = bert["ms"]["plain"]["128"], bert["ms"]["fused"]["128"]
+    return f"at length 128 {ours:.1f} where its Trainer's fused AdamW takes {theirs:.0f}"
+
+
 def fast_student() -> str:
     best = candidates()["first 4 layers, 60 % of heads and neurons, taught, int8"]
     share = 100 * (best.test_share or 0)
@@ -74,9 +81,7 @@ def sparse_container() -> str:
 
 def in_grid(encoder: str, task: str, method: str, is_mix: bool) -> float:
     """Return the mean of the last evaluations of a cell's seeds that live."""
-    cell = (encoder, task, method, is_mix)
-    rows = [r for r in read("grid.json") if (r["encoder"], r["task"], r["method"], r["mix"]) == cell]
-    return fmean(row["last"] for row in rows if not row["dead"])
+    return fmean(last_scores_in_grid(encoder, task, method, is_mix))
 
 
 def both_in_grid(encoder: str, task: str, method: str) -> tuple[float, float]:
@@ -99,9 +104,92 @@ def where_the_mix_gains_most() -> str:
     return f"(gte-small on MRPC, {plain:.1f} plain and {mix:.1f} mixed)"
 
 
+def what_the_mix_gains_by_sensitivity() -> str:
+    rows = [row for row in read("grid.json") if row["method"] == "sensitivity" and not row["mix"]]
+    places = sorted({(row["encoder"], row["task"]) for row in rows})
+    counts = [sum(encoder == name for encoder, _ in places) for name in ("gte-small", "mpnet-base")]
+    assert sum(counts) == len(places)
+    pairs = [both_in_grid(*place, "sensitivity") for place in places]
+    gains = [mix - plain for plain, mix in pairs]
+    return (
+        f"on {number_or_word(counts[0])} tasks of gte-small and {number_or_word(counts[1])} of MPNet it gains"
+        f" {min(gains):.1f} to {max(gains):.1f} points"
+    )
+
+
 def taught_by_sensitivity() -> str:
     plain, mix = both_in_grid("gte-small", "SST-2, 20,000 rows", "taught")
     return f"A teacher adds a point more (gte-small {mix:.1f}; plain {plain:.1f})"
+
+
+def last_scores_in_grid(encoder: str, task: str, method: str, is_mix: bool) -> list[float]:
+    """Return the last evaluations of a cell's seeds that live."""
+    cell = (encoder, task, method, is_mix)
+    rows = [r for r in read("grid.json") if (r["encoder"], r["task"], r["method"], r["mix"]) == cell]
+    return [row["last"] for row in rows if not row["dead"]]
+
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def plain_by_size_beside_the_mix_by_score() -> str:
+    plain, mix = (fmean(scores_of(name).values()) for name in ("stability/size-plain", "long/mix"))
+    return f"{plain - mix:.1f} points higher in ten epochs than the mix by score in 25"
+
+
+def mix_by_size() -> str:
+    return f"the mix then gives {gap(difference('stability/size-mix', 'stability/size-plain'))}"
+
+
+def best_of_four_on_mrpc() -> str:
+    plain, mix = (fmean(scores_of(f"mrpc/soft-{arm}").values()) for arm in ("plain", "mix"))
+    return f"soft movement is the best on MRPC (plain {plain:.2f}, mix {mix:.2f})"
+
+
+def soft_movement_on_rte() -> str:
+    return f"(soft movement, plain, {fmean(scores_of('rte/soft-plain').values()):.1f})"
+
+
+def large_encoder_taught() -> str:
+    taught = spread(last_scores_in_grid("mpnet-base", "sst2", "taught", True))
+    alone = last_scores_in_grid("mpnet-base", "sst2", "sensitivity", True)
+    assert taught.interval is not None
+    low, high = taught.interval
+    return (
+        f"mpnet-base has {taught.mean:.1f} at 10 % of all of SST-2 ({number_or_word(taught.count)} seeds,"
+        f" {low:.1f} … {high:.1f}; wanted 92.0), untaught {fmean(alone):.1f}"
+        f" ({number_or_word(len(alone))}; wanted 91.0)"
+    )
+
+
+def number_or_word(count: int) -> str:
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)
+
+
+def large_plain_encoder() -> str:
+    by = {name: in_grid("mpnet-base", SST2_PART, name, False) for name in ("sensitivity", "size")}
+    return f"Without a mix it lives by sensitivity ({by['sensitivity']:.1f}) and by size ({by['size']:.1f})"
+
+
+def without_scores() -> str:
+    pairs = [
+        (in_grid(encoder, "mrpc", "no-scores", True), in_grid(encoder, "mrpc", "sensitivity", True))
+        for encoder in ("gte-small", "MiniLM-L6")
+    ]
+    (gte, gte_scored), (minilm, minilm_scored) = pairs
+    return f"{gte:.1f} and {minilm:.1f} remain of {gte_scored:.1f} and {minilm_scored:.1f}"
+
+
+def what_stays_at_a_tenth() -> str:
+    taught, plain = (fmean(scores_of(name).values()) for name in ("taught/mix", "stability/size-plain"))
+    return f"{taught:.1f} with mix and teacher, {plain:.1f} plain without either"
+
+
+def first_layers_alone() -> str:
+    two, taught = (
+        fmean(scores_of(name).values()) for name in ("baselines/first-2-plain", "baselines/taught-2")
+    )
+    return f"the first two layers alone (17 % of the weights) have {two:.1f}, taught {taught:.1f}"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +197,7 @@ def taught_by_sensitivity() -> str:
     [
         ("README.md", students_on_x86),
         ("README.md", step_on_a_gpu),
+        ("README.md", step_beside_the_fused_adamw),
         ("results/README.md", comparisons_of_methods),
         ("docs/how-to/ship.md", fast_student),
         ("results/README.md", students_without_spinning),
@@ -117,6 +206,16 @@ def taught_by_sensitivity() -> str:
         ("docs/explanation/pruning.md", plain_encoders_by_sensitivity),
         ("docs/explanation/pruning.md", where_the_mix_gains_most),
         ("docs/explanation/pruning.md", taught_by_sensitivity),
+        ("docs/explanation/pruning.md", what_the_mix_gains_by_sensitivity),
+        ("docs/explanation/pruning.md", without_scores),
+        ("docs/explanation/pruning.md", what_stays_at_a_tenth),
+        ("docs/explanation/pruning.md", first_layers_alone),
+        ("results/README.md", plain_by_size_beside_the_mix_by_score),
+        ("results/README.md", mix_by_size),
+        ("results/README.md", best_of_four_on_mrpc),
+        ("results/README.md", soft_movement_on_rte),
+        ("results/README.md", large_encoder_taught),
+        ("results/README.md", large_plain_encoder),
     ],
 )
 def test_a_sentence_says_what_was_measured(document: str, sentence: Callable[[], str]) -> None:

@@ -13,6 +13,7 @@ from scipy import stats
 
 from scripts.tables import evidence, numbers, verdicts
 from scripts.tables.claim import Claim
+from scripts.tables.claim_figures import figure_of
 from scripts.tables.evidence import Evidence
 from scripts.tables.judged import (
     by_encoder,
@@ -21,6 +22,7 @@ from scripts.tables.judged import (
     gain_verdict,
     no_loss_verdict,
     ratio_verdict,
+    sooner_verdict,
 )
 from scripts.tables.scores import cases, unknown_share
 from scripts.tables.verdicts import claims
@@ -167,6 +169,39 @@ def test_a_gain_is_judged_by_its_intervals() -> None:
     assert gain_verdict([gap(-0.1, 2.9), gap(-0.2, 0.5)], 2.0) == "not shown"
 
 
+def test_a_claim_s_figure_shows_its_rows_with_their_intervals_and_the_paper_s_number() -> None:
+    rows = (
+        Evidence(
+            encoder="one", what="A, mix − plain", value="−0.50 (…)", n="", source="", interval=(-1.0, 0.0)
+        ),
+        Evidence(
+            encoder="two", what="B, mix − plain", value="+0.25 (…)", n="", source="", interval=(0.0, 0.5)
+        ),
+        Evidence(encoder="two", what="C, one pair", value="+9.00", n="", source=""),
+    )
+    claim = Claim(
+        title="t",
+        paper="",
+        verdict="",
+        sentence="",
+        command="",
+        evidence=rows,
+        unit="points",
+        paper_value=2.0,
+    )
+    figure = figure_of(claim)
+    assert figure.names == ("A", "B")
+    assert figure.series == {"one": (-0.5, None), "two": (None, 0.25), "the paper": (2.0, 2.0)}
+    assert figure.errors["one"][0] == (-1.0, 0.0)
+    assert math.isnan(figure.errors["two"][0][0])
+
+
+def test_every_claim_that_compares_scores_has_a_figure() -> None:
+    without = [claim.title for claim in claims() if not claim.figure]
+    assert without == ["All layers' activations must be kept at inference"]
+    assert all((ROOT / "results" / claim.figure).exists() for claim in claims() if claim.figure)
+
+
 def test_encoders_that_disagree_make_a_verdict_that_depends() -> None:
     good, bad, open_ = gap(0.1, 0.9, "one"), gap(-0.1, 0.9, "two"), gap(-0.1, 2.9, "three")
     assert by_encoder([good, gap(0.3, 0.4, "two")], gain(2.0)) == "holds"
@@ -182,6 +217,13 @@ def test_about_as_good_counts_what_is_worse_and_allows_for_chance_among_many() -
     assert no_loss_verdict([worse]) == "holds in part: 1 worse of 1 comparisons"
     assert no_loss_verdict([gap(-2.0, -1.0)]) == "does not hold"
     assert no_loss_verdict([worse, *[same] * 9]) == "holds: no difference shown"
+
+
+def test_fewer_epochs_are_judged_by_lengths_at_which_the_mix_is_ahead_less_those_of_chance() -> None:
+    same, ahead = gap(-0.1, 0.2), gap(0.1, 0.2)
+    assert sooner_verdict([same, same]) == "not shown"
+    assert sooner_verdict([same, ahead]) == "shown at 1 of 2 lengths of training"
+    assert sooner_verdict([ahead, *[same] * 9]) == "not shown"
 
 
 def test_fewer_weights_are_judged_by_the_paper_s_own_ratio() -> None:
