@@ -29,6 +29,7 @@ from bermo.ship.export.compare import BATCH, Compared, Reference, check_accepted
 from bermo.ship.export.example import EXAMPLE_FILE, example_script
 from bermo.ship.export.sensitivity import most_sensitive
 from bermo.ship.export.spec import ExportSpec
+from bermo.ship.export.word_table import check_words
 from bermo.ship.export.write import write_form
 from bermo.ship.runtimes.candidate import answer, inputs_of, open_candidate
 from bermo.ship.runtimes.forms import FEW_BITS, Form, FormName, check_form, find_form
@@ -78,6 +79,8 @@ def export(
     model = opened.load_model().requires_grad_(False)
     if form.runtime == "sparse" and spec.values not in FEW_BITS:
         check_pruned(model, opened.folder)
+    if form.precision == "int8" and spec.words == "int4":
+        check_words(model)
     form, asked = _as_trained(model, form)
     reference = Reference(
         features=features,

@@ -6,13 +6,14 @@ A group's range is narrowed as long as its squared error falls. onnxruntime read
 of its own, GatherBlockQuantized; OpenVINO has constants of four bits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from bermo.errors import BermoError
 from bermo.ship.runtimes.openvino import load_openvino
@@ -116,12 +117,22 @@ def word_tables(graph: Path) -> WordTables:
     }
     tables = {name: numpy_helper.to_array(item) for name, item in read.items()}
     found = {name: table for name, table in tables.items() if is_words(table)}
-    if not found:
+    _check_any(found)
+    return found
+
+
+def check_words(model: nn.Module) -> None:
+    """Refuse a model without a table of words that fits into four bits, before it is traced."""
+    tables = (part.weight for part in model.modules() if isinstance(part, nn.Embedding))
+    _check_any([table for table in tables if is_words(table.detach().float().cpu().numpy())])
+
+
+def _check_any(tables: Collection[Any]) -> None:
+    if not tables:
         raise BermoError(
             f"The model has no table of {SMALLEST_WORDS:,} words or more whose width is a multiple of"
             f" {GROUP}, so that none fits into four bits. Leave --words out."
         )
-    return found
 
 
 def use_in_openvino_(model: Any, tables: WordTables) -> None:
