@@ -65,6 +65,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "mix-cost": speed.mix_cost,
     "loop": speed.loop,
     "atlas-methods": atlas.methods,
+    "atlas-int8": atlas.int8,
     "atlas-pairs": lambda: atlas.methods("atlas-mrpc.json"),
     "gradual-mix": atlas.gradual,
     **{f"ours-{section}": partial(atlas.ours, *names) for section, names in atlas.SECTIONS.items()},

@@ -1,21 +1,23 @@
 """What was measured of a method's seeds, or of a baseline, as one row beside the dense models."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bermo.atlas.baselines import Answers, Baseline, fit_baseline, num_bytes, num_parameters
 from bermo.atlas.chain import Base, Chain, make_chain
 from bermo.atlas.checks import Rows
-from bermo.atlas.loyalty import Probabilities, loyalty
-from bermo.atlas.measure import Measured, measure, teacher_answers, teacher_logits
+from bermo.atlas.loyalty import loyalty
+from bermo.atlas.measure import MEASURED, Measured, measure, read_measured, teacher_answers, teacher_logits
 from bermo.atlas.methods import DENSE, METHODS
 from bermo.atlas.rows import BASELINE_GROUP, Row
 from bermo.atlas.speed import Speed
 from bermo.atlas.students import Student, fit_student, read_student, training_seconds
 from bermo.data.scoring import score
+from bermo.files import write_sealed
 from bermo.runs.command import shown
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.texts import labelled
@@ -42,9 +44,8 @@ def method_row(chains: Sequence[Chain], base: Base) -> Row:
 
 def baseline_row(kind: Baseline, rows: Rows, seeds: Sequence[int], base: Base) -> Row:
     """Fit a baseline, unless that is done, and compare its answers with each dense model's."""
-    probabilities = open_baseline(kind, rows, base)(rows.valid)
-    folder = base.out / kind.name / "model"
-    known = [_measured(probabilities, folder, seed, base) for seed in seeds]
+    folder, answers = base.out / kind.name / "model", open_baseline(kind, rows, base)
+    known = [_measured(lambda: answers, rows, folder, seed, base) for seed in seeds]
     return Row(
         name=kind.name,
         group=BASELINE_GROUP,
@@ -60,8 +61,8 @@ def student_row(kind: Student, rows: Rows, seeds: Sequence[int], base: Base) -> 
     """Train the student of each dense model, unless that is done, and compare their answers."""
     known, folders = [], [_student_folder(kind, seed, base) for seed in seeds]
     for seed, folder in zip(seeds, folders, strict=True):
-        probabilities = open_student(kind, rows, seed, base)(rows.valid)
-        measured = _measured(probabilities, folder, seed, base)
+        opened = partial(open_student, kind, rows, seed, base)
+        measured = _measured(opened, rows, folder, seed, base)
         known.append(replace(measured, seconds=training_seconds(folder)))
     best = max(range(len(seeds)), key=lambda index: known[index].score)
     return Row(
@@ -75,12 +76,18 @@ def student_row(kind: Student, rows: Rows, seeds: Sequence[int], base: Base) -> 
     )
 
 
-def _measured(probabilities: Probabilities, folder: Path, seed: int, base: Base) -> Measured:
-    """Score answers that no encoder gave, and compare them with those of the dense model of a seed."""
+def _measured(opened: Callable[[], Answers], rows: Rows, folder: Path, seed: int, base: Base) -> Measured:
+    """Score what is no encoder, and compare its answers with those of the dense model of a seed, unless that
+    is done: out/NAME/seed-N/measured.json.
+    """
+    path = base.out / folder.relative_to(base.out).parts[0] / f"seed-{seed}" / MEASURED
+    if path.exists() and folder.exists():
+        return read_measured(path)
+    probabilities = opened()(rows.valid)
     dense = open_trained(base.out / DENSE / f"seed-{seed}" / "1-train")
     scores = score(labelled(dense, base.valid), list(probabilities))
     found = loyalty(probabilities, teacher_answers(seed, base))
-    return Measured(
+    measured = Measured(
         metric=scores.main,
         score=scores.score,
         same_labels=found.labels,
@@ -90,6 +97,8 @@ def _measured(probabilities: Probabilities, folder: Path, seed: int, base: Base)
         nonzero=num_parameters(folder),
         seconds=0.0,
     )
+    write_sealed(path, asdict(measured))
+    return measured
 
 
 def open_student(kind: Student, rows: Rows, seed: int, base: Base) -> Answers:

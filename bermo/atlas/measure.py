@@ -25,6 +25,7 @@ from bermo.ship.runtimes.predict import Predictor
 from bermo.ship.runtimes.texts import labelled
 from bermo.typed import check_fields
 
+MEASURED = "measured.json"
 ROWS_A_CALL = 32
 REMEDY = "Delete it, and the same command measures again."
 
@@ -49,7 +50,7 @@ class Measured:
 
 def measure(chain: Chain, base: Base, threads: int | None = None) -> Measured:
     """Measure the shipped model of a chain, unless that is done; with all cores, or so many threads."""
-    path = chain.folder / "measured.json"
+    path = chain.folder / MEASURED
     if path.exists():
         return read_measured(path)
     opened = open_trained(chain.shipped)

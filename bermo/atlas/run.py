@@ -97,6 +97,10 @@ class AtlasRun:
         others = [chain for chain in chains if chain not in first]
         if others:
             self._score_side_by_side(others, at_once)
+        seeds = [chain.seed for chain in first if chain.method.name == DENSE]
+        for name in self.asked.names:
+            if name not in METHODS and seeds:
+                self._guarded(name, self._row_without_encoder, name, seeds)
 
     def _score_side_by_side(self, chains: Sequence[Chain], at_once: int) -> None:
         """Score models in processes, each with its share of the cores."""
@@ -172,18 +176,21 @@ class AtlasRun:
 
     def _row(self, name: str, chains: Sequence[Chain], dense: Sequence[Chain], timer: Timer) -> Row:
         seeds = [chain.seed for chain in dense]
-        if name in STUDENTS:
-            row = student_row(STUDENTS[name], self.rows, seeds, self.base)
-            speed = self._guarded(name, self._speed_on_texts, name, seeds[0], timer)
-        elif name in BASELINES:
-            row = baseline_row(BASELINES[name], self.rows, seeds, self.base)
-            speed = self._guarded(name, self._speed_on_texts, name, seeds[0], timer)
-        else:
+        if name in METHODS:
             row = method_row(chains, self.base)
             speed = self._guarded(name, timer.speed, chains[0])
+        else:
+            row = self._row_without_encoder(name, seeds)
+            speed = self._guarded(name, self._speed_on_texts, name, seeds[0], timer)
         if speed is not None and speed.noise is not None:
             self.noisy.append(name)
         return row if speed is None else with_speed(row, speed)
+
+    def _row_without_encoder(self, name: str, seeds: Sequence[int]) -> Row:
+        """Fit and measure a baseline, or the students of all seeds, unless that is done."""
+        if name in STUDENTS:
+            return student_row(STUDENTS[name], self.rows, seeds, self.base)
+        return baseline_row(BASELINES[name], self.rows, seeds, self.base)
 
     def _speed_on_texts(self, name: str, seed: int, timer: Timer) -> Speed:
         """Time a baseline, or the student of a seed."""

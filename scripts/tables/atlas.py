@@ -1,6 +1,7 @@
 """Scores and speeds of the atlas's methods, and scores of mixes that come or go."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from bermo.atlas.methods import RULES
 from scripts.tables.numbers import read, spread, table, with_interval
@@ -63,11 +64,24 @@ def methods(name: str = "atlas-gpu.json") -> str:
                 row["summary"].removesuffix("; computed in fp32"),
                 *(_trained(row, dense) if row["seeds"] else ["", "", ""]),
                 *_shipped(row),
-                *_speed(row["method"]),
+                *(_speed(row["method"]) if is_timed(row) else ["", ""]),
             ]
             for row in rows
         ],
     )
+
+
+def int8() -> str:
+    """What int8 costs trainings with it and without, by torch; how far it moves their logits."""
+    rows = []
+    for row in read("qat.json")["rows"]:
+        looks = row["seeds"].values()
+        whole, few = ([one[key] for one in looks] for key in ("fp32", "fake_int8"))
+        moved = spread([100 * one["moved"]["fake_int8"] for one in looks]).mean
+        seeds = ", ".join(row["seeds"])
+        cells = (f"{spread(whole).mean:.2f}", f"{spread(few).mean:.2f}", f"{moved:.1f} %")
+        rows.append([row["what"], seeds, *cells])
+    return table(["training", "seeds", "fp32", "int8", "logits move"], rows)
 
 
 def ours(*names: str) -> str:
@@ -109,9 +123,9 @@ def _shipped(row: dict) -> list[str]:
     return [with_interval([one["score"] for one in measured]), f"{same:.1f} %", f"{size:.1f}"]
 
 
-def speed_of(name: str) -> Mapping[str, float] | None:
+def speed_of(name: str) -> Mapping[str, Any] | None:
     """How many times as fast as the dense model what a method ships is, if that was timed."""
-    timed: Mapping[str, float] | None = read(SPEEDS)["rows"].get(SAME_SHAPE.get(name, name))
+    timed: Mapping[str, Any] | None = read(SPEEDS)["rows"].get(SAME_SHAPE.get(name, name))
     return timed
 
 
@@ -119,6 +133,12 @@ def _speed(name: str) -> list[str]:
     """Throughput by rows a second, latency by the time of one short text."""
     timed = speed_of(name)
     return ["", ""] if timed is None else [f"{timed[key]:.1f} ×" for key in ("throughput", "latency")]
+
+
+def is_timed(row: dict) -> bool:
+    """Whether the model that was timed is the one that was scored: bermo compress chooses by the machine."""
+    timed, (first, *_) = speed_of(row["method"]) or {}, row.get("shipped") or [{}]
+    return timed.get("picked") == first.get("picked")
 
 
 def _kept(row: dict, dense: dict[int, float]) -> float:

@@ -75,6 +75,8 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     measured = out / "bf16" / "seed-1" / "measured.json"
     known_bytes = measured.read_bytes()
     measured.unlink()
+    plain = [out / name / "seed-1" / "measured.json" for name in ("static-mlp", "tf-idf", "static")]
+    assert all(path.exists() for path in plain)
     assert main([*words, "--only", "export", "--on", "local", "--workers", "2"]) == 0
     assert measured.read_bytes() == known_bytes
     assert not (out / "bf16" / "bench.json").exists()

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
-from benchmarks.atlas_rows import arms, rows, speeds
+import pytest
+
+from benchmarks.atlas_rows import arms, rows, speeds, with_speeds
+from bermo.files import write_sealed
 from bermo.ship.bench.measured import Bench, Measured, Timing
 from bermo.ship.bench.run import write_bench
 from bermo.ship.bench.spec import BenchSpec
@@ -39,6 +42,16 @@ def test_seeds_that_are_not_in_the_folder_stay_and_what_is_shipped_stands_beside
     assert first["seed"] == 1
     assert (first["score"], first["same_labels"], first["megabytes"]) == (90.71, 98.6, 34.49)
     assert rows(tmp_path / "none", [dense, int8]) == [dense, int8]
+
+
+def test_the_model_that_compress_chose_is_named(tmp_path: Path) -> None:
+    seed = tmp_path / "compress" / "seed-1"
+    (seed / "1-compress").mkdir(parents=True)
+    shipped = {"score": 80.0, "same_labels": 0.8, "same_probabilities": 0.7, "megabytes": 2.0}
+    (seed / "measured.json").write_text(json.dumps(shipped | {"parameters": 3, "nonzero": 3}))
+    (seed / "1-compress" / "result.json").write_text(json.dumps({"picked": "3 layers openvino-int8"}))
+    (row,) = rows(tmp_path, [])
+    assert row["shipped"][0]["picked"] == "3 layers openvino-int8"
 
 
 def test_mixes_have_their_last_scores_from_folders_of_several_calls(tmp_path: Path) -> None:
@@ -84,3 +97,36 @@ def test_speeds_are_those_of_the_methods_that_were_timed(tmp_path: Path) -> None
     assert list(found["rows"]) == ["int8"]
     assert found["rows"]["int8"]["throughput"] == 3.05
     assert (found["rows"]["int8"]["latency"], found["rows"]["int8"]["ms"]) == (5.0, 4.0)
+
+
+def test_a_baseline_has_one_row_of_scores_and_a_student_one_for_each_seed(tmp_path: Path) -> None:
+    shipped = {"score": 80.0, "same_labels": 0.8, "same_probabilities": 0.7, "megabytes": 2.0}
+    for name in ("tf-idf", "bilstm"):
+        for seed in (1, 2):
+            (tmp_path / name / f"seed-{seed}").mkdir(parents=True)
+            content = json.dumps(shipped | {"parameters": 3, "nonzero": 3})
+            (tmp_path / name / f"seed-{seed}" / "measured.json").write_text(content)
+    found = {row["method"]: row for row in rows(tmp_path, [])}
+    assert {name: [one["seed"] for one in row["shipped"]] for name, row in found.items()} == {
+        "bilstm": [1, 2],
+        "tf-idf": [1],
+    }
+    assert {row["group"] for row in found.values()} == {"baselines"}
+
+
+def test_speeds_of_baselines_say_that_they_are_on_texts_and_others_stay(tmp_path: Path) -> None:
+    speed = {
+        "milliseconds": 0.5,
+        "speedup": 2000.04,
+        "speedup_spread": [1900.0, 2100.0],
+        "latency_gain": 99.0,
+    }
+    (tmp_path / "tf-idf").mkdir()
+    write_sealed(tmp_path / "tf-idf" / "bench.json", {"machine": "two cores", "threads": 2, "speed": speed})
+    found = speeds(tmp_path)
+    row = {"throughput": 2000.04, "least_most": [1900.0, 2100.0], "latency": 99.0, "ms": 0.5, "on": "texts"}
+    assert found == {"machine": "two cores", "threads": 2, "rows": {"tf-idf": row}}
+    known = {"machine": "two cores", "threads": 2, "rows": {"int8": {"throughput": 3.0}}}
+    assert with_speeds(known, found)["rows"] == {"int8": {"throughput": 3.0}, "tf-idf": row}
+    with pytest.raises(SystemExit, match="machine was two cores, now four cores"):
+        with_speeds(known, found | {"machine": "four cores"})

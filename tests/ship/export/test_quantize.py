@@ -53,3 +53,14 @@ def test_an_int8_graph_of_either_sign_runs_on_either_kind_of_processor(
         session = onnxruntime.InferenceSession(str(out), options, providers=["CPUExecutionProvider"])
         logits: list[np.ndarray] = session.run(None, {i.name: inputs[i.name] for i in session.get_inputs()})
         assert relative_error(logits, expected) < 0.25
+
+
+def test_a_calibrated_product_hands_its_answer_on_unrounded(graph: Path, tmp_path: Path) -> None:
+    inputs = {name: value.numpy() for name, value in tiny.make_batch("bert").items()}
+    with quiet():
+        quantize_calibrated(graph, tmp_path / "int8.onnx", "signed", [inputs])
+    nodes = onnx.load(tmp_path / "int8.onnx").graph.node
+    makers = {name: node.op_type for node in nodes for name in node.output}
+    rounded = [node for node in nodes if node.op_type == "QuantizeLinear"]
+    assert rounded
+    assert {makers.get(node.input[0]) for node in rounded}.isdisjoint({"MatMul", "Gemm"})
