@@ -1,9 +1,11 @@
 """Q-BERT's groups (Shen et al. 2020): a matrix's rows fall into groups, each with a range of its own.
 
-    step_g = (max − min) / (2^bits − 1),   code = round((w − min) / step_g),   w ≈ min + step_g · code
+    step_g = (high − low) / (2^bits − 1),   code = round((w − low) / step_g),   w ≈ low + step_g · code
 
-The paper has 128 groups a matrix, two or three bits for matrices and eight for embeddings, and trains with
-them; here trained weights are rounded, so that what is lost is what the export measures.
+The paper has 128 groups a matrix, two or three bits for matrices and eight for embeddings, takes the whole
+range of a group, and trains with them. Here trained weights are rounded. In few bits a group has the range
+of the least squared error, of the whole one and of narrower ones around its middle, since most weights lie
+there. What is lost all the same is what the export measures.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,10 @@ Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.intp]
 GROUPS = 128
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Shares of a group's whole range that are tried."""
+WHOLE_BITS = 8
+"""Bits from which the whole range is taken: narrower ones gain nothing worth the time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +51,19 @@ def group(weights: Floats, rows_of: Rows, num_rows: int, bits: int) -> Grouped:
     np.maximum.at(highs, groups, weights)
     # A group of which nothing is left has no range.
     lows, highs = (np.where(np.isfinite(ends), ends, 0) for ends in (lows, highs))
-    lows = lows.astype(np.float32)
-    steps = ((highs - lows) / ((1 << bits) - 1)).astype(np.float32)
-    codes = np.rint((weights - lows[groups]) / np.where(steps, steps, 1)[groups])
-    return Grouped(lows=lows, steps=steps, codes=codes.clip(0, (1 << bits) - 1).astype(np.uint8))
+    middles, halves, most = (lows + highs) / 2, (highs - lows) / 2, (1 << bits) - 1
+    lows, steps = np.zeros((2, count), dtype=np.float32)
+    least = np.full(count, np.inf)
+    for share in SHARES if bits < WHOLE_BITS else SHARES[:1]:
+        low = (middles - share * halves).astype(np.float32)
+        step = (2 * share * halves / most).astype(np.float32)
+        values = low[groups] + step[groups] * _codes(weights, low[groups], step[groups], most)
+        error = np.bincount(groups, np.square(values - weights), count)
+        lows, steps = np.where(error < least, low, lows), np.where(error < least, step, steps)
+        least = np.minimum(error, least)
+    codes = _codes(weights, lows[groups], steps[groups], most)
+    return Grouped(lows=lows, steps=steps, codes=codes.astype(np.uint8))
+
+
+def _codes(weights: Floats, lows: Floats, steps: Floats, most: int) -> Floats:
+    return np.rint((weights - lows) / np.where(steps, steps, 1)).clip(0, most)
