@@ -40,7 +40,7 @@ def check_place(path: Path, flag: str = "--out") -> None:
     if known != path and not known.is_dir():
         raise BermoError(f"{known} is a file, so nothing can be written below it. Give another {flag}.")
     may_write = os.access(known, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-    if not may_write or (known.is_dir() and not _takes_files(known)):
+    if not may_write or (known != path and not _takes_files(known)):
         raise BermoError(
             f"{known} cannot be written: this user may not, or the disk is read-only. Give another place with"
             f" {flag}."
