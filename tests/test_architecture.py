@@ -14,7 +14,11 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "bermo"
 ROOMS: list[dict[str, str]] = [
-    {"cli.py": "words to a verb; --help is instant", "__main__.py": "python -m bermo"},
+    {
+        "cli.py": "words to a verb; --help is instant",
+        "__main__.py": "python -m bermo",
+        "nursery.py": "imports once, then forks a process for each command",
+    },
     {"verbs/": "one file for each verb: its options and the function that it calls"},
     {"atlas/": "every compression method on one model: chains of commands, one table, one page"},
     {"jobs/": "many runs: on the cores and GPUs of this machine, on Ray, on Slurm; searches over options"},
@@ -109,6 +113,8 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names |= {name.value for name in node.args if isinstance(name, ast.Constant)}
     return names
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from transformers import MODEL_MAPPING, AutoConfig
 
-from bermo.jobs import nursery
+from bermo import nursery
+from bermo.jobs import nursery as client
+from bermo.jobs.nursery import Nursery
 
 FORKS_ONE = """
 import os, sys, weakref
-from bermo.jobs import nursery
+from bermo import nursery
 
 class Made:
     pass
@@ -49,7 +51,7 @@ def test_the_module_of_the_box_is_imported_before_a_command_is_forked(
 
 @pytest.mark.usefixtures("warm_python")
 def test_all_answers_come_before_the_nursery_ends(tmp_path: Path) -> None:
-    started = nursery.Nursery()
+    started = Nursery()
     codes = {
         started.start(["list"], tmp_path / "good.log"): 0,
         started.start(["no-verb"], tmp_path / "bad.log"): 2,
@@ -63,7 +65,7 @@ def test_all_answers_come_before_the_nursery_ends(tmp_path: Path) -> None:
 
 FORKS_NONE = (
     "import sys; sys.argv = ['bermo'];"  # as the command does: no models are registered
-    "from bermo.jobs import nursery; nursery.FORK = None; nursery.serve()"
+    "from bermo import nursery; nursery.FORK = None; nursery.serve()"
 )
 
 
@@ -76,8 +78,8 @@ def test_commands_are_new_processes_where_none_can_be_forked(
     def start(words: list[str], **options: Any) -> subprocess.Popen[str]:
         return begin([words[0], "-c", FORKS_NONE], **options)
 
-    monkeypatch.setattr(nursery.subprocess, "Popen", start)
-    started = nursery.Nursery()
+    monkeypatch.setattr(client.subprocess, "Popen", start)
+    started = Nursery()
     monkeypatch.undo()
     number = started.start(["no-verb"], tmp_path / "bad.log")
     assert started.wait(60) == (number, 2)
