@@ -5,6 +5,9 @@ beyond eight the line's dashes differ. Series that are a sequence (layer 1, 2, â
 which every kind of sight orders, and neighbours differ in their dashes. A grid's cell is one ink over the
 paper, the thicker the more: the same figure is right on white and on black. Digits on it are black or white,
 whichever is clearer there: a contrast of at least 4.58 : 1 (WCAG's least is 4.5), on light and on dark.
+
+A drawing has the colours of light paper, and the style replaces them by variables that know of dark paper: a
+reader of SVG without variables (Inkscape, LibreOffice, librsvg) shows the light ones, and not black on black.
 """
 
 import re
@@ -46,7 +49,7 @@ def style(root: str) -> str:
     return (
         f"{root}{{{light};color-scheme:light dark}}"
         f"@media(prefers-color-scheme:dark){{{root}{{{dark}}}}}"
-        f"@media print{{{root}{{{light}}}}}{_CLASSES}"
+        f"@media print{{{root}{{{light}}}}}{_light_first(_CLASSES)}{_series_rules()}"
     )
 
 
@@ -79,7 +82,7 @@ def colours_of(names: Sequence[str]) -> list[str]:
     """Return a colour for each series, in order."""
     if len(names) > 3 and _is_sequence(names):
         return [_between(index / (len(names) - 1)) for index in range(len(names))]
-    return [f"var(--c{index % NUM_COLOURS})" for index in range(len(names))]
+    return [LIGHT[index % NUM_COLOURS] for index in range(len(names))]
 
 
 def dashes_of(names: Sequence[str]) -> list[str | None]:
@@ -114,6 +117,21 @@ def _between(share: float) -> str:
 def _variables(paper: dict[str, str], series: Sequence[str]) -> str:
     numbered = {f"c{index}": colour for index, colour in enumerate(series)}
     return ";".join(f"--{name}:{colour}" for name, colour in (paper | numbered).items())
+
+
+def _light_first(rules: str) -> str:
+    """Write a variable's light colour before it: who knows no variables keeps the first."""
+    return re.sub(
+        r"(\w+):var\(--(\w+)\)", lambda found: f"{found[1]}:{LIGHT_PAPER[found[2]]};{found[0]}", rules
+    )
+
+
+def _series_rules() -> str:
+    return "".join(
+        f'.figure [{kind}="{colour}"]{{{kind}:var(--c{index})}}'
+        for index, colour in enumerate(LIGHT)
+        for kind in ("fill", "stroke")
+    )
 
 
 _CLASSES = (

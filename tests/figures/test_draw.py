@@ -82,6 +82,18 @@ def test_a_file_has_title_style_and_paper_of_its_own(figure: Figure, tmp_path: P
     assert to_svg_file(figure) == content
 
 
+@every_kind
+def test_a_reader_without_variables_has_the_colours_of_light_paper(figure: Figure) -> None:
+    root = parse(to_svg_file(figure))
+    style = (root.findtext(f"{SVG}style") or "").split("@media print")[1]
+    rules = [rule.partition("{")[::2] for rule in style.split("}")]
+    for name, rule in rules:
+        plain = {part.partition(":")[0] for part in rule.split(";") if "var(" not in part}
+        variable = {part.partition(":")[0] for part in rule.split(";") if "var(" in part}
+        assert "[" in name or variable <= plain, name
+    assert not any("var(" in value for item in root.iter() for value in item.attrib.values())
+
+
 def test_a_curve_goes_through_its_values_and_stops_at_a_gap() -> None:
     first, second, other = map(corners, paths(to_svg(LINES), "line"))
     assert (len(first), len(second), len(other)) == (2, 2, 5)
@@ -122,7 +134,7 @@ def test_curves_of_a_group_share_a_colour_and_one_name_and_are_thin() -> None:
     )
     root = parse(to_svg(figure))
     colours = [item.get("stroke") for item in root.iter(f"{SVG}path") if item.get("class") == "thin"]
-    assert colours == ["var(--c0)"] * 3 + ["var(--c1)"] * 3
+    assert colours == [LIGHT[0]] * 3 + [LIGHT[1]] * 3
     assert len(paths(to_svg(figure), "line")) == 1
     assert [words for words in texts(root) if words in ("plain", "mix", "dense")] == ["plain", "mix", "dense"]
     assert "mix, 3 curves: the last values are from 2 to 2" in (root.findtext(f"{SVG}desc") or "")
