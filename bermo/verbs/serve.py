@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bermo.errors import BermoError
 from bermo.fields import positional
+from bermo.ship.serve.address import check_names, take_address
 from bermo.ship.serve.spec import ServeSpec
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -34,14 +35,16 @@ def run(options: ServeOptions) -> int:
         raise BermoError(
             f'This needs {" and ".join(missing)}. Install the extra: pip install "bermo[serve]".'
         )
+    check_names(options.folders)
     for folder in options.folders:
         find_model(folder)
     say_start("serve", ", ".join(str(folder) for folder in options.folders))
-    with importing("answers"):
-        from bermo.report.terminal import TerminalDisplay
-        from bermo.ship.serve.run import serve
+    with take_address(options.spec) as listener:
+        with importing("answers"):
+            from bermo.report.terminal import TerminalDisplay
+            from bermo.ship.serve.run import serve
 
-    return serve(options.folders, options.spec, TerminalDisplay())
+        return serve(options.folders, options.spec, listener, TerminalDisplay())
 
 
 VERB = Verb(

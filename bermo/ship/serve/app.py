@@ -38,6 +38,8 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
+DROPPED = 50_000_000
+"""Bytes of a body that is too large which are read, and forgotten, before it is refused."""
 OF_VECTORS, OF_ANSWERS = "/embed", "/predict"
 Handle = Callable[[Request], Awaitable[Response]]
 UNFORESEEN = "The server failed at this request. Its log says why."
@@ -56,6 +58,7 @@ class Server:
         }
         self.is_stopping, self.num_open = False, 0
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.started: Callable[[], None] = lambda: None
 
     def stop(self, end: Callable[[], None], seconds: float) -> None:
         """Take no more requests, and call `end` some seconds later; may be called by a signal."""
@@ -63,8 +66,9 @@ class Server:
         if self.loop is not None:
             self.loop.call_soon_threadsafe(self.loop.call_later, seconds, end)
 
-    def app(self) -> Starlette:
-        """Return the application that a server of ASGI runs."""
+    def app(self, started: Callable[[], None] = lambda: None) -> Starlette:
+        """Return the application that a server of ASGI runs; it calls `started` once it takes signals."""
+        self.started = started
         get = {"/": self._page, "/models": self._list, "/health": self._health, "/metrics": self._metrics}
         post = {OF_ANSWERS: self._ask, OF_VECTORS: self._ask}
         routes = [
@@ -80,6 +84,7 @@ class Server:
         """Run each model's task while the application runs."""
         self.loop = asyncio.get_running_loop()
         tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
+        self.started()  # signals are taken by the server from here on
         yield
         for task, batcher in zip(tasks, self.batchers.values(), strict=True):
             task.cancel()
@@ -145,19 +150,21 @@ class Server:
             raise Refused(429, "Too many requests are open. Try again later.", {"Retry-After": "1"})
 
     async def _body(self, request: Request) -> bytes:
-        """Return the body; no more of it is read than may be sent, nor for longer than a request may take."""
+        """Return the body; no more is kept than may be sent, nor read for longer than a request may take.
+
+        Of one that is too large some more is read: the system resets a connection that is closed before all
+        that came was read, and a client that was still sending would never read the answer.
+        """
         _check_type(request.headers.get("content-type", ""))
-        body = bytearray()
+        body, size = bytearray(), 0
         try:
             async with asyncio.timeout(self.spec.timeout):
                 async for part in request.stream():
-                    body += part
-                    if len(body) > self.spec.max_bytes:
-                        raise Refused(
-                            413,
-                            f"A request may have {self.spec.max_bytes:,} bytes. Send several.",
-                            {"Connection": "close"},
-                        )
+                    size += len(part)
+                    if size <= self.spec.max_bytes:
+                        body += part
+                    elif size > self.spec.max_bytes + DROPPED:
+                        break
         except ClientDisconnect:
             raise Refused(400, "The connection ended before the body did.") from None
         except TimeoutError:
@@ -166,6 +173,12 @@ class Server:
                 f"The body did not come within {self.spec.timeout:g} s. Send it again.",
                 {"Connection": "close"},
             ) from None
+        if size > self.spec.max_bytes:
+            raise Refused(
+                413,
+                f"A request may have {self.spec.max_bytes:,} bytes. Send several.",
+                {"Connection": "close"},
+            )
         return bytes(body)
 
     def _model(self, asked: Asked, path: str) -> ServedModel:

@@ -15,10 +15,10 @@ from bermo.data.rows import ApartRows
 from bermo.data.scoring import empty_answer
 from bermo.data.table import Table
 from bermo.encoders.sentence import SentenceSettings
-from bermo.errors import BermoError
 from bermo.runs.trained import TrainedFolder, open_any
 from bermo.ship.runtimes.embed import cut_vectors
 from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor
+from bermo.ship.serve.address import served_name
 from bermo.ship.serve.asked import Asked
 from bermo.ship.serve.refused import Refused
 from bermo.ship.serve.spec import ServeSpec
@@ -179,20 +179,3 @@ def _reads(opened: TrainedFolder) -> tuple[str, ...]:
 
 def _form(reads: Sequence[str]) -> str:
     return "a string" if len(reads) == 1 else f"[{', '.join(json.dumps(name) for name in reads)}]"
-
-
-def served_name(folder: Path) -> str:
-    """Return the name by which clients ask for the model of a folder: the folder's own."""
-    return folder.expanduser().resolve().name
-
-
-def check_names(folders: Sequence[Path]) -> None:
-    """Refuse two folders of the same name, which clients could not tell apart."""
-    known: dict[str, Path] = {}
-    for folder in folders:
-        name = served_name(folder)
-        if name in known:
-            raise BermoError(
-                f'{known[name]} and {folder} would both be served as "{name}". Rename or copy one of them.'
-            )
-        known[name] = folder

@@ -198,6 +198,36 @@ def test_a_client_that_goes_before_its_body_is_whole_is_no_failure(server: Serve
     assert sent[0]["status"] == 400
 
 
+def test_a_body_that_is_too_large_is_read_a_while_so_that_its_client_gets_the_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bermo.ship.serve.app.DROPPED", 3000)
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/embed",
+        "headers": [(b"content-type", b"application/json")],
+    }
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for num_parts, num_read in ((4, 4), (100, 6)):
+        parts = [{"type": "http.request", "body": b" " * 1000, "more_body": True}] * num_parts
+        coming = iter([*parts, {"type": "http.request", "body": b"", "more_body": False}])
+        read: list[Any] = []
+
+        async def receive(coming: Any = coming, read: Any = read) -> dict[str, Any]:
+            read.append(next(coming))
+            return read[-1]
+
+        sent.clear()
+        asyncio.run(server.app()(scope, receive, send))
+        assert sent[0]["status"] == 413
+        assert sum(bool(part["body"]) for part in read) == num_read
+
+
 def test_a_server_that_stops_takes_nothing_new(server: Server, client: TestClient) -> None:
     ended: list[bool] = []
     server.stop(lambda: ended.append(True), 0)

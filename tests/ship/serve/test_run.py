@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,8 +12,15 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+import uvicorn
+from starlette.testclient import TestClient
 
 from bermo.cli import main
+from bermo.errors import BermoError
+from bermo.ship.serve.address import listen, served_name, take_address
+from bermo.ship.serve.app import Server
+from bermo.ship.serve.run import _stopper
+from bermo.ship.serve.spec import ServeSpec
 from tests.ship.folders import make_model, save
 
 BODY = b'{"texts": ["a good film", "the bad cats"]}'
@@ -70,14 +78,58 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
     for place in ("a", "b"):
         save(make_model(), tmp_path / place / "tiny")
     one, two = (str(tmp_path / place / "tiny") for place in ("a", "b"))
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = str(taken.getsockname()[1])
     for words, sentence in {
         (one, two): 'would both be served as "tiny"',
+        (one, "--port", port): f"bermo cannot listen on 127.0.0.1:{port}",
         (one, "--host", "203.0.113.1"): "bermo cannot listen on 203.0.113.1:8000",
         (one, "--max-texts", "9", "--queue", "8"): "never fits where 8 may wait",
         (str(tmp_path),): "holds no model",
     }.items():
         assert main(["serve", *words]) == 2
         assert sentence in capsys.readouterr().err
+    taken.close()
+
+
+def test_of_two_servers_that_take_an_address_at_once_one_is_refused() -> None:
+    with take_address(ServeSpec(port=0)) as first:
+        spec = ServeSpec(port=first.getsockname()[1])
+        with pytest.raises(BermoError, match="Choose another --host or --port"):
+            _listen_beside(first, spec)
+
+
+def _listen_beside(first: socket.socket, spec: ServeSpec) -> None:
+    with take_address(spec) as second:
+        listen(first, spec)
+        listen(second, spec)
+
+
+def test_a_model_is_served_by_the_name_that_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "third" / "inside").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("third")
+    monkeypatch.chdir(tmp_path / "third" / "inside")
+    names = {str(path): served_name(path) for path in map(Path, (tmp_path / "current", ".", ".."))}
+    assert names == {str(tmp_path / "current"): "current", ".": "inside", "..": "third"}
+
+
+def test_a_second_signal_ends_the_server_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    server = Server([], ServeSpec())
+    stop = _stopper(server, uvicorn.Server(uvicorn.Config(server.app())))
+    stop(signal.SIGTERM, None)
+    assert (server.is_stopping, codes) == (True, [])
+    stop(signal.SIGINT, None)
+    assert codes == [128 + signal.SIGINT]
+
+
+def test_the_line_that_says_where_comes_once_signals_are_taken() -> None:
+    server, is_known = Server([], ServeSpec()), list[bool]()
+    with TestClient(server.app(lambda: is_known.append(server.loop is not None))):
+        assert is_known == [True]
 
 
 def test_without_its_packages_the_extra_is_named(
