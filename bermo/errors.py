@@ -37,6 +37,8 @@ OTHER_WORDS = {
 
 LONGEST = 100
 """Letters of a name that are compared: the time grows with their square."""
+SHOWN = 40
+"""Known names that are listed: more than there are of any choice of ours, but a file may have any number."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -47,4 +49,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f' Did you mean "{OTHER_WORDS[name.lower()]}"?'
     in_small = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), in_small, n=1, cutoff=0.5)
-    return f' Did you mean "{in_small[close[0]]}"?' if close else f" Known: {', '.join(names)}."
+    if close:
+        return f' Did you mean "{in_small[close[0]]}"?'
+    more = f", … ({len(names)} in all)" if names[SHOWN:] else ""
+    return f" Known: {', '.join(names[:SHOWN])}{more}."

@@ -150,9 +150,13 @@ def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> No
     seen = set(label_names(data.train))
     known = set(data.task.labels or seen)
     for split, rows in (("training", data.train), ("validation", data.valid)):
-        for name in sorted(set(label_names(rows)) - known):
-            more = "" if data.task.labels else " that the training data lacks" + limit
-            raise BermoError(f'The {split} data has the label "{name}"{more}.{nearest(name, known)}')
+        if unknown := sorted(set(label_names(rows)) - known):
+            lacking = "" if data.task.labels else f" that the training data lacks{limit}"
+            more = f", and {len(unknown) - 1} more such" if unknown[1:] else ""
+            raise BermoError(
+                f'The {split} data has the label "{unknown[0]}"{lacking}{more}.{nearest(unknown[0], known)}'
+                + (" Correct it, add training rows with it, or take its rows out." if lacking else "")
+            )
     if not seen:
         raise BermoError(f"No training row{limit} has a label. Name another column with --label.")
     if _are_alike(data, seen):

@@ -75,6 +75,18 @@ def test_numbers_are_ordered_by_size(write: Write) -> None:
     ("train", "valid", "options", "message"),
     [
         (GOOD, "text\tlabel\none\tyess\n", {}, r'label "yess" that the training data lacks.*"yes"'),
+        (
+            GOOD,
+            "text\tlabel\none\tperhaps\ntwo\tunclear\n",
+            {},
+            r'"perhaps" that the training data lacks, and 1 more such\. Known: no, yes\. Correct it, add',
+        ),
+        (
+            "text\tlabel\n" + "".join(f"t{n}\tlabel {n}\n" * 3 for n in range(100)),
+            "text\tlabel\none\t?\n",
+            {},
+            r"label 43, label 44, … \(100 in all\)",
+        ),
         (GOOD, GOOD, {"limit": 1}, r"among the first 1 rows \(--limit\)"),
         ("text\tlabel\na\t1\nb\t1\n", None, {}, r'same label, "1".*at least two classes'),
         ("text\tlabel\na\t1\n  \t0\n", None, {}, r'train\.tsv, line 3: the text \(column "text"\)'),
