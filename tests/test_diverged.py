@@ -43,6 +43,8 @@ def test_a_run_without_numbers_ends_is_read_again_and_is_reported(run: Run, file
     code, printed = run("predict bad texts.txt")
     assert code == 2
     assert "kept no model" in printed
+    code, printed = run("train DATA --model bad --out after")
+    assert (code, "kept no model" in printed) == (2, True)
 
 
 @pytest.fixture

@@ -82,18 +82,21 @@ def handicap(prepared: Prepared, scores: TaskScores | None) -> float:
 
 def advice(spec: RunSpec, facts: Facts, verdict: Literal["diverged", "undertrained"]) -> str:
     """Say what may help, without anything that the spec has already."""
-    ways = _against_collapse(spec) if verdict == "diverged" else _against_few_steps(spec, facts)
+    ways = _against_collapse(spec, facts) if verdict == "diverged" else _against_few_steps(spec, facts)
     return f"Try {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}."
 
 
-def _against_collapse(spec: RunSpec) -> list[str]:
-    ways = []
+def _against_collapse(spec: RunSpec, facts: Facts) -> list[str]:
+    ways, rate = [], chosen(spec.train.lr)
     is_pruned = spec.prune.method != "none"
     if spec.prune.method == "movement" and spec.prune.rank == "score":
         ways.append("--rank sensitivity, which prunes no weight that the loss feels")
     if is_pruned and spec.model.mix.kind == "none":
         ways.append("--mix across")
-    ways.append("more --epochs" if is_pruned else f"a smaller --lr than {chosen(spec.train.lr):g}")
+    if not is_pruned or rate > HIGH_RATE * usual_rate(facts):
+        ways.append(f"a smaller --lr than {rate:g}")
+    if is_pruned:
+        ways.append("more --epochs")
     if spec.train.clip == 0:
         ways.append("--clip 1")
     return [*ways, f"a longer --warmup than {spec.train.warmup:g}", "another seed"]

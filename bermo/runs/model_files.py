@@ -112,8 +112,8 @@ def model_folder(path: str | Path) -> Path:
         return folder
     if (folder / RESULT_FILE).exists():
         raise BermoError(
-            f"The run in {folder} has ended but kept no model: it had --keep none, or it diverged before its"
-            " first evaluation. Train again with --keep best, or with a smaller --lr."
+            f"The run in {folder} has ended but kept no model: it had --keep none, or it diverged before"
+            " there was one to keep. Train again with --keep best, or with a smaller --lr."
         )
     raise BermoError(
         f"The run in {folder} is not finished: it has no model yet. Give the command of the run again, and"

@@ -11,7 +11,7 @@ from bermo.files import check_place
 from bermo.methods.checks import check_methods
 from bermo.printing import say
 from bermo.runs.folder import check_free
-from bermo.runs.model_files import find_model
+from bermo.runs.model_files import find_model, model_folder, run_of
 from bermo.spec import DataSpec, RunSpec
 from bermo.verbs.ending import is_main_process
 
@@ -35,7 +35,9 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
     """
     check_methods(spec)
     check_free(out, spec)
-    resolve(spec.model.backbone)
+    backbone = Path(resolve(spec.model.backbone))
+    if run_of(backbone) is not None:
+        model_folder(backbone)  # of a run without a model it says why there is none
     check_files(spec.distill.answers, spec.distill.unlabelled)
     if spec.distill.teacher is not None and spec.distill.teacher not in made:
         find_model(spec.distill.teacher)

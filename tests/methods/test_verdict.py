@@ -124,3 +124,6 @@ def test_advice_says_nothing_that_is_already_set_and_never_the_opposite(prepared
     plain = replace_in(pruned, model={"mix": replace(spec.model.mix, kind="none")}, prune={"rank": "size"})
     assert "--mix across" in advice(plain, facts, "diverged")
     assert "--rank" not in advice(plain, facts, "diverged")
+    assert "--lr" not in said
+    hot = replace_in(pruned, train={"lr": 1e9})
+    assert "a smaller --lr than 1e+09, more --epochs" in advice(hot, facts, "diverged")
