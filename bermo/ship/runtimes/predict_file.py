@@ -89,7 +89,10 @@ def _typed_lines() -> Iterator[str]:
             number += 1
             yield line
     except UnicodeDecodeError:
-        raise BermoError(f"Standard input is not UTF-8 after line {number}.") from None
+        raise BermoError(
+            f"Standard input is not UTF-8 after line {number}. If it is in Latin-1, this converts it:"
+            " iconv -f WINDOWS-1252 -t UTF-8 FILE | bermo predict …"
+        ) from None
 
 
 def _spooled(trained: TrainedTask, spec: PredictSpec, size: int) -> Iterator[Table]:

@@ -56,6 +56,14 @@ def test_texts_come_from_a_file_from_standard_input_or_from_the_command_line(
         assert ask(*words)[1]["label"] == expected[1]["label"]
 
 
+def test_standard_input_that_is_not_utf_8_is_told_how_to_be(
+    models: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("a café\n".encode("latin-1"))))
+    assert main(["predict", str(models / "classification")]) == 2
+    assert "iconv -f WINDOWS-1252 -t UTF-8 FILE | bermo predict" in capsys.readouterr().err
+
+
 def test_standard_input_may_be_a_table(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(b"number,text\n7,a good film\n"))
     monkeypatch.setattr(sys, "stdin", stream)
