@@ -28,6 +28,7 @@ BATCHES_A_BLOCK = 16
 """Batches of a block: enough for texts of like length, few enough for little memory."""
 COUNTED = (".txt", ".csv", ".tsv", ".jsonl")
 """Files in which a line is a row, or nearly, so that progress can say of how many."""
+WITH_HEADER = (".csv", ".tsv")
 
 Source = Path | Sequence[str] | None
 """A file, the texts themselves, or None for standard input."""
@@ -113,4 +114,5 @@ def _count(source: Source) -> int:
     if not isinstance(source, Path) or source.suffix.lower() not in COUNTED:
         return 0
     with source.open("rb") as file:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+        num_lines = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    return max(0, num_lines - (source.suffix.lower() in WITH_HEADER))

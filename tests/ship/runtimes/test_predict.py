@@ -56,6 +56,12 @@ def test_texts_come_from_a_file_from_standard_input_or_from_the_command_line(
         assert ask(*words)[1]["label"] == expected[1]["label"]
 
 
+def test_the_first_line_of_a_table_is_no_row_of_the_progress(tmp_path: Path) -> None:
+    for name, num_rows in {"a.csv": 2, "a.txt": 3, "a.jsonl": 3, "a.parquet": 0}.items():
+        (tmp_path / name).write_text("text\na good film\nthe bad cats\n")
+        assert sources._count(tmp_path / name) == num_rows
+
+
 def test_standard_input_that_is_not_utf_8_is_told_how_to_be(
     models: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
