@@ -87,7 +87,8 @@ def advice(spec: RunSpec, facts: Facts, verdict: Literal["diverged", "undertrain
 
 
 def _against_collapse(spec: RunSpec, facts: Facts) -> list[str]:
-    ways, rate = [], chosen(spec.train.lr)
+    ways = list[str]()
+    rate = chosen(spec.train.lr)
     is_pruned = spec.prune.method != "none"
     if spec.prune.method == "movement" and spec.prune.rank == "score":
         ways.append("--rank sensitivity, which prunes no weight that the loss feels")
