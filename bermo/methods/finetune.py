@@ -35,6 +35,7 @@ from bermo.methods.mix_schedule import end_mix_
 from bermo.methods.plain_steps import needs_plain_steps
 from bermo.methods.prepare import Prepared, notes, prepare
 from bermo.methods.prune import kept_density, make_schedule, missed_density
+from bermo.methods.shares import kept_shares, mix_shares
 from bermo.methods.thresholds import best_shift, say_thresholds
 from bermo.methods.together import join_jobs, predict_together
 from bermo.methods.verdict import advice, handicap, judge, one_answer
@@ -216,7 +217,7 @@ class _Seed:
             evaluate=self.evaluate,
             is_collapsed=self.is_collapsed,
             handicap=lambda: handicap(prepared, self.latest),
-            describe=self.mix_shares,
+            describe=lambda: mix_shares(self.model),
             keep=self.keep,
             folder=folder,
             seed=seed,
@@ -235,15 +236,6 @@ class _Seed:
             answers = [logits_C + self.shift_C for logits_C in answers]
         self.latest, self.answers = score(valid, answers), None
         return {self.latest.main: self.latest.score} | self.latest.values
-
-    def mix_shares(self) -> dict[str, float]:
-        """Return the share of each layer in a learned mix."""
-        with averaged(self.model):
-            shares = self.model.mix.weights.tolist()
-        if len(shares) < 2:
-            return {}
-        layers = self.model.mix.layers
-        return {f"mix/{layer}": round(share, 6) for layer, share in zip(layers, shares, strict=True)}
 
     def is_collapsed(self) -> bool:
         """Tell whether the model gave one answer to everything in the last evaluation."""
@@ -318,7 +310,7 @@ def _result(
         rows_per_second=round(ended.num_rows / max(ended.seconds, 1e-9), 2),
         peak_memory_mib=round(peak_memory(), 1),
         mix_layers=list(model.mix.layers),
-        mix_weights=[round(float(weight), 6) for weight in model.mix.weights],
+        mix_weights=kept_shares(model, ended, keeps_best=prepared.spec.train.keep == "best"),
         num_parameters=counted.model_total,
         encoder_density=round(counted.encoder_density, 6),
         encoder_kept=counted.encoder_kept,

@@ -5,8 +5,8 @@ from math import fsum
 
 from bermo.figures.data import Lines
 from bermo.report.collect import RunRecord
+from bermo.runs.rows import SHARE
 
-PREFIX = "mix/"
 MOST_RUNS = 12
 """Runs that get a figure of their own."""
 
@@ -19,7 +19,7 @@ def mix_figures(runs: Sequence[RunRecord]) -> tuple[Lines, ...]:
 
 def mix_over_steps(run: RunRecord) -> Lines | None:
     """Draw the share of each layer at each evaluation, the mean over seeds; one evaluation is no curve."""
-    names = [name for name in run.metrics() if name.startswith(PREFIX)]
+    names = [name for name in run.metrics() if name.startswith(SHARE)]
     curves = {name: [seed.curve(name) for seed in run.seeds] for name in names}
     steps = sorted({step for seeds in curves.values() for curve in seeds for step in curve})
     if len(steps) < 2:
@@ -30,7 +30,7 @@ def mix_over_steps(run: RunRecord) -> Lines | None:
         y_label="share of the mix",
         x=tuple(map(float, steps)),
         series={
-            f"layer {name.removeprefix(PREFIX)}": tuple(_mean(seeds, step) for step in steps)
+            f"layer {name.removeprefix(SHARE)}": tuple(_mean(seeds, step) for step in steps)
             for name, seeds in curves.items()
         },
         is_joined=True,

@@ -14,6 +14,8 @@ from bermo.files import reading, seal, unseal, write_text
 from bermo.typed import fits
 
 METRICS_FILE = "metrics.jsonl"
+SHARE = "mix/"
+"""Before a layer's number: its share of the mix."""
 REMEDY = "Restore it, or delete that line: the row is then missing in the curves."
 Row = Mapping[str, Any]
 

@@ -142,6 +142,8 @@ class Fit:
     is_finite: bool
     seconds: float
     num_rows: int
+    described: Mapping[str, float | None] = field(default_factory=dict)
+    """The row of the best evaluation in metrics.jsonl, with what the job said of the model."""
 
 
 class Stopped(Exception):

@@ -105,4 +105,12 @@ class Member:
             is_finite=self.is_finite,
             seconds=seconds,
             num_rows=num_rows,
+            described=self._described(),
         )
+
+    def _described(self) -> dict[str, float | None]:
+        """Return the row of the best evaluation: at its step there may be a row of losses too."""
+        now = self.now
+        names = {f"valid/{name}" for name in now.best}
+        rows = (row for row in now.rows if row["step"] == now.best_step and names <= row.keys())
+        return next(rows, {}) if names else {}

@@ -49,6 +49,14 @@ def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Pat
     assert all(0 < value < math.inf for row in by_layer for value in row)
 
 
+def test_the_shares_of_the_mix_are_those_of_the_model_that_is_kept(tmp_path: Path) -> None:
+    result = finetune(replace_in(TINY, train={"lr": 0.1, "mix_lr": 0.1}), tmp_path / "run")
+    seed = result.seeds[0]
+    assert seed.best_step < seed.steps
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
+    assert seed.mix_weights == pytest.approx(model.mix.weights.tolist(), abs=1e-5)
+
+
 @pytest.mark.usefixtures("real_box")
 def test_the_encoder_in_the_box_learns_its_task(tmp_path: Path) -> None:
     spec = replace_in(TINY, data={"limit": 64, "task": "box/subject-number"}, train={"lr": 5e-4})

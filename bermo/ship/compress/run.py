@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from bermo.data.load import load_task
+from bermo.data.tasks import Kind
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check, leaves
@@ -55,6 +56,8 @@ from bermo.sums import ensure_sums
 from bermo.values import to_dict
 
 SMALLEST_SHARE = 0.02
+BY_HAND: tuple[Kind, ...] = ("tagging", "span", "choice")
+"""Kinds of task that no bench of whole answers judges."""
 DENSE = "dense"
 
 
@@ -134,6 +137,12 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
     if path.exists():
         run = replace(read_run_spec(spec.run), seeds=(1,))
     kind = open_trained(spec.run).trained.task.kind
+    if kind in BY_HAND:
+        raise BermoError(
+            f"bermo compress makes models of classes and numbers small, but {spec.run} is one of the kind"
+            f" {kind}. Use the commands one by one: train --teacher {spec.run} --prune heads-and-neurons,"
+            " then shrink, export and bench."
+        )
     data = with_files(run.data, kind, spec.folder, spec.train, spec.valid)
     if spec.limit is not None:
         data = replace(data, limit=spec.limit)

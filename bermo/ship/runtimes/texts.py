@@ -28,6 +28,7 @@ from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, T
 from bermo.data.tagged import read_tagged
 from bermo.data.unknown import check_ids
 from bermo.errors import BermoError, nearest
+from bermo.printing import number_of
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
 from bermo.spec import DataSpec
@@ -196,8 +197,9 @@ def check_labels(rows: Rows, trained: TrainedTask, path: Path, hint: str = "") -
     """Refuse a label that the model does not know; `hint` says what else can be done."""
     unknown = unknown_labels(rows, trained)
     if unknown:
-        name, times = unknown.most_common(1)[0]
+        name, count = unknown.most_common(1)[0]
+        times = number_of(count, "time")
         raise BermoError(
-            f'{path} has the label "{name}" ({times:,} times), which the model does not know.'
+            f'{path} has the label "{name}" ({number_of(times, "time")}), which the model does not know.'
             f"{nearest(name, trained.labels)}{hint}"
         )
