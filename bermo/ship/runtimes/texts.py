@@ -197,8 +197,7 @@ def check_labels(rows: Rows, trained: TrainedTask, path: Path, hint: str = "") -
     """Refuse a label that the model does not know; `hint` says what else can be done."""
     unknown = unknown_labels(rows, trained)
     if unknown:
-        name, count = unknown.most_common(1)[0]
-        times = number_of(count, "time")
+        name, times = unknown.most_common(1)[0]
         raise BermoError(
             f'{path} has the label "{name}" ({number_of(times, "time")}), which the model does not know.'
             f"{nearest(name, trained.labels)}{hint}"
