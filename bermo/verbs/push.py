@@ -18,7 +18,7 @@ class PushOptions:
 
 
 def run(options: PushOptions) -> int:
-    from bermo.runs.model_files import find_model
+    from bermo.runs.model_files import find_model, warn_diverged
     from bermo.verbs.starting import check_files, say_start
 
     find_model(options.folder)
@@ -26,9 +26,11 @@ def run(options: PushOptions) -> int:
     doing = "would be sent" if options.spec.dry_run else "sending"
     say_start("push", f"{doing}: {options.folder} as {options.name}")
     from bermo.printing import number_of, say
+    from bermo.report.terminal import TerminalDisplay
     from bermo.ship.push.files import num_bytes
     from bermo.ship.push.send import push
 
+    warn_diverged(options.folder, TerminalDisplay().tell)
     done = push(options.folder, options.name, options.spec)
     for name, file in done.files.items():
         say(f"{file.stat().st_size / 1e6:10.2f} MB  {name}")

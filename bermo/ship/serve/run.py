@@ -18,6 +18,7 @@ import uvicorn
 from bermo.errors import BermoError
 from bermo.interrupts import SIGNALLED
 from bermo.progress import Display
+from bermo.runs.model_files import warn_diverged
 from bermo.ship.serve.app import Server
 from bermo.ship.serve.model import ServedModel, check_names
 from bermo.ship.serve.spec import ServeSpec
@@ -31,6 +32,8 @@ BACKLOG = 2048
 def serve(folders: Sequence[Path], spec: ServeSpec, display: Display) -> int:
     """Serve the models of the folders until a signal comes; return the exit code."""
     check_names(folders)
+    for folder in folders:
+        warn_diverged(folder, display.tell)
     with _listening(spec) as listener:
         server = Server([ServedModel(folder, spec) for folder in folders], spec)
         listener.listen(BACKLOG)  # before the line below is read, and somebody connects
