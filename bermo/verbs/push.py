@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import positional
-from bermo.ship.push.spec import PushSpec
+from bermo.ship.push.spec import PushSpec, check_owner
 from bermo.verbs.verb import Verb
 
 
@@ -21,6 +21,7 @@ def run(options: PushOptions) -> int:
     from bermo.runs.model_files import find_model, warn_diverged
     from bermo.verbs.starting import check_files, say_start
 
+    check_owner(options.name)
     find_model(options.folder)
     check_files(options.spec.bench)
     doing = "would be sent" if options.spec.dry_run else "sending"

@@ -4,9 +4,11 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+from bermo.data.own_metric import is_function
 from bermo.data.read import check_file
+from bermo.data.tasks import METRICS
 from bermo.encoders.where import resolve
-from bermo.errors import BermoError
+from bermo.errors import BermoError, nearest
 from bermo.files import check_place
 from bermo.methods.checks import check_methods
 from bermo.printing import say
@@ -34,11 +36,20 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
     `made` are folders of teachers that are trained before it.
     """
     check_methods(spec)
+    check_metric(spec.data.metric)
     check_free(out, spec)
     resolve(spec.model.backbone)
     check_files(spec.distill.answers, spec.distill.unlabelled)
     if spec.distill.teacher is not None and spec.distill.teacher not in made:
         find_model(spec.distill.teacher)
+
+
+def check_metric(name: str | None) -> None:
+    """Refuse a metric that no kind of task has; a function of the user's own is not looked at."""
+    known = {metric for metrics in METRICS.values() for metric in metrics}
+    if name is None or is_function(name) or name.lower().replace("-", "_") in known:
+        return
+    raise BermoError(f'There is no metric "{name}".{nearest(name, known)}')
 
 
 def check_files(*paths: Path | str | None) -> None:
