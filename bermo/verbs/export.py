@@ -119,7 +119,7 @@ def _summary(exported: "Exported") -> list[str]:
         lines.append(f"In fp32: {', '.join(errors)}.")
     allowed = "" if compared.is_judged_by_score else f" (allowed {compared.tolerance:.2%})"
     lines.append(
-        f"On {compared.texts} texts ({compared.on}): logits differ by {compared.relative_error:.2%}{allowed},"
+        f"On {compared.texts:,} texts ({compared.on}): logits differ by {compared.relative_error:.2%}{allowed},"
         f" {agreement(compared.same_answers, compared.farthest)}."
     )
     if compared.score_after is not None:
