@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bermo.data.own_metric import is_function
 from bermo.data.read import check_file
-from bermo.data.tasks import METRICS
+from bermo.data.tasks import METRICS, built_in
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError, nearest
 from bermo.files import check_place
@@ -46,9 +46,9 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
 
 def check_metric(name: str | None) -> None:
     """Refuse a metric that no kind of task has; a function of the user's own is not looked at."""
-    known = {metric for metrics in METRICS.values() for metric in metrics}
-    if name is None or is_function(name) or name.lower().replace("-", "_") in known:
+    if name is None or is_function(name) or built_in(name):
         return
+    known = {metric for metrics in METRICS.values() for metric in metrics}
     raise BermoError(f'There is no metric "{name}".{nearest(name, known)}')
 
 
