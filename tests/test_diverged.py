@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import bermo
 from bermo.cli import main
 from bermo.encoders.structure import groups_of
 from bermo.runs.model_files import divergence
@@ -58,17 +59,21 @@ def marked(files: Path) -> Path:
     save(model, run / "model")
     (run / "spec.json").write_text(json.dumps({"spec": {}, "data": ""}))
     (run / "result.json").write_text(json.dumps({"seeds": [{"diverged": REASON}]}))
+    save(model, files / "sound")
     save_backbone("bert", files / "marked-encoder" / "model")
     (files / "marked-encoder" / "result.json").write_text(json.dumps({"diverged": REASON}))
     return run
 
 
+@pytest.mark.usefixtures("bench_here")
 @pytest.mark.parametrize(
     "command",
     [
         "predict marked texts.txt",
         "predict marked/model texts.txt",
         "evaluate marked dev.csv",
+        "evaluate sound dev.csv --against marked",
+        "bench marked --rounds 1 --lengths 16 --batch 1 --out measured",
         "export marked --to torch-bf16",
         "shrink marked --out small",
         "analyse marked --text texts.txt --measures geometry --max-unknown 1",
@@ -79,8 +84,37 @@ def marked(files: Path) -> Path:
 def test_a_model_that_diverged_says_so_wherever_it_is_used(command: str, marked: Path, run: Run) -> None:
     code, printed = run(command)
     assert code == 0, printed
+    assert printed.count("Careful: ") == (2 if "--teacher" in command else 1)
     assert "Careful: the training of marked" in " ".join(printed.split())
     assert REASON in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "push marked me/film-reviews --dry-run",
+        "probe --model marked --tasks tense --layers 99",
+        "pretrain --model marked-encoder/model --text texts.txt --out further",
+    ],
+)
+def test_what_is_asked_may_be_wrong_beside(command: str, marked: Path, run: Run) -> None:
+    code, printed = run(command)
+    assert (code, printed.count("Careful: the training of marked")) == (2, 1), printed
+
+
+def test_a_server_says_so_before_it_answers(marked: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bermo.ship.serve.run._run", lambda *_: None)
+    code, printed = run("serve marked --port 0")
+    assert (code, printed.count("Careful: the training of marked")) == (0, 1), printed
+
+
+def test_in_python_a_model_that_diverged_warns_and_its_copy_too(marked: Path, files: Path) -> None:
+    with pytest.warns(UserWarning, match="Careful: the training of marked diverged") as warned:
+        classifier = bermo.Classifier.load("marked")
+    assert warned[0].filename == __file__
+    classifier.save("copy")
+    with pytest.warns(UserWarning, match="Careful: the training of copy diverged"):
+        bermo.predict("copy", ["a film"], device="cpu")
 
 
 def test_what_is_made_from_a_model_that_diverged_carries_its_mark(

@@ -44,6 +44,11 @@ class Source:
         return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
 
 
+def as_numbers(table: Table) -> str:
+    """Say how labels are learned as numbers, as the rows were given: in a file or in Python."""
+    return "take bermo.Regressor" if table.is_in_memory else "pass --task own/regression"
+
+
 def find_doubts(train: Source, valid: Source | None, label: str | None) -> list[str]:
     """List what is doubtful about the files, a sentence each."""
     found = [sentence for source in (train, valid) if source for sentence in _odd_characters(source)]
@@ -195,7 +200,7 @@ def _scale(source: Source, labels: Sequence[str], column: str | None) -> list[st
         return []
     return [
         f"{source.name}: the labels are {len(names)} different numbers and are learned as classes."
-        " If they are a scale, pass --task own/regression."
+        f" If they are a scale, {as_numbers(source.table)}."
     ]
 
 

@@ -7,7 +7,7 @@ from typing import cast
 from bermo.data.columns import Columns, are_numbers, find_columns
 from bermo.data.corpora import find_empty, label_cells, numbers, relevance, text_rows, without_empty
 from bermo.data.divide import divide
-from bermo.data.doubts import Source, find_doubts, only_class
+from bermo.data.doubts import Source, as_numbers, find_doubts, only_class
 from bermo.data.label_lists import read_labels, split_labels
 from bermo.data.read import read_table
 from bermo.data.rows import TextRows, head, label_names, pick
@@ -165,8 +165,8 @@ def _check_classes(source: Source, kind: Kind, columns: Columns) -> None:
     if len(set(labels)) > max(50, len(labels) // 2):
         raise BermoError(
             f'{source.table.path}: the label column "{columns.label}" has {len(set(labels))} different values'
-            f" in {len(source.rows)} rows, too many for classes. Name the right one with --label, or pass"
-            " --task own/regression if they are numbers to predict."
+            f" in {len(source.rows)} rows, too many for classes. Name the right one with --label, or"
+            f" {as_numbers(source.table)} if they are numbers to predict."
         )
 
 

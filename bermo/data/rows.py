@@ -81,9 +81,9 @@ Rows = TextRows | TaggedRows | SpanRows | ChoiceRows | ApartRows
 def check_several(texts: object, name: str = "texts") -> None:
     """Refuse one text where several are expected: as a list it would be one of letters."""
     if isinstance(texts, str | bytes):
-        raise BermoError(
-            f"{name} is one text, {texts[:40]!r}, but a list of texts was expected. Pass [text]."
-        )
+        wanted = "with one for each text" if name == "labels" else "of texts"
+        advice = "" if name == "labels" else " Pass [text]."
+        raise BermoError(f"{name} is one text, {texts[:40]!r}, but a list {wanted} was expected.{advice}")
 
 
 def label_names(rows: Rows) -> list[str]:

@@ -306,9 +306,7 @@ def with_metric(task: Task, name: str | None, num_labels: int) -> Task:
         if metric == plain:
             return replace(task, metric=metric)
     more = "; f1 is of two classes" if plain == "f1" else ""
-    raise BermoError(
-        f'The metric "{name}" is none of {task.kind}: {", ".join(known)}{more}.{nearest(plain, known)}'
-    )
+    raise BermoError(f'The metric "{name}" is none of {task.kind}: {", ".join(known)}{more}.')
 
 
 def built_in(name: str | None) -> str | None:

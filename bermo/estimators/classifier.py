@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bermo.data.tasks import Kind
-from bermo.estimators.inputs import check_folder
 from bermo.estimators.options import read_options
-from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows
+from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows, trained_folder
 
 TASK = "own/classification"
 KINDS: tuple[Kind, ...] = ("classification", "multi-label")
@@ -109,7 +108,7 @@ class Classifier:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Open what `save` wrote, or any classifier in the folder of a run, of a model or of an export."""
-        path = check_folder(folder)
+        path = trained_folder(folder)
         saved = read_saved(path)
         made = cls(**saved.options)
         made._open(path, saved.classes)
@@ -124,6 +123,10 @@ class Classifier:
 
     def _fitted(self) -> AskedModel:
         return check_fitted(self._asked, type(self).__name__)
+
+    def __sklearn_clone__(self) -> Self:
+        """Return one with the same options, not fitted; a fitted teacher stays the same."""
+        return type(self)(**self._options.given)
 
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what this is."""

@@ -1,7 +1,7 @@
 """Texts and labels in memory to tables: lists, arrays, series, frames, datasets and dicts of columns.
 
-Nothing of pandas, polars or datasets is imported: a frame is what has `columns`, a dataset what has
-`column_names`, and a series or an array what has `tolist` or `to_list`.
+Nothing of pandas, polars, pyarrow or datasets is imported: a frame is what has `columns`, a dataset what has
+`column_names`, and a series or an array what has one of TO_LIST.
 """
 
 import math
@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from bermo.data.corpora import label_column
 from bermo.data.label_lists import label_text
@@ -24,6 +22,8 @@ TEXT, PAIR, LABEL = ("text",), ("text_a", "text_b"), "label"
 SEVERAL = (list, tuple)
 MISSING = ("NAType", "NaTType")
 """Classes of pandas for a value that is not there."""
+TO_LIST = ("tolist", "to_list", "to_pylist")
+"""What a series or an array is made into a list by, the last by pyarrow's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,7 @@ def unlabelled(texts: Any, name: str, names: Sequence[str] = (), takes_words: bo
     A text may be a list of its words where the model tags them (`takes_words`).
     """
     check_several(texts)
+    _check_table(texts, name)
     if _has_columns(texts):
         return Columns(name=name, values=_columns(texts))
     rows = _values(texts, "texts", most_axes=2)
@@ -140,6 +141,20 @@ def _has_columns(data: Any) -> bool:
     return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
 
 
+def _check_table(data: Any, name: str) -> None:
+    """Refuse several tables in one, and a frame whose rows are not read yet."""
+    if isinstance(data, Mapping) and any(map(_has_columns, data.values())):
+        parts = [f'"{part}"' for part in data]
+        raise BermoError(
+            f"The {name} are several tables: {', '.join(parts)}. Pass one of them, such as data[{parts[0]}]."
+        )
+    if hasattr(data, "collect"):  # of polars or Spark
+        raise BermoError(
+            f"The {name} are a {type(data).__name__}, whose rows are not read yet. Pass the frame that it"
+            " makes, such as data.collect()."
+        )
+
+
 def _columns(data: Any) -> dict[str, list[Any]]:
     if isinstance(data, Mapping):
         names = list(data)
@@ -165,7 +180,9 @@ def _class_names(column: list[Any], feature: Any) -> list[Any]:
 def _class_name(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [_class_name(item, names) for item in value]
-    return names[value] if isinstance(value, int) and value >= 0 else value
+    if isinstance(value, int):  # below 0 is a label that is not known
+        return names[value] if value >= 0 else None
+    return value
 
 
 def _values(data: Any, name: str, most_axes: int = 1) -> list[Any]:
@@ -175,7 +192,9 @@ def _values(data: Any, name: str, most_axes: int = 1) -> list[Any]:
         raise BermoError(
             f"{name} has the shape {tuple(data.shape)}, but one value or one list a row was expected."
         )
-    convert = getattr(data, "tolist", None) or getattr(data, "to_list", None)
+    if isinstance(data, set | frozenset):
+        raise BermoError(f"{name} is a {type(data).__name__}, which has no order. Pass a list.")
+    convert = next((getattr(data, known) for known in TO_LIST if hasattr(data, known)), None)
     try:
         values = list(data if convert is None else convert())
     except TypeError:
@@ -184,10 +203,10 @@ def _values(data: Any, name: str, most_axes: int = 1) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of numpy as Python's own, and a set as a list."""
+    """Return a value of numpy or torch as Python's own, and a set as a list."""
     if isinstance(value, set | frozenset):
         return sorted(value, key=str)
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _text(value: Any, at: int, takes_words: bool = False) -> Any:

@@ -48,8 +48,20 @@ def read_options(task: str, given: Mapping[str, Any]) -> Options:
             )
         # None leaves open what is open; the word "none" may be one of the choices.
         if value is not None or fields[name].default is not None:
-            spec = override(spec, fields[name].dotted, _text(getattr(value, "folder_", value)), option)
+            spec = override(spec, fields[name].dotted, _text(_folder_of(option, value)), option)
     return Options(check(spec), dict(given))
+
+
+def _folder_of(option: str, value: Any) -> Any:
+    """Return the folder of a fitted estimator, and any other value as it is."""
+    if hasattr(value, "folder_"):
+        return value.folder_
+    if hasattr(value, "get_params"):
+        raise BermoError(
+            f"{option} is a {type(value).__name__} without a model of bermo. Call its fit first, or give the"
+            " folder of a run."
+        )
+    return value
 
 
 def _meant(option: str, known: Sequence[str]) -> str:

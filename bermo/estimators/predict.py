@@ -7,8 +7,8 @@ from typing import Any
 from bermo.choices import Device
 from bermo.data.inputs import line_names
 from bermo.data.tasks import Kind
-from bermo.estimators.inputs import check_folder, unlabelled
-from bermo.estimators.trained import without_bars
+from bermo.estimators.inputs import unlabelled
+from bermo.estimators.trained import as_arguments, trained_folder, without_bars
 from bermo.fields import check
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import WITHOUT_CLASSES, Predictor, predict_stream
@@ -124,8 +124,9 @@ def predict(
     """
     given = {"batch_size": str(batch_size), "device": device}
     given |= {} if precision is None else {"precision": precision}
-    asked = check(from_texts(PredictSpec, given))
-    opened = open_trained(check_folder(folder))
+    with as_arguments():
+        asked = check(from_texts(PredictSpec, given))
+    opened = open_trained(trained_folder(folder))
     trained = opened.trained
     names, is_tagger = line_names(trained.task, trained.text), trained.task.kind == "tagging"
     table = unlabelled(texts, "texts", names, takes_words=is_tagger).table()

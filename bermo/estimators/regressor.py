@@ -6,9 +6,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bermo.estimators.inputs import check_folder
 from bermo.estimators.options import read_options
-from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows
+from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows, trained_folder
 
 TASK = "own/regression"
 
@@ -71,7 +70,7 @@ class Regressor:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Open what `save` wrote, or any such model in the folder of a run, of a model or of an export."""
-        path = check_folder(folder)
+        path = trained_folder(folder)
         made = cls(**read_saved(path).options)
         made._open(path)
         return made
@@ -82,6 +81,10 @@ class Regressor:
 
     def _fitted(self) -> AskedModel:
         return check_fitted(self._asked, type(self).__name__)
+
+    def __sklearn_clone__(self) -> Self:
+        """Return one with the same options, not fitted; a fitted teacher stays the same."""
+        return type(self)(**self._options.given)
 
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what this is."""

@@ -31,13 +31,13 @@ from bermo.files import copy_folder, read_sealed, whole_folder, write_sealed
 from bermo.methods.finetune import finetune
 from bermo.progress import Quiet
 from bermo.report.terminal import TerminalDisplay
+from bermo.runs.model_files import ESTIMATOR_FILE, divergence, warn_diverged
 from bermo.runs.results import RunResult
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.predict import Predictor
 from bermo.spec import RunSpec, replace_in
 from bermo.training.job import Stopped
 
-FILE = "estimator.json"
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -63,7 +63,7 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
     """Train on rows in memory, in the folder `out` or in a temporary one."""
     train, out = labelled(texts, labels, "training rows"), options.given["out"]
     other = None if valid is None else _valid(valid).table()
-    with _as_arguments():
+    with as_arguments():
         spec = _with_kind(options.spec, train)
         data = task_of_tables(spec.data, train.table(), other)
     own = train.labels(str(data.label)) if data.labels else {}
@@ -71,7 +71,7 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
         data = scored_by(data, replace(own_metric(metric), classes=own))
     folder = check_folder(out) if out else Path(tempfile.mkdtemp(prefix="bermo-"))
     try:
-        with without_bars():
+        with without_bars(), as_arguments():
             result = finetune(spec, folder, TerminalDisplay() if options.given["verbose"] else Quiet(), data)
     except BaseException as error:
         if out is None:
@@ -99,11 +99,13 @@ def without_bars() -> Iterator[None]:
 
 
 @contextmanager
-def _as_arguments() -> Iterator[None]:
-    """Name options in errors as Python does: --max-length is max_length."""
+def as_arguments() -> Iterator[None]:
+    """Name options in errors as Python does, --max-length as max_length, but for those of a command."""
     try:
         yield
     except BermoError as error:
+        if re.search(r"\bbermo [a-z]", str(error)):
+            raise
         said = re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), str(error))
         raise BermoError(said) from None
 
@@ -116,6 +118,13 @@ def _with_kind(spec: RunSpec, train: Columns) -> RunSpec:
     if spec.data.label_separator is None and not train.has_several(str(label)):
         return spec
     return replace_in(spec, data={"task": "own/multi-label"})
+
+
+def trained_folder(folder: Any) -> Path:
+    """Return the path of a trained model; of a training that diverged it warns."""
+    path = check_folder(folder)
+    warn_diverged(path, lambda sentence: warnings.warn(sentence, stacklevel=5))
+    return path
 
 
 def _valid(valid: Any) -> Columns:
@@ -193,7 +202,7 @@ class AskedModel:
             copy_folder(self.opened.folder, temporary)
             known = {name: _plain(value) for name, value in options.items() if not callable(value)}
             saved = {"options": known, "classes": [_plain(value) for value in classes]}
-            write_sealed(temporary / FILE, saved)
+            write_sealed(temporary / ESTIMATOR_FILE, saved | {"diverged": divergence(self.opened.folder)})
 
 
 def check_fitted(asked: AskedModel | None, name: str) -> AskedModel:
@@ -205,7 +214,7 @@ def check_fitted(asked: AskedModel | None, name: str) -> AskedModel:
 
 def read_saved(folder: Path) -> Saved:
     """Return the options and classes that `save` wrote, or none for a folder that it did not write."""
-    path = folder / FILE
+    path = folder / ESTIMATOR_FILE
     if not path.is_file():
         return Saved({}, [])
     try:

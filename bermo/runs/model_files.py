@@ -32,6 +32,7 @@ HUB_GRAPHS = (f"{HUB_FOLDER}/model_quantized.onnx", f"{HUB_FOLDER}/model.onnx")
 """Where the graph of an export with the hub's layout is: the first of these that is there."""
 EXPORT_FILE = "export.json"
 SHRINK_FILE = "shrink.json"
+ESTIMATOR_FILE = "estimator.json"
 TASK_FILE = "task.json"
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
 EXPECTED = "Give the folder of a finished run, of a saved model or of an export."
@@ -137,7 +138,10 @@ def divergence(path: str | Path) -> str | None:
     """
     folder = Path(path).expanduser()
     beside = (folder.parent / RESULT_FILE,) if folder.name == MODEL else ()
-    for file in (*beside, *(folder / name for name in (RESULT_FILE, EXPORT_FILE, SHRINK_FILE))):
+    for file in (
+        *beside,
+        *(folder / name for name in (RESULT_FILE, EXPORT_FILE, SHRINK_FILE, ESTIMATOR_FILE)),
+    ):
         try:
             values = read_sealed(file)
             # The model of a run is its best seed's: one that did not diverge, if there is any.

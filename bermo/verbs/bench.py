@@ -49,7 +49,7 @@ class BenchOptions:
 
 
 def run(options: BenchOptions) -> int:
-    from bermo.runs.model_files import find_model
+    from bermo.runs.model_files import find_model, warn_diverged
     from bermo.verbs.starting import check_files, say_start
 
     out = options.out or _free_folder()
@@ -69,6 +69,9 @@ def run(options: BenchOptions) -> int:
         from bermo.ship.bench.entries import line_up
         from bermo.ship.bench.run import bench, write_bench
 
+    display = TerminalDisplay()
+    for folder in folders:
+        warn_diverged(folder, display.tell)
     entries = line_up(
         folders,
         options.spec,
@@ -76,7 +79,7 @@ def run(options: BenchOptions) -> int:
         device=options.device,
         precisions=options.precision,
     )
-    measured = bench(entries, options.spec, TerminalDisplay())
+    measured = bench(entries, options.spec, display)
     write_bench(out / "bench.json", measured)
     write_bench_figures(out, measured, "Bench")
     console = PlainConsole()

@@ -31,11 +31,14 @@ class EvaluateOptions:
 def run(options: EvaluateOptions) -> int:
     from bermo.data.own_metric import is_function
     from bermo.runs.model_files import find_model
-    from bermo.verbs.starting import check_files, check_new, say_start
+    from bermo.verbs.starting import check_files, check_metric, check_new, say_start
 
+    check_metric(options.spec.metric)
     check_new(options.out)
     check_new(options.figures, "--figures")
-    find_model(options.run)
+    for folder in (options.run, options.spec.against):
+        if folder is not None:
+            find_model(folder)
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
     # A function of the user's own may import anything.

@@ -119,8 +119,8 @@ def _summary(exported: "Exported") -> list[str]:
         lines.append(f"In fp32: {', '.join(errors)}.")
     allowed = "" if compared.is_judged_by_score else f" (allowed {compared.tolerance:.2%})"
     lines.append(
-        f"On {compared.texts} texts ({compared.on}): logits differ by {compared.relative_error:.2%}{allowed},"
-        f" {agreement(compared.same_answers, compared.farthest)}."
+        f"On {compared.texts:,} texts ({compared.on}): logits differ by {compared.relative_error:.2%}"
+        f"{allowed}, {agreement(compared.same_answers, compared.farthest)}."
     )
     if compared.score_after is not None:
         lines.append(f"Score {compared.score_before:.2f} before, {compared.score_after:.2f} after.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bermo.fields import option
 from bermo.pretrain_spec import PretrainSpec
+from bermo.printing import wrapped
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
 from bermo.verbs.verb import Verb
@@ -47,7 +48,8 @@ def run(options: PretrainOptions) -> int:
     print(f"steps                {result.steps:10,}   {result.epochs:.2f} passes over the text")
     print(f"tokens/s             {result.tokens_per_second:10,.0f}   {duration(result.seconds)} in all")
     if result.diverged:
-        print(f"It diverged: {result.diverged}. Try a smaller --lr or more steps.", file=sys.stderr)
+        told = f"It diverged: {result.diverged}. Try a smaller --lr or more steps."
+        print(wrapped(told), file=sys.stderr)
     if (options.out / "model").is_dir():
         print(f"\nThe encoder is in {options.out}/model. Use it:")
         print(f"  bermo train --model {options.out}/model …")

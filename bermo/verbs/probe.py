@@ -163,6 +163,7 @@ def run(options: ProbeOptions) -> int:
 def _probe(options: ProbeOptions, display: "TerminalDisplay") -> int:
     """Probe one model, into the folder that the options name."""
     from bermo.data.probing import choose_tasks
+    from bermo.runs.model_files import warn_diverged
     from bermo.verbs.starting import say_start
 
     assert options.out is not None
@@ -170,16 +171,20 @@ def _probe(options: ProbeOptions, display: "TerminalDisplay") -> int:
         return _words(options, options.words, options.out, display)
     tasks = choose_tasks(options.tasks)
     say_start("probe", f"{options.model}, {number_of(len(tasks), 'task')}, {options.protocol}")
+    if options.protocol == "frozen":  # a training of the other says it itself
+        warn_diverged(options.model, display.tell)
     if options.data is not None:
         tasks = _with_files(tasks, options.data.expanduser(), display)
     return (_frozen if options.protocol == "frozen" else _finetune)(options, tasks, options.out, display)
 
 
 def _words(options: ProbeOptions, paths: tuple[Path, ...], out: Path, display: "TerminalDisplay") -> int:
+    from bermo.runs.model_files import warn_diverged
     from bermo.verbs.probe_words import run_words
     from bermo.verbs.starting import say_start
 
     say_start("probe", f"{options.model}, words of {', '.join(map(str, paths))}")
+    warn_diverged(options.model, display.tell)
     return run_words(
         model=options.model,
         paths=paths,

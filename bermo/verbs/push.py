@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import positional
-from bermo.ship.push.spec import PushSpec
+from bermo.ship.push.spec import PushSpec, check_owner
 from bermo.verbs.verb import Verb
 
 
@@ -18,17 +18,20 @@ class PushOptions:
 
 
 def run(options: PushOptions) -> int:
-    from bermo.runs.model_files import find_model
+    from bermo.runs.model_files import find_model, warn_diverged
     from bermo.verbs.starting import check_files, say_start
 
+    check_owner(options.name)
     find_model(options.folder)
     check_files(options.spec.bench)
     doing = "would be sent" if options.spec.dry_run else "sending"
     say_start("push", f"{doing}: {options.folder} as {options.name}")
     from bermo.printing import number_of, say
+    from bermo.report.terminal import TerminalDisplay
     from bermo.ship.push.files import num_bytes
     from bermo.ship.push.send import push
 
+    warn_diverged(options.folder, TerminalDisplay().tell)
     done = push(options.folder, options.name, options.spec)
     for name, file in done.files.items():
         say(f"{file.stat().st_size / 1e6:10.2f} MB  {name}")

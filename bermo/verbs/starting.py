@@ -4,9 +4,11 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+from bermo.data.own_metric import is_function
 from bermo.data.read import check_file
+from bermo.data.tasks import METRICS, built_in
 from bermo.encoders.where import resolve
-from bermo.errors import BermoError
+from bermo.errors import BermoError, nearest
 from bermo.files import check_place
 from bermo.methods.checks import check_methods
 from bermo.printing import say
@@ -34,6 +36,7 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
     `made` are folders of teachers that are trained before it.
     """
     check_methods(spec)
+    check_metric(spec.data.metric)
     check_free(out, spec)
     backbone = Path(resolve(spec.model.backbone))
     if run_of(backbone) is not None:
@@ -41,6 +44,14 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
     check_files(spec.distill.answers, spec.distill.unlabelled)
     if spec.distill.teacher is not None and spec.distill.teacher not in made:
         find_model(spec.distill.teacher)
+
+
+def check_metric(name: str | None) -> None:
+    """Refuse a metric that no kind of task has; a function of the user's own is not looked at."""
+    if name is None or is_function(name) or built_in(name):
+        return
+    known = {metric for metrics in METRICS.values() for metric in metrics}
+    raise BermoError(f'There is no metric "{name}".{nearest(name, known)}')
 
 
 def check_files(*paths: Path | str | None) -> None:

@@ -9,6 +9,7 @@ import pytest
 from safetensors.torch import load_file
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 from transformers.utils import logging
 
 import bermo
@@ -24,7 +25,7 @@ VALID = (TEXTS[:20] + TEXTS[-20:], LABELS[:20] + LABELS[-20:])
 
 
 # A few steps from random weights may end with one answer for everything, of which a fit warns.
-pytestmark = pytest.mark.filterwarnings("ignore:Seed ")
+pytestmark = pytest.mark.filterwarnings("ignore:Seed ", "ignore:Careful: ")
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +168,13 @@ def test_scikit_learn_knows_the_estimators() -> None:
     assert ((scores >= 0) & (scores <= 1)).all()
 
 
+def test_a_clone_learns_from_the_same_fitted_teacher(fitted: bermo.Classifier) -> None:
+    for kind in (bermo.Classifier, bermo.Regressor):
+        student = kind(teacher=fitted, **SMALL)
+        assert clone(student).get_params()["teacher"] is fitted
+        assert clone(make_pipeline(student))[0].get_params() == student.get_params()
+
+
 def test_what_cannot_be_answered_is_a_sentence(fitted: bermo.Classifier) -> None:
     with pytest.raises(BermoError, match="This Classifier is not fitted"):
         bermo.Classifier().predict(TEXTS)
@@ -180,6 +188,10 @@ def test_what_cannot_be_answered_is_a_sentence(fitted: bermo.Classifier) -> None
         bermo.Classifier(out=["a"], **SMALL).fit(TEXTS, LABELS)
     with pytest.raises(BermoError, match="Call it one of text, sentence"):
         fitted.predict({"first": ["a"], "second": ["b"]})
+    with pytest.raises(BermoError, match="first_layers and keep_layers both choose layers"):
+        bermo.Classifier(**SMALL, first_layers=1, keep_layers=1).fit(TEXTS, LABELS)
+    with pytest.raises(BermoError, match=r"with label, or take bermo\.Regressor if they are numbers"):
+        bermo.Classifier(**SMALL).fit(TEXTS, [number / 7 for number in range(len(TEXTS))])
     with pytest.raises(BermoError, match="a larger split, or other rows with valid"):
         bermo.Classifier(**SMALL).fit(TEXTS[:3], LABELS[:3])
     with pytest.raises(BermoError, match="training rows, row 2: the label"):

@@ -3,7 +3,9 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import torch
 
 from bermo.errors import BermoError
 from bermo.estimators.inputs import labelled, unlabelled
@@ -31,10 +33,17 @@ class Frame:
         return Series(self.held[name])
 
 
+class Lazy(Frame):
+    """The part of a lazy frame of polars that is looked at."""
+
+    def collect(self) -> Frame:
+        raise AssertionError
+
+
 class Dataset:
     """The part of a `datasets.Dataset` that is read."""
 
-    def __init__(self, names: list[str], **columns: list[Any]) -> None:
+    def __init__(self, names: list[str], **columns: Any) -> None:
         self.held, self.column_names = columns, list(columns)
         self.features = {"text": object(), "label": type("ClassLabel", (), {"names": names})}
 
@@ -54,13 +63,24 @@ class Dataset:
         (Frame(text=TEXTS), Series(LABELS)),
         ({"text": TEXTS, "label": LABELS}, None),
         (Dataset(["bad", "good"], text=TEXTS, label=[1, 0]), None),
+        (Dataset(["bad", "good"], text=TEXTS, label=list(torch.tensor([1, 0]))), None),
+        (pa.table({"text": TEXTS, "label": LABELS}), None),
+        (pa.chunked_array([TEXTS]), pa.array(LABELS)),
     ],
-    ids=["list", "tuple", "array", "iterator", "series", "frame", "frame and series", "dict", "dataset"],
+    ids=[
+        *("list", "tuple", "array", "iterator", "series", "frame", "frame and series", "dict", "dataset"),
+        *("dataset of tensors", "table of pyarrow", "arrays of pyarrow"),
+    ],
 )
 def test_every_form_is_the_same_table(texts: Any, labels: Any) -> None:
     columns = labelled(texts, labels, "rows")
     assert columns.table().columns == {"text": TEXTS, "label": LABELS}
     assert columns.labels("label") == {"good": "good", "bad": "bad"}
+
+
+def test_a_class_number_below_zero_is_a_missing_label() -> None:
+    columns = labelled(Dataset(["bad", "good"], text=TEXTS, label=[1, -1]), None, "rows")
+    assert columns.table().columns["label"] == ["good", ""]
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars", "datasets"])
@@ -107,7 +127,14 @@ def test_what_is_missing_is_an_empty_cell() -> None:
     ("texts", "labels", "sentence"),
     [
         ("a fine film", LABELS, "texts is one text, 'a fine film', but a list of texts was expected"),
-        (TEXTS, "good", "labels is one text"),
+        (TEXTS, "good", "labels is one text, 'good', but a list with one for each text was expected"),
+        (
+            {"train": {"text": TEXTS}, "test": Frame(text=TEXTS)},
+            None,
+            r'The rows are several tables: "train", "test". Pass one of them, such as data\["train"\]',
+        ),
+        (Lazy(text=TEXTS), None, r"The rows are a Lazy, whose rows are not read yet. .* data.collect\(\)"),
+        (set(TEXTS), LABELS, "texts is a set, which has no order. Pass a list"),
         (TEXTS, None, "The rows have no labels. Give them as the second argument"),
         (TEXTS, ["good"], "There are 2 texts but 1 label. Give one label for each text, or a list of them"),
         (["a", 5], LABELS, r"texts\[1\] is 5, of type int, but a text was expected"),

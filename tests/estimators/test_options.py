@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+import bermo
 from bermo.errors import BermoError
 from bermo.estimators.options import LEFT_OUT, read_options
 from bermo.fields import leaves
@@ -84,6 +86,14 @@ def test_a_wrong_option_is_a_sentence(given: dict[str, Any], sentence: str) -> N
 def test_what_other_tools_call_an_option_is_told_as_ours(option: str, meant: str) -> None:
     with pytest.raises(BermoError, match=f'There is no option "{option}". Did you mean {meant}'):
         read_options("own/classification", {option: 1})
+
+
+@pytest.mark.parametrize("kind", [bermo.Classifier, LogisticRegression])
+def test_a_teacher_without_a_model_of_ours_is_refused(kind: type) -> None:
+    with pytest.raises(
+        BermoError, match=f"teacher is a {kind.__name__} without a model of bermo. Call its fit"
+    ):
+        read_options("own/classification", {"teacher": kind()})
 
 
 def test_none_is_no_model() -> None:

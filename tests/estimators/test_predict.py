@@ -56,8 +56,8 @@ def test_an_empty_text_has_an_empty_answer_and_one_text_is_refused(home: Path) -
         ("", ["a"], {}, "The folder is '', but a path was expected"),
         ("nobody", ["a"], {}, "There is no folder nobody"),
         ("mine", ["a"], {"batch_size": 0}, "batch-size must be at least 1, but got 0"),
-        ("mine", ["a"], {"batch_size": "many"}, "--batch-size must be a whole number"),
-        ("mine", ["a"], {"device": "tpu"}, '--device cannot be "tpu"'),
+        ("mine", ["a"], {"batch_size": "many"}, "^batch_size must be a whole number"),
+        ("mine", ["a"], {"device": "tpu"}, '^device cannot be "tpu"'),
     ],
 )
 def test_what_cannot_be_asked_is_a_sentence(

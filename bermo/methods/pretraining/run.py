@@ -41,6 +41,7 @@ from bermo.models.saving import save_encoder
 from bermo.pretrain_spec import PretrainSpec
 from bermo.progress import Display, Quiet
 from bermo.runs.folder import check_free, claim, identity, locked
+from bermo.runs.model_files import warn_diverged
 from bermo.sums import write_sums
 from bermo.training.average import average_, averaged
 from bermo.training.devices import make_accelerator
@@ -89,6 +90,8 @@ def pretrain(spec: PretrainSpec, out: str | Path, display: Display | None = None
     check_free(out, spec)
     accelerator = make_accelerator(train_spec(spec, epochs=1.0, evaluations=1), out, display.tell)
     display = display if accelerator.is_main_process else Quiet()
+    for name in filter(None, (spec.shape.model, spec.objective.teacher)):
+        warn_diverged(name, display.tell)
     with accelerator.main_process_first():
         corpus = load_text(spec, display.tell)
     teacher = make_teacher(spec, accelerator)

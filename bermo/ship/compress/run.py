@@ -79,7 +79,8 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     for folder in (spec.run, *spec.candidates):
         check_not_exported(folder)
     source = open_source(spec)
-    warn_diverged(spec.run, display.tell)
+    for folder in (spec.run, *spec.candidates):
+        warn_diverged(folder, display.tell)
     run = _run_spec(spec) if spec.texts is None else RunSpec()
     with locked_for(out, "compress.json", asdict(spec), leaves(CompressSpec)):
         work, taught = out / "work", None

@@ -21,7 +21,7 @@ from bermo.errors import BermoError
 from bermo.runs.model_files import find_model
 from bermo.ship.push.card import card_of
 from bermo.ship.push.files import CARD, files_of
-from bermo.ship.push.spec import PushSpec
+from bermo.ship.push.spec import PushSpec, check_owner
 
 LOG_IN = "Log in with: hf auth login, or set HF_TOKEN to a token that may write"
 AGAIN = "The same command sends what is missing."
@@ -66,8 +66,7 @@ def check_name(name: str) -> None:
     except HFValidationError as error:
         said = " ".join(str(error).split())
         raise BermoError(f'"{name}" is no name of a model on the hub: {said}') from None
-    if "/" not in name:
-        raise BermoError(f'"{name}" has no owner. Give OWNER/NAME, such as me/{name}.')
+    check_owner(name)
 
 
 def _token() -> str:

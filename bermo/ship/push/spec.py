@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bermo.errors import BermoError
 from bermo.fields import option
 
 
@@ -18,3 +19,11 @@ class PushSpec:
         shown="bench.json in the folder or beside it",
     )
     dry_run: bool = option(False, "list the files and print the card; nothing is sent, and nobody is asked")
+
+
+def check_owner(name: str) -> None:
+    """Refuse the name of a model without that of its owner, or with more."""
+    if name.count("/") != 1:
+        raise BermoError(
+            f'"{name}" is not in the form OWNER/NAME. Give it so, such as me/{name.rpartition("/")[2]}.'
+        )

@@ -59,7 +59,8 @@ def evaluate_file(run: Path, file: Path, spec: EvaluateSpec, display: Display | 
     display = display or Quiet()
     opened = _scored_by(open_trained(run), spec.metric)
     other = None if spec.against is None else _open_other(spec.against, opened)
-    warn_diverged(run, display.tell)
+    for folder in (run, *([] if spec.against is None else [spec.against])):
+        warn_diverged(folder, display.tell)
     separator = separator_character(spec.separator)
     read = read_answered(file, opened.trained, spec.text or (), spec.label, separator)
     rows = read.rows

@@ -16,6 +16,7 @@ import uvicorn
 
 from bermo.interrupts import SIGNALLED
 from bermo.progress import Display
+from bermo.runs.model_files import warn_diverged
 from bermo.ship.serve.address import BACKLOG, listen
 from bermo.ship.serve.app import Server
 from bermo.ship.serve.model import ServedModel
@@ -28,6 +29,8 @@ KEPT_OPEN = 75
 
 def serve(folders: Sequence[Path], spec: ServeSpec, listener: socket.socket, display: Display) -> int:
     """Serve the models of the folders until a signal comes; return the exit code."""
+    for folder in folders:
+        warn_diverged(folder, display.tell)
     server = Server([ServedModel(folder, spec) for folder in folders], spec)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
