@@ -5,10 +5,10 @@
     f = 1 / (1 − P)
 
 torch computes attention with dropout in float32 too, but in single operations of which some only change a
-type, and without dropout the backward pass of its fused kernel takes up to twelve times as long as these
-products (results/half-x86.json). It draws dropout's numbers one by one; here four come from 64 random bits,
-so that P is a multiple of 2⁻¹⁶ (0.1 is 0.10001) and f is that of this P. So the numbers are others than
-torch's, from the same generator.
+type, and without dropout the backward pass of its fused kernel takes up to seven times as long as these
+products (results/half-x86.json); but for long texts it needs no memory for their scores, and stays. It draws
+dropout's numbers one by one; here four come from 64 random bits, so that P is a multiple of 2⁻¹⁶ (0.1 is
+0.10001) and f is that of this P. So the numbers are others than torch's, from the same generator.
 """
 
 import math
@@ -23,6 +23,8 @@ from bermo.nn.fast.overrides import AttentionCall, FunctionOverrides, is_checkpo
 
 STEPS = 2**16
 """How many values a number has that dropout is decided by."""
+LONGEST = 128
+"""Tokens up to which attention without dropout is ours: as far as it was measured."""
 
 
 def draw_kept(shape: torch.Size, p: float, dtype: torch.dtype) -> tuple[Tensor, float]:
@@ -127,7 +129,8 @@ class HalfOverrides(FunctionOverrides):
         is_plain = q.dim() == 4 and q.shape[:2] == k.shape[:2] and k.shape == v.shape
         has_learned_mask = mask is not None and mask.requires_grad
         can_compute = torch.is_grad_enabled() and torch.is_autocast_enabled("cpu") and q.device.type == "cpu"
-        if has_learned_mask or not is_plain or not can_compute:
+        is_long = call.p == 0 and max(q.shape[2], k.shape[2]) > LONGEST
+        if has_learned_mask or not is_plain or not can_compute or is_long:
             return None
         if call.is_causal:
             mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()

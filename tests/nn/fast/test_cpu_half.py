@@ -109,11 +109,14 @@ def test_what_is_not_known_is_left_to_torch() -> None:
     q, k, v = three()
     learned = torch.zeros(2, 1, 20, 20, requires_grad=True)
     x = torch.ones(3, 4, requires_grad=True)
+    long = torch.randn(1, 1, 129, 8).to(torch.bfloat16).requires_grad_()
     attention = functional.scaled_dot_product_attention
     with HalfOverrides():
         assert type(attention(q, k, v).grad_fn).__name__ != "HalfAttentionBackward"
         with half():
             assert type(attention(q, k, v, learned).grad_fn).__name__ != "HalfAttentionBackward"
+            assert type(attention(long, long, long).grad_fn).__name__ != "HalfAttentionBackward"
+            assert type(attention(long, long, long, None, 0.1).grad_fn).__name__ == "HalfAttentionBackward"
             with torch.no_grad():
                 assert attention(q, k, v).grad_fn is None
         assert functional.dropout(x, 0.5, training=False) is x
