@@ -1,29 +1,33 @@
-"""Our loop against transformers.Trainer, and our pruning step against our plain one: two ratios.
+"""Our loop against transformers.Trainer, our pruning step against our plain one, bf16 against fp32.
 
     python benchmarks/loop.py [--rows 2048] [--rounds 3] [--batch-size 32] [--layers 4] [--width 256]
-                              [--precision bf16]
+                              [--precision fp32|bf16|both] [--threads 1]
 
-All train one BERT-shaped model in fp32 (or bf16) with AdamW, clip 1 and linear decay on random rows as long
-as SST-2's (`LENGTHS`); no evaluation and no checkpoint inside the timed part. Each way is as a user gets it:
+All train one BERT-shaped model with AdamW, clip 1 and linear decay on random rows as long as SST-2's
+(`LENGTHS`); no evaluation and no checkpoint inside the timed part. Each way is as a user gets it, but all
+keep the memory of freed tensors, as `bermo train` does:
 
     ours       defaults: like lengths together, copies of weights where they help
     Trainer    defaults: random order, each batch padded to its longest
     pruning    ours with movement to 10 %, timed in the middle of its schedule: masks change at every step
     frozen     ours without pruning, its embeddings frozen as those of `pruning` are
+    … bf16     ours and Trainer in bf16, beside those in fp32 with `--precision both`
 
 Ways alternate within a round, so that a slow minute of the machine hits all of them, and each starts from the
 same weights; medians over rounds. Targets: ours ≥ 1.3 × Trainer in examples a second, a pruning step ≤ 1.5 ×
-a plain one, `ours` or `frozen`. Writes results/loop-gpu.json, -x86 or -cpu (ARM), with -bf16 behind it.
+a plain one, `ours` or `frozen`; with AMX, ours in bf16 ≥ 2.5 × ours in fp32. Writes results/loop-gpu.json,
+-x86 or -cpu (ARM), with -bf16 behind it for bf16 alone.
 """
 
 import argparse
 import copy
 import itertools
-import platform
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +51,12 @@ from bermo.models.tasks import BermoForSequenceClassification
 from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import WeightPruner, prune_
-from bermo.spec import TrainSpec
+from bermo.spec import Precision, TrainSpec
 from bermo.training.devices import make_accelerator
 from bermo.training.job import Job
 from bermo.training.loop import fit
 from bermo.training.schedule import rate_groups
+from bermo.verbs.light import keep_memory_, own_process_
 
 # Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles;
 # mean 13.2.
@@ -114,7 +119,7 @@ class MiddleHook:
 
 
 def time_ours(
-    model: nn.Module, features: Features, settings: TrainSpec, folder: Path, way: str = "ours"
+    model: nn.Module, *, features: Features, settings: TrainSpec, folder: Path, way: str = "ours"
 ) -> float:
     """Seconds of one epoch in our loop."""
     if way != "ours":
@@ -152,8 +157,10 @@ def time_ours(
     return time.perf_counter() - started
 
 
-def time_trainer(model: nn.Module, rows: Rows, settings: TrainSpec, folder: Path, tokenizer: Any) -> float:
+def time_trainer(model: nn.Module, *, rows: Rows, settings: TrainSpec, folder: Path, tokenizer: Any) -> float:
     """Seconds of one epoch in transformers.Trainer with its defaults and the same arithmetic."""
+    # An earlier Trainer leaves its arithmetic here for the next one.
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=1,
@@ -173,6 +180,7 @@ def time_trainer(model: nn.Module, rows: Rows, settings: TrainSpec, folder: Path
         train_dataset=rows,
         data_collator=DataCollatorWithPadding(tokenizer),
     )
+    assert (trainer.accelerator.mixed_precision == "bf16") == (settings.precision == "bf16")
     started = time.perf_counter()
     trainer.train()
     _synchronise()
@@ -194,10 +202,15 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--device", choices=("auto", "cpu"), default="cpu")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "both"), default="fp32")
+    parser.add_argument("--threads", type=int, help="threads of torch; all cores without it")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "results")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
+    own_process_()
+    keep_memory_()
+    if options.threads:
+        torch.set_num_threads(options.threads)
 
     tokenizer = load_tokenizer("box")
     features = make_rows(options.rows, len(tokenizer))
@@ -211,24 +224,28 @@ def main() -> None:
     )
     torch.manual_seed(0)
     start = BermoForSequenceClassification.from_backbone(config, mix=None, num_labels=2)
-    settings = TrainSpec(
-        epochs=1,
-        batch_size=options.batch_size,
-        lr=1e-4,
-        device=options.device,
-        precision=options.precision,
-        checkpoint_minutes=1e9,
-    )
-    ways: dict[str, Callable[[nn.Module, Path], float]] = {
-        "Trainer": lambda model, folder: time_trainer(model, rows, settings, folder, tokenizer),
-    }
-    for way in ("ours", "pruning", "frozen"):
-        ways[way] = lambda model, folder, way=way: time_ours(model, features, settings, folder, way)
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    if options.precision != "both":
+        precisions = (options.precision,)
+    ways: dict[str, Callable[..., float]] = {}
+    for precision in precisions:
+        settings = TrainSpec(
+            epochs=1,
+            batch_size=options.batch_size,
+            lr=1e-4,
+            device=options.device,
+            precision=precision,
+            checkpoint_minutes=1e9,
+        )
+        behind = " bf16" if len(precisions) > 1 and precision == "bf16" else ""
+        ways[f"Trainer{behind}"] = partial(time_trainer, rows=rows, settings=settings, tokenizer=tokenizer)
+        for way in ("ours",) if behind else ("ours", "pruning", "frozen"):
+            ways[f"{way}{behind}"] = partial(time_ours, features=features, settings=settings, way=way)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for round_index, (name, way) in itertools.product(range(options.rounds + 1), ways.items()):
         model = copy.deepcopy(start)
         with tempfile.TemporaryDirectory() as folder:
-            taken = way(model, Path(folder))
+            taken = way(model, folder=Path(folder))
         # The first round warms caches and threads up.
         if round_index:
             seconds[name].append(taken)
@@ -261,7 +278,7 @@ def _report(
     console.print(f"a fine-pruning step against a plain one: {step:.2f} × (target: at most 1.5)")
     console.print(f"and against a plain one whose embeddings are frozen, too: {even:.2f} ×")
     is_gpu = options.device == "auto" and torch.cuda.is_available()
-    device = torch.cuda.get_device_name() if is_gpu else f"{platform.machine()} CPU"
+    device = torch.cuda.get_device_name() if is_gpu else processor().name
     facts = {
         "device": device,
         "threads": torch.get_num_threads(),
@@ -276,6 +293,11 @@ def _report(
         "pruning_step_ratio": step,
         "pruning_step_ratio_both_frozen": even,
     }
+    if "ours bf16" in seconds:
+        facts["loop_ratio_bf16"] = ratio("Trainer bf16", "ours bf16")
+        facts["bf16_ratio"] = ratio("ours", "ours bf16")
+        console.print(f"in bf16, ours against Trainer: {facts['loop_ratio_bf16']:.2f} ×")
+        console.print(f"ours in bf16 against ours in fp32: {facts['bf16_ratio']:.2f} × (target: 2.5, AMX)")
     kind = "gpu" if is_gpu else "cpu" if processor().is_arm else "x86"
     behind = "-bf16" if options.precision == "bf16" else ""
     write_json(options.out / f"loop-{kind}{behind}.json", facts)

@@ -12,6 +12,7 @@ from torch import distributed
 from bermo.choices import Device
 from bermo.errors import BermoError
 from bermo.machine import processor
+from bermo.nn.fast.cpu_half import has_fast_half
 from bermo.spec import TrainSpec
 
 if TYPE_CHECKING:
@@ -22,9 +23,24 @@ def _lacks_half(settings: TrainSpec) -> bool:
     """Tell whether bf16 is asked of a processor that has none: a step would take 2.6 times as long with
     AVX-512, ten times and more with less.
     """
+    return settings.precision == "bf16" and _is_on_processor(settings) and not _has_bf16()
+
+
+def half_hint(settings: TrainSpec) -> str | None:
+    """Say that bf16 is faster, where a training in fp32 runs on an x86 processor with AMX.
+
+    fp32 stays the default, so that a command ends in the same numbers on every processor.
+    """
+    if settings.precision != "fp32" or not _is_on_processor(settings):
+        return None
+    if not (has_fast_half(processor()) and _has_bf16()):
+        return None
+    return "This processor has AMX: --precision bf16 trains faster than fp32, with other roundings."
+
+
+def _is_on_processor(settings: TrainSpec) -> bool:
     has_card = torch.cuda.is_available() or torch.backends.mps.is_available()
-    is_on_processor = settings.device == "cpu" or not has_card
-    return settings.precision == "bf16" and is_on_processor and not _has_bf16()
+    return settings.device == "cpu" or not has_card
 
 
 def _has_bf16() -> bool:

@@ -17,7 +17,8 @@ from transformers.pytorch_utils import Conv1D
 
 from bermo.nn.adam_state import start_optimizer_
 from bermo.nn.fast.cpu import CpuOverrides, is_faster
-from bermo.nn.fast.overrides import ATTENTION, NumbersOnDevice, is_checkpointing
+from bermo.nn.fast.cpu_half import HalfOverrides, is_faster_in_half
+from bermo.nn.fast.overrides import ATTENTION, FunctionOverrides, NumbersOnDevice, is_checkpointing
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
 from bermo.nn.stacked import StackedConv1D
@@ -70,7 +71,7 @@ class Step:
         self.fusion = make_fusion(inner, shadow, fused, device, is_half)
         self.is_fused = False
         self.computes_again = is_checkpointing(inner)
-        self.has_cpu_overrides = fused != NOTHING and is_faster(inner, device)
+        self.cpu_overrides = _cpu_overrides(inner, device, is_half) if fused != NOTHING else None
         self.direct: list[Direct] = []
 
     def __call__(self, batches: Sequence[WeightedBatch], prepare: Callable[[], None]) -> None:
@@ -149,7 +150,7 @@ class Step:
             return RowNoise(rows, self.model).active()
         if self.fusion is not None and self.is_fused:
             return self.fusion.active(self.loss_sum.device)
-        return CpuOverrides() if self.has_cpu_overrides else nullcontext()
+        return nullcontext() if self.cpu_overrides is None else self.cpu_overrides()
 
     def gap(self, batches: Sequence[WeightedBatch]) -> float:
         """Return how far the fused pass's gradients are from the plain one's, with hardly any dropout.
@@ -240,6 +241,13 @@ class Step:
         elif factors is not None:
             torch._foreach_mul_(self._grads(), factors[0])
         self.optimizer.step()
+
+
+def _cpu_overrides(model: nn.Module, device: torch.device, is_half: bool) -> type[FunctionOverrides] | None:
+    """The functions that are faster than torch's own on this CPU, if there are any."""
+    if is_half:
+        return HalfOverrides if is_faster_in_half(model, device) else None
+    return CpuOverrides if is_faster(model, device) else None
 
 
 def call_with_copies(

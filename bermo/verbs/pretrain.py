@@ -9,6 +9,7 @@ from bermo.pretrain_spec import PretrainSpec
 from bermo.printing import wrapped
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
+from bermo.verbs.light import keep_memory_
 from bermo.verbs.verb import Verb
 
 
@@ -31,6 +32,7 @@ def run(options: PretrainOptions) -> int:
         if name is not None:
             resolve(name)
     say_start("pretrain", f"reading {', '.join(Path(file).name for file in text.files)}")
+    keep_memory_()
     with importing("training"):
         from bermo.methods.pretraining.run import pretrain
         from bermo.report.terminal import TerminalDisplay, duration

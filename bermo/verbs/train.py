@@ -8,6 +8,7 @@ from bermo.fields import Rules, option
 from bermo.spec import USUAL_MIX, MixSpec, RunSpec, replace_in
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
+from bermo.verbs.light import keep_memory_
 from bermo.verbs.verb import Verb
 
 OwnKind = Literal["classification", "multi-label", "regression", "tagging", "span", "embedding", "reranker"]
@@ -62,13 +63,18 @@ def run(options: TrainOptions) -> int:
 
     # A tracker, or a function of the user's own, may import anything.
     needs_all = spec.train.tracker != "none" or is_function(spec.data.metric)
+    keep_memory_()
     with importing("all" if needs_all else "training"):
         from bermo.methods.finetune import finetune
         from bermo.report.terminal import TerminalDisplay, print_result
+        from bermo.training.devices import half_hint
         from bermo.training.job import Stopped
 
+    display = TerminalDisplay()
+    if is_main_process() and (hint := half_hint(spec.train)):
+        display.tell(hint)
     try:
-        result = finetune(spec, out, TerminalDisplay(), data)
+        result = finetune(spec, out, display, data)
     except Stopped as stopped:
         return say_stopped(stopped)
     if is_main_process():

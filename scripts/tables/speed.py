@@ -19,6 +19,8 @@ STEPS = {
     "bermo without graphs and fused kernels, mix + movement": "mix + movement, off",
 }
 
+LOOPS = ("loop-cpu.json", "loop-x86-shared.json", "loop-x86.json")
+
 
 def steps() -> str:
     """Milliseconds and peak memory of a training step."""
@@ -89,27 +91,42 @@ def mix_cost() -> str:
 
 
 def loop() -> str:
-    """Our loop against transformers.Trainer on two cores of an ARM and of an x86-64 processor."""
+    """Our loop against transformers.Trainer on the CPUs that were measured, each with its file."""
     rows = []
-    for processor, file in (("ARM", "loop-cpu.json"), ("x86-64", "loop-x86.json")):
+    for file in LOOPS:
+        if not (RESULTS / file).exists():
+            continue
         known = read(file)
+        where = f"{known['device']}, {known['threads']} threads ([{file}]({file}))"
         rate = known["examples_per_second"]
         both_frozen = known["pruning_step_ratio_both_frozen"]
         rows += [
-            [f"{processor}: bermo", f"{rate['ours']:.1f}", f"{known['loop_ratio']:.2f} × Trainer"],
-            [f"{processor}: transformers.Trainer", f"{rate['Trainer']:.1f}", "–"],
+            [where, "bermo", f"{rate['ours']:.1f}", f"{known['loop_ratio']:.2f} × Trainer"],
+            ["", "transformers.Trainer", f"{rate['Trainer']:.1f}", "–"],
             [
-                f"{processor}: bermo, movement pruning (embeddings frozen)",
+                "",
+                "bermo, movement pruning (embeddings frozen)",
                 f"{rate['pruning']:.1f}",
                 f"a step takes {known['pruning_step_ratio']:.2f} × a plain one",
             ],
             [
-                f"{processor}: bermo, plain, embeddings frozen",
+                "",
+                "bermo, plain, embeddings frozen",
                 f"{rate['frozen']:.1f}",
                 f"a pruning step takes {both_frozen:.2f} × this one",
             ],
         ]
-    return table(["", "examples a second", "ratio"], rows)
+        if "ours bf16" in rate:
+            rows += [
+                [
+                    "",
+                    "bermo, bf16",
+                    f"{rate['ours bf16']:.1f}",
+                    f"{known['loop_ratio_bf16']:.2f} × Trainer in bf16, {known['bf16_ratio']:.2f} × fp32",
+                ],
+                ["", "transformers.Trainer, bf16", f"{rate['Trainer bf16']:.1f}", "–"],
+            ]
+    return table(["", "", "examples a second", "ratio"], rows)
 
 
 def epoch() -> str:

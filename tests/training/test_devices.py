@@ -1,9 +1,13 @@
 """Groups of processes: whoever made one ends it, before the interpreter ends, whatever happened."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bermo.machine import Processor
+from bermo.spec import TrainSpec
+from bermo.training import devices
 from tests.pairs import Pairs
 
 # What is registered first with atexit runs last: after our own ending of the group.
@@ -66,3 +70,19 @@ def test_a_group_is_ended_by_whoever_made_it_before_the_interpreter_ends(
     script = tmp_path / "two.py"
     script.write_text(START + rest, encoding="utf-8")
     pairs.run(script, str(tmp_path), codes=codes)
+
+
+def test_bf16_is_named_where_a_cpu_has_amx_and_the_training_would_run_on_it_in_fp32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    amx = Processor(
+        name="", architecture="x86_64", system="Linux", cores=2, instructions=frozenset({"AMX bf16"})
+    )
+    monkeypatch.setattr(devices, "_has_bf16", lambda: True)
+    monkeypatch.setattr(devices, "processor", lambda: amx)
+    assert "--precision bf16" in str(devices.half_hint(TrainSpec(device="cpu")))
+    assert devices.half_hint(TrainSpec(device="cpu", precision="bf16")) is None
+    monkeypatch.setattr(devices.torch.cuda, "is_available", lambda: True)
+    assert devices.half_hint(TrainSpec()) is None
+    monkeypatch.setattr(devices, "processor", lambda: replace(amx, instructions=frozenset({"AVX-512 bf16"})))
+    assert devices.half_hint(TrainSpec(device="cpu")) is None

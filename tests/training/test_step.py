@@ -12,11 +12,13 @@ from safetensors.torch import load_file
 
 import bermo
 from bermo.methods.finetune import finetune
+from bermo.nn.fast.cpu_half import HalfOverrides
 from bermo.nn.fast.shadow import Shadow
 from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import prune_
 from bermo.spec import TrainSpec, replace_in
+from bermo.training import step
 from bermo.training.gradient_gap import largest_gap
 from bermo.training.graphs import make_step
 from bermo.training.stack import stack
@@ -52,6 +54,17 @@ def test_masked_weights_that_no_head_reads_are_left_alone(tmp_path: Path, method
         finetune(replace_in(spec, train={"fast": fast, "weight_decay": 0.1}), tmp_path / fast)
     fast, plain = weights(tmp_path / "auto"), weights(tmp_path / "off")
     assert all(torch.equal(fast[name], plain[name]) for name in plain)
+
+
+def test_a_cpu_that_is_fast_in_bf16_computes_it_by_functions_of_our_own_and_fp32_by_torchs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, cpu = model_of("bert", layers=1), torch.device("cpu")
+    monkeypatch.setattr(step, "is_faster", lambda model, device: False)
+    for is_fast, expected in ((True, HalfOverrides), (False, None)):
+        monkeypatch.setattr(step, "is_faster_in_half", lambda model, device, is_fast=is_fast: is_fast)
+        assert step._cpu_overrides(model, cpu, is_half=True) is expected
+        assert step._cpu_overrides(model, cpu, is_half=False) is None
 
 
 class FakeGpu:

@@ -101,7 +101,7 @@ def test_the_expected_best_form_follows_from_the_instruction_sets(own: Processor
     [
         (GPU, "on the GPU, --precision bf16, fused step"),
         (GPU | {"kernel_fault": "no compiler"}, "no fused step"),
-        (CPU, "on the CPU, bf16"),
+        (CPU, "on the CPU, --precision bf16, faster than fp32 (AMX)"),
         (CPU | {"has_cpu_bf16": False}, "on the CPU, fp32"),
         (CPU | {"has_mps": True}, "MPS"),
     ],
@@ -113,6 +113,11 @@ def test_how_training_is_fast_follows_from_what_torch_can_use(facts: dict[str, A
 def test_bf16_is_not_advised_where_torch_only_imitates_it() -> None:
     without = replace(XEON, instructions=frozenset({"AVX2", "AVX-512", "VNNI"}))
     assert "on the CPU, fp32" in next(advise(without, packages(), CPU))
+
+
+def test_bf16_is_not_advised_where_it_was_not_measured() -> None:
+    without = replace(XEON, instructions=frozenset({"AVX2", "AVX-512", "VNNI", "AVX-512 bf16"}))
+    assert "on the CPU, fp32;" in next(advise(without, packages(), CPU))
 
 
 def test_json_holds_the_same_facts() -> None:

@@ -1,5 +1,6 @@
 """The stand-in for torch's compiler gives decorators that change nothing, and else the real one."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,31 @@ def test_a_process_that_is_not_the_command_s_own_keeps_everything() -> None:
     light.leave_out_("answers")
     assert set(sys.modules) == before
     assert torch.distributed.is_available()
+
+
+def test_a_command_s_own_process_alone_keeps_its_memory_unless_the_user_says_how(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Library:
+        def mallopt(self, option: int, value: int) -> int:
+            asked.append((option, value))
+            return 1
+
+    monkeypatch.setattr(light.ctypes, "CDLL", lambda name: Library())
+    monkeypatch.setattr(light.sys, "platform", "linux")
+    for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setitem(light._PROCESS, "is_ours", False)
+    light.keep_memory_()
+    monkeypatch.setitem(light._PROCESS, "is_ours", True)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000")
+    light.keep_memory_()
+    assert asked == []
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_")
+    light.keep_memory_()
+    assert asked == [(light.MMAP_THRESHOLD, light.LARGEST), (light.TRIM_THRESHOLD, light.LARGEST)]
+    monkeypatch.setattr(light.ctypes, "CDLL", lambda name: object())  # musl
+    light.keep_memory_()
+    assert len(asked) == 2

@@ -1,4 +1,6 @@
-"""Contexts in which functions of ours take the place of torch's: attention, gelu, numbers as tensors."""
+"""Contexts in which functions of ours take the place of torch's: attention, gelu, dropout, numbers as
+tensors.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +31,9 @@ class AttentionCall:
 
 
 class FunctionOverrides(TorchFunctionMode):
-    """In this context `attention` and `gelu` are called first, and torch's own where they return None."""
+    """In this context `attention`, `gelu` and `dropout` are called first, and torch's own where they return
+    None.
+    """
 
     def __torch_function__(
         self,
@@ -44,6 +48,8 @@ class FunctionOverrides(TorchFunctionMode):
             out = self._attention(*args, **kwargs)
         elif func is functional.gelu:
             out = self.gelu(*args, **kwargs)
+        elif func is functional.dropout:
+            out = self._dropout(*args, **kwargs)
         return func(*args, **kwargs) if out is None else out
 
     def _attention(
@@ -63,12 +69,22 @@ class FunctionOverrides(TorchFunctionMode):
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         return self.attention(AttentionCall(query, key, value, attn_mask, dropout_p, is_causal, factor))
 
+    def _dropout(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor | None:
+        """torch's own signature."""
+        return self.dropout(input, p, training, inplace)
+
     def attention(self, call: AttentionCall) -> Tensor | None:
         """The attention, or None where torch has to compute it."""
         return None
 
     def gelu(self, x: Tensor, approximate: str = "none") -> Tensor | None:
         """x Φ(x), or None where torch has to compute it."""
+        return None
+
+    def dropout(self, x: Tensor, p: float, is_training: bool, in_place: bool) -> Tensor | None:
+        """Zero elements with chance p and scale the others, or None where torch has to compute it."""
         return None
 
 

@@ -1,7 +1,6 @@
 """Attention and gelu on a CPU against torch's own, to rounding, with the same random numbers."""
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 import torch
@@ -11,18 +10,10 @@ from torch.nn import functional
 from bermo.machine import Processor
 from bermo.nn.fast import cpu
 from bermo.nn.fast.cpu import CpuOverrides, are_slow_in_torch, is_faster
+from tests.nn.masks import MASKS
 from tests.small_models import batch_of, model_of
 
 CPU = torch.device("cpu")
-MASKS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "causal": {"is_causal": True},
-    "bool": {"attn_mask": torch.arange(20).ge(3).view(1, 1, 1, 20).expand(2, 1, 20, 20)},
-    "added": {"attn_mask": torch.zeros(2, 1, 20, 20).index_fill_(3, torch.tensor([5, 6]), -torch.inf)},
-    "nothing seen": {
-        "attn_mask": torch.ones(2, 1, 20, 20, dtype=torch.bool).index_fill_(2, torch.tensor([4]), False)
-    },
-}
 
 
 def three(tokens: int = 20, heads: int = 3) -> tuple[Tensor, ...]:
