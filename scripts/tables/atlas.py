@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bermo.atlas.methods import RULES
-from scripts.tables.numbers import read, spread, table, with_interval
+from scripts.tables.numbers import gap, read, spread, table, with_interval
 
 ARMS = {
     "plain": "no mix",
@@ -82,6 +82,34 @@ def int8() -> str:
         cells = (f"{spread(whole).mean:.2f}", f"{spread(few).mean:.2f}", f"{moved:.1f} %")
         rows.append([row["what"], seeds, *cells])
     return table(["training", "seeds", "fp32", "int8", "logits move"], rows)
+
+
+FORMS: Mapping[str, str] = {
+    "int8": "int8",
+    "openvino": "int8, OpenVINO",
+    "kept": "four matrices in fp32",
+    "gobo": "three bits (GOBO)",
+    "groups3": "three bits, groups",
+    "groups2": "two bits, groups",
+}
+"""Forms of bermo export whose cost is measured, as a table names them."""
+
+
+def few_bits() -> str:
+    """What forms of few bits cost trained models: the score in fp32, and how it changes, paired by seed."""
+    rows = []
+    for row in read("int8-x86.json")["rows"]:
+        seeds = row["seeds"].values()
+        lost = [
+            gap(spread([one[form]["score"] - one["fp32"] for one in seeds if form in one]))
+            if any(form in one for one in seeds)
+            else "–"
+            for form in FORMS
+        ]
+        rows.append(
+            [row["model"], str(len(seeds)), f"{spread([one['fp32'] for one in seeds]).mean:.2f}", *lost]
+        )
+    return table(["trained model", "seeds", "fp32", *FORMS.values()], rows)
 
 
 def ours(*names: str) -> str:

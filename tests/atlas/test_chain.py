@@ -118,6 +118,15 @@ def test_the_page_on_atlases_names_every_method_and_no_other() -> None:
     assert sorted(named) == sorted(NAMES)
 
 
+def test_the_page_on_atlases_says_how_long_they_train() -> None:
+    path = Path(__file__).parents[2] / "docs" / "how-to" / "atlas.md"
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    usual, whole = (
+        round(sum(METHODS[name].cost for name in choose(names) if name in METHODS)) for names in ([], ["all"])
+    )
+    assert f"about {usual} times as long as the dense model alone, all methods {whole} times" in text
+
+
 def test_int8_is_calibrated_with_rows_that_a_model_of_pairs_reads(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     pairs = [('He said: "no', "a, b"), ("c", 'd "e" f')]
