@@ -2,8 +2,9 @@
 
     python benchmarks/int8_cost.py ROWS OUT NAME=FOLDER... [--forms int8,gobo] [--json results/int8-x86.json]
 
-ROWS is a file of rows with answers. FOLDER is that of a run, or of models: it has seed-1, seed-2 and so on,
-each a model. NAME says which ("the box, SST-2"). Exports are written to OUT and made once.
+ROWS is a file of rows with answers. FOLDER is that of a run, of a method in an atlas, or of models: it has
+seed-1, seed-2 and so on, each a model or the trainings that end in one. NAME says which ("the box, SST-2").
+Exports are written to OUT and made once.
 
 A row of the JSON is a model: by seed the score of the model in torch fp32, and of each form its score, the
 share of answers that stay, and its bytes. Rows and forms that the file has stay, and so do its other fields.
@@ -47,10 +48,13 @@ def cost(model: Path, out: Path, rows: Path, form: str) -> dict[str, Any]:
 
 
 def models(folder: Path) -> dict[str, Path]:
-    """Return the model of each seed of a folder that has one."""
-    found = {path.name.removeprefix("seed-"): path for path in sorted(folder.glob("seed-*"))}
-    whole = {seed: path / "model" if (path / "model").exists() else path for seed, path in found.items()}
-    return {seed: path for seed, path in whole.items() if (path / "config.json").exists()}
+    """Return the model of each seed of a folder that has one: of the last training, of the run, or itself."""
+    found = {}
+    for path in sorted(folder.glob("seed-*")):
+        places = [*sorted(path.glob("*-train/model"), reverse=True), path / "model", path]
+        whole = [place for place in places if (place / "config.json").exists()]
+        found |= {path.name.removeprefix("seed-"): place for place in whole[:1]}
+    return found
 
 
 def measured(
