@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bermo.atlas.methods import RULES
+from bermo.atlas.variants import RULES
 from scripts.tables.numbers import gap, read, spread, table, with_interval
 
 ARMS = {
