@@ -66,6 +66,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "loop": speed.loop,
     "atlas-methods": atlas.methods,
     "atlas-int8": atlas.int8,
+    "atlas-few-bits": atlas.few_bits,
     "atlas-pairs": lambda: atlas.methods("atlas-mrpc.json"),
     "gradual-mix": atlas.gradual,
     **{f"ours-{section}": partial(atlas.ours, *names) for section, names in atlas.SECTIONS.items()},

@@ -144,6 +144,7 @@ def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base
             judged = ["--data", str(base.valid), "--max-loss", "100"]
             words = ["export", str(source), "--to", step.to, *judged, "--out", str(folder)]
             words += ["--calibrate", str(base.train)] if step.is_calibrated else []
+            words += ["--keep-fp32", str(step.keep_fp32)] if step.keep_fp32 else []
             words += [] if step.values is None else ["--values", step.values]
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)
         case Compress():

@@ -34,6 +34,8 @@ class Plan:
     """The budget."""
     measuring: float = 0.0
     """About how long one method is measured."""
+    measured: Collection[str] = ()
+    """Methods that need not be measured again."""
 
 
 @dataclass(kw_only=True)
@@ -82,9 +84,10 @@ class Making:
         """Add a method's jobs, if it fits, and say how long it takes and what comes after it."""
         chains, needed = self.plan.chains[name], self.estimate(name)
         left = self._left()
-        if name != DENSE and left is not None and needed > left:
+        if name != DENSE and left is not None and needed > max(left, 0.0):
             self.made.left_out.append(name)
-            self.tell(f"{name} is left out: about {duration(needed)}, and {duration(left)} are left.")
+            rest = f"{duration(left)} are left" if left > 0 else "nothing is left"
+            self.tell(f"{name} is left out: about {duration(needed)}, and {rest}.")
             return
         self.begun.append(name)
         more = sum(map(self.estimate, waiting))
@@ -98,12 +101,17 @@ class Making:
         """The seconds of the budget that are left once all that has begun is measured."""
         if self.plan.seconds is None:
             return None
-        measuring = 0.0 if self.plan.only_train else self.plan.measuring * len(self.begun)
+        measuring = sum(map(self._measuring, self.begun))
         return self.plan.seconds - (self.clock() - self.started) - measuring
+
+    def _measuring(self, name: str) -> float:
+        """About how long a method is measured that may be measured already."""
+        is_over = self.plan.only_train or name in self.plan.measured
+        return 0.0 if is_over else self.plan.measuring
 
     def estimate(self, name: str) -> float:
         """About how many seconds a method takes, what is done already left out."""
-        seconds = 0.0 if self.plan.only_train else self.plan.measuring
+        seconds = self._measuring(name)
         for chain in self.plan.chains[name]:
             jobs = chain.training if self.plan.only_train else chain.jobs
             for step, job in zip(chain.method.steps, jobs, strict=False):

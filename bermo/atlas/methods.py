@@ -3,44 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from bermo.atlas import published
-from bermo.atlas.steps import Compress, Export, Method, Published, Shrink, Train
-from bermo.atlas.trainings import for_int8, kept, named, pruned, taught, units
-from bermo.distill_spec import Paper
+from bermo.atlas.steps import Compress, Export, Method, Shrink, Train
+from bermo.atlas.trainings import answered, for_int8, kept, pruned, taught, units
+from bermo.atlas.variants import PAPERS, RULES, TUNED
 from bermo.errors import BermoError, nearest
-from bermo.spec import KeepBy, MixSpec
+from bermo.spec import MixSpec
 
 DENSE = "dense"
 ALL = "all"
 SPARSE = Export(to="sparse")
-RULES: Mapping[KeepBy, str] = {
-    "last": "the last ones",
-    "alternate": "every second one",
-    "symmetric": "the first and the last",
-    "contribution": "those that change their input most",
-}
-"""The other ways to leave layers out (Poor Man's BERT)."""
-TUNED: Sequence[tuple[str, Mapping[str, object], str, float]] = (
-    ("lora", {"lora": 8}, "the encoder is frozen and gets updates of rank 8", 1.0),
-    ("mixout", {"mixout": 0.7}, "weights fall back to the encoder's at random while it trains", 1.5),
-    ("r-drop", {"rdrop": 1.0}, "two passes with different dropout have to agree", 2.0),
-    ("smart", {"adversarial": "smart"}, "answers have to stay where words' vectors move a little", 3.0),
-    ("freelb", {"adversarial": "freelb"}, "trained where words' vectors are moved to hurt most", 3.0),
-)
-"""Ways of fine-tuning that keep more of the encoder: name, options, what it is, cost."""
-
-PAPERS: Sequence[tuple[Paper, str, str, Train, Published]] = (
-    ("distilbert", "DistilBERT", "every second layer", named("distilbert"), published.DISTILBERT),
-    ("pkd", "PKD", "every second layer", named("pkd"), published.PKD_6),
-    (
-        "tinybert",
-        "TinyBERT",
-        "a third of the layers, half the neurons",
-        named("tinybert", 1 / 3, 0.5),
-        published.TINYBERT,
-    ),
-    ("minilm", "MiniLM", "every second layer", named("minilm"), published.MINILM),
-)
-"""Losses that `bermo train --distill-as` knows: paper, its name, the student, its training, its row."""
+TERNARY = Train(changes={"method": {"quantize": "ternary"}}, is_taught=True, cost=1.6)
 
 _LISTED = (
     Method(name=DENSE, group="as it is", summary="the encoder, fine-tuned; torch in fp32", steps=(Train(),)),
@@ -65,6 +37,14 @@ _LISTED = (
         published=(published.OPENVINO_INT8,),
     ),
     Method(
+        name="int8-kept",
+        group="quantisation",
+        summary="int8, but for the four matrices that it hurts most, which stay in fp32",
+        steps=(Export(keep_fp32=4),),
+        published=(published.Q_BERT,),
+        is_usual=False,
+    ),
+    Method(
         name="gobo",
         group="quantisation",
         summary="three bits a weight on disk, outliers as they are; computed in fp32",
@@ -80,6 +60,14 @@ _LISTED = (
         is_usual=False,
     ),
     Method(
+        name="groups2",
+        group="quantisation",
+        summary="the same in two bits a weight",
+        steps=(Export(to="sparse", values="groups2"),),
+        published=(published.Q_BERT,),
+        is_usual=False,
+    ),
+    Method(
         name="qat",
         group="quantisation",
         summary="trained with int8 numbers in the last third, taught by the dense model",
@@ -87,11 +75,18 @@ _LISTED = (
         published=(published.Q8BERT,),
     ),
     Method(
+        name="ternary",
+        group="quantisation",
+        summary="weights of three values, taught by the dense model; computed in fp32",
+        steps=(TERNARY, Export(to="sparse", values="gobo")),
+        is_usual=False,
+    ),
+    Method(
         name="binary",
         group="quantisation",
         summary="weights of three values, then each the sum of two with two values, taught; computed in fp32",
         steps=(
-            Train(changes={"method": {"quantize": "ternary"}}, is_taught=True, cost=1.6),
+            TERNARY,
             Train(changes={"method": {"quantize": "binary"}}, is_taught=True, goes_on=True, cost=1.6),
             Export(to="sparse", values="gobo"),
         ),
@@ -155,6 +150,15 @@ _LISTED = (
         published=(published.MCCARLEY, published.ZIPLM),
     ),
     Method(
+        name="ff2",
+        group="pruning",
+        summary="half of heads and neurons by gates with an L0 penalty, taught, and deleted; int8",
+        steps=(units(0.5, by="l0"), Shrink(), Export()),
+        published=(published.MCCARLEY,),
+        is_usual=False,
+        needs_steps=True,
+    ),
+    Method(
         name="first-layers",
         group="fewer layers",
         summary="the first half of the layers, fine-tuned by labels alone; int8",
@@ -173,7 +177,7 @@ _LISTED = (
         group="fewer layers",
         summary="every second layer, taught by the dense model; int8",
         steps=(taught(0.5, "even"), Export()),
-        published=(published.DISTILBERT, published.TURC),
+        published=(published.DISTILBERT,),
     ),
     Method(
         name="quarter-taught",
@@ -266,6 +270,14 @@ _LISTED = (
         for paper, title, what, step, row in PAPERS
     ),
     Method(
+        name="pd",
+        group="students",
+        summary="every second layer, taught by the dense model's answers alone, T = 1; int8",
+        steps=(answered(0.5), Export()),
+        published=(published.TURC,),
+        is_usual=False,
+    ),
+    Method(
         name="words",
         group="chains",
         summary="words cut that the training texts do not have; int8",
@@ -296,9 +308,10 @@ _LISTED = (
             group="fine-tuning",
             summary=f"{summary}; int8",
             steps=(Train(changes={"method": method}, cost=cost), Export()),
+            published=tuple(rows),
             is_usual=False,
         )
-        for name, method, summary, cost in TUNED
+        for name, method, summary, cost, rows in TUNED
     ),
     Method(
         name="compress",

@@ -29,12 +29,12 @@ from bermo.atlas.joining import (
     with_speed,
 )
 from bermo.atlas.making import Made, Making, Plan
-from bermo.atlas.measure import measure
+from bermo.atlas.measure import MEASURED, measure
 from bermo.atlas.methods import DENSE, METHODS
 from bermo.atlas.prepare import make_base
 from bermo.atlas.rows import Atlas, Row
 from bermo.atlas.spec import AtlasSpec
-from bermo.atlas.speed import Speed, Timer, baseline_speed
+from bermo.atlas.speed import BENCH_FILE, Speed, Timer, baseline_speed
 from bermo.atlas.students import STUDENTS
 from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError
@@ -82,6 +82,7 @@ class AtlasRun:
             only_train=only_train,
             seconds=spec.seconds,
             measuring=self._measuring_seconds(),
+            measured=[name for name, known in chains.items() if self._is_measured(known)],
         )
         made = Making(plan, executor, self.asked.retries, self.display.tell).run()
         self.failed |= made.failed
@@ -211,6 +212,11 @@ class AtlasRun:
             self.failed.setdefault(name, reason)
             self.display.tell(f"{name}: {reason}")
             return None
+
+    def _is_measured(self, chains: Sequence[Chain]) -> bool:
+        """Tell whether all seeds of a method are scored, and it was timed."""
+        scored = [(chain.folder / MEASURED).exists() for chain in chains]
+        return all(scored) and (self.base.out / chains[0].method.name / BENCH_FILE).exists()
 
     def _measuring_seconds(self) -> float:
         spec, seeds = self.asked.spec, len(self.asked.run.seeds)

@@ -68,6 +68,8 @@ class Export:
 
     to: FormName = "onnx-int8"
     is_calibrated: bool = False
+    keep_fp32: int = 0
+    """So many matrices that int8 hurts most are computed in fp32."""
     values: Values | None = None
     """How a sparse container stores weights."""
 

@@ -16,9 +16,12 @@ def pruned(method: str, **more: object) -> Train:
     return Train(changes={"prune": {"method": method, "density": KEPT} | more}, cost=1.4)
 
 
-def units(density: float, layers: float = 1.0) -> Train:
-    """Prune heads and neurons by size while the dense model teaches; over early, to leave time for repair."""
-    prune = {"method": "heads-and-neurons", "density": density, "rank": "size", "final_warmup": 3}
+def units(density: float, layers: float = 1.0, by: Literal["size", "l0"] = "size") -> Train:
+    """Prune heads and neurons by size, or by gates, while the dense model teaches; over early, to leave time
+    for repair.
+    """
+    chosen = {"rank": "size"} if by == "size" else {"by": by}
+    prune = {"method": "heads-and-neurons", "density": density, "final_warmup": 3} | chosen
     return Train(changes={"prune": prune}, is_taught=True, layers=layers, cost=0.4 + 1.4 * layers)
 
 
@@ -33,6 +36,12 @@ def named(paper: Paper, layers: float = 0.5, neurons: float = 1.0) -> Train:
     step = taught(layers, "even", neurons)
     distill = {**step.changes.get("distill", {}), "named": paper}
     return replace(step, changes={**step.changes, "distill": distill}, cost=1.0 + layers)
+
+
+def answered(layers: float) -> Train:
+    """Every k-th layer of the dense model, taught by its answers and by no label (Turc et al.)."""
+    step = taught(layers, "even")
+    return replace(step, changes={"distill": {"hard": 0.0, "soft": 1.0, "temperature": 1.0}})
 
 
 def kept(which: KeepBy) -> Train:

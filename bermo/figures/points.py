@@ -7,7 +7,7 @@ from html import escape
 from itertools import pairwise
 
 from bermo.figures.axes import Axis, linear_axis, log_axis
-from bermo.figures.colours import colours_of
+from bermo.figures.colours import NUM_COLOURS, colours_of
 from bermo.figures.data import Number, Points
 from bermo.figures.frame import (
     PLOT_HEIGHT,
@@ -109,9 +109,9 @@ def _front(figure: Points, centres: dict[int, tuple[float, float]]) -> str:
 
 
 def _shape(group: int, x: float, y: float) -> str:
-    """Return a circle, square, diamond or triangle around a point."""
+    """Return a circle, square, diamond or triangle around a point; groups of one colour have other shapes."""
     r = RADIUS
-    match group % 4:
+    match (group + group // NUM_COLOURS) % 4:
         case 0:
             arc = f"a{short(r)} {short(r)} 0 1 0"
             return f"M{short(x - r)} {short(y)}{arc} {short(2 * r)} 0{arc} {short(-2 * r)} 0Z"
@@ -126,30 +126,40 @@ def _shape(group: int, x: float, y: float) -> str:
 
 
 def _labels(figure: Points, centres: dict[int, tuple[float, float]], frame: Frame) -> dict[int, str]:
-    """Write each name at the first free position around its point; the table has those left out."""
-    taken: list[Box] = [
-        (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in centres.values()
-    ] + _front_boxes(figure, centres)
+    """Write each name at the first free position around its point, those of the front first and, where
+    nothing else is free, over its line; the table has the names that are left out.
+    """
+    line = _front_boxes(figure, centres)
+    taken: list[Box] = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in centres.values()]
     marks = {}
-    front_first = sorted(centres, key=lambda index: (index not in figure.front, index))
-    for index in front_first:
+    for index in sorted(centres, key=lambda index: (index not in figure.front, index)):
         words = cut(figure.names[index], MAX_NAME, SMALL)
-        for box in _boxes(*centres[index], width_of(words, SMALL)):
-            if _is_inside(box, frame) and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                marks[index] = text(words, box[0], box[3] - 3, class_="name")
-                break
+        known = _boxes(*centres[index], width_of(words, SMALL), frame)
+        boxes = [box for box in known if _is_inside(box, frame)]
+        free = [box for box in boxes if not _is_over(box, taken)]
+        beside = [box for box in free if not _is_over(box, line)]
+        if places := beside or (free if index in figure.front else []):
+            left, _, _, bottom = places[0]
+            taken.append(places[0])
+            marks[index] = text(words, left, bottom - 3, class_="name")
     return marks
 
 
-def _boxes(x: float, y: float, width: float) -> list[Box]:
-    """Return the positions for a name around a point, the best first: right, left, above, below, corners."""
+def _is_over(box: Box, others: Sequence[Box]) -> bool:
+    return any(_overlap(box, other) for other in others)
+
+
+def _boxes(x: float, y: float, width: float, frame: Frame) -> list[Box]:
+    """Return the positions for a name around a point, the best first: right, left, above, below, corners;
+    those above and below are moved aside where the drawing ends.
+    """
     gap, height = RADIUS + 3, SMALL + 2
+    middle = max(frame.left, min(x - width / 2, frame.left + frame.width + RIGHT - width))
     corners = [
         (x + gap, y - height / 2),
         (x - gap - width, y - height / 2),
-        (x - width / 2, y - gap - height),
-        (x - width / 2, y + gap),
+        (middle, y - gap - height),
+        (middle, y + gap),
         (x + gap - 2, y - gap - height + 4),
         (x - gap + 2 - width, y - gap - height + 4),
         (x + gap - 2, y + gap - 4),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bermo.atlas.methods import RULES
-from scripts.tables.numbers import read, spread, table, with_interval
+from bermo.atlas.variants import RULES
+from scripts.tables.numbers import gap, read, spread, table, with_interval
 
 ARMS = {
     "plain": "no mix",
@@ -82,6 +82,33 @@ def int8() -> str:
         cells = (f"{spread(whole).mean:.2f}", f"{spread(few).mean:.2f}", f"{moved:.1f} %")
         rows.append([row["what"], seeds, *cells])
     return table(["training", "seeds", "fp32", "int8", "logits move"], rows)
+
+
+FORMS: Mapping[str, str] = {
+    "int8": "int8",
+    "openvino": "int8, OpenVINO",
+    "kept": "four matrices in fp32",
+    "gobo": "three bits (GOBO)",
+    "groups3": "three bits, groups",
+    "groups2": "two bits, groups",
+}
+"""Forms of bermo export whose cost is measured, as a table names them."""
+
+
+def few_bits() -> str:
+    """What forms of few bits cost trained models: the score in fp32, and how it changes, paired by seed."""
+    known = read("int8-x86.json")["rows"]
+    forms = [form for form in FORMS if any(form in one for row in known for one in row["seeds"].values())]
+    rows = []
+    for row in known:
+        seeds = row["seeds"].values()
+        lost = [[one[form]["score"] - one["fp32"] for one in seeds if form in one] for form in forms]
+        cells = [gap(spread(values)) if values else "–" for values in lost]
+        rows.append(
+            [row["model"], ", ".join(row["seeds"]), f"{spread([one['fp32'] for one in seeds]).mean:.2f}"]
+        )
+        rows[-1] += cells
+    return table(["trained model", "seeds", "fp32", *(FORMS[form] for form in forms)], rows)
 
 
 def ours(*names: str) -> str:

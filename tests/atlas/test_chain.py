@@ -81,6 +81,13 @@ def test_a_ternary_model_is_what_the_binary_one_goes_on_from(base: Base) -> None
     assert last[1] == str(chain.jobs[1].folder)
 
 
+def test_the_worst_matrices_stay_in_fp32(base: Base) -> None:
+    (job,) = make_chain(METHODS["int8-kept"], 1, base).jobs
+    assert job.words[job.words.index("--keep-fp32") + 1] == "4"
+    (plain,) = make_chain(METHODS["int8"], 1, base).jobs
+    assert "--keep-fp32" not in plain.words
+
+
 def test_only_what_comes_before_the_last_training_belongs_to_the_trainings(base: Base) -> None:
     chain = make_chain(METHODS["structured"], 1, base)
     assert [job.words[0] for job in chain.training] == ["train"]
@@ -101,6 +108,23 @@ def test_methods_are_chosen_by_name_with_the_dense_one_first() -> None:
     assert not set(STUDENTS) & set(choose([]))
     with pytest.raises(BermoError, match=r'no method "structred". Did you mean "structured"\?'):
         choose(["structred"])
+
+
+def test_the_page_on_atlases_names_every_method_and_no_other() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "atlas.md").read_text(encoding="utf-8")
+    rows = text.split("## The methods")[1].split("\n## ")[0].splitlines()
+    cells = [row.split("|")[2] for row in rows if row.startswith("| ") and not row.startswith("| group")]
+    named = [word for cell in cells for word in cell.split("`")[1::2] if " " not in word]
+    assert sorted(named) == sorted(NAMES)
+
+
+def test_the_page_on_atlases_says_how_long_they_train() -> None:
+    path = Path(__file__).parents[2] / "docs" / "how-to" / "atlas.md"
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    usual, whole = (
+        round(sum(METHODS[name].cost for name in choose(names) if name in METHODS)) for names in ([], ["all"])
+    )
+    assert f"about {usual} times as long as the dense model alone, all methods {whole} times" in text
 
 
 def test_int8_is_calibrated_with_rows_that_a_model_of_pairs_reads(tmp_path: Path) -> None:

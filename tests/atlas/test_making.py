@@ -9,6 +9,7 @@ from bermo.atlas import making as module
 from bermo.atlas.chain import Base, Chain, make_chain
 from bermo.atlas.making import Making, Plan
 from bermo.atlas.methods import METHODS
+from bermo.jobs import drive
 from bermo.jobs.executor import Ended
 from bermo.jobs.job import Job
 from bermo.spec import RunSpec
@@ -47,6 +48,7 @@ class Clocked:
 def chains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Chain]]:
     monkeypatch.setattr(Making, "_dense_seconds", lambda self: 100.0)
     monkeypatch.setattr(module, "has_ended", lambda job: job.folder.exists())
+    monkeypatch.setattr(drive, "job_state", lambda job: "done" if job.folder.exists() else "to do")
     base = Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path, train=tmp_path, texts=tmp_path)
     names = ("dense", "int8", "structured", "first-layers")
     return {name: [make_chain(METHODS[name], seed, base) for seed in (1, 2)] for name in names}
@@ -65,6 +67,22 @@ def test_what_does_not_fit_the_budget_is_left_out_and_what_comes_after_it_may_fi
     assert {name.split("/")[0] for name in engine.started} == {"dense", "int8", "first-layers"}
     assert any("structured is left out: about" in text for text in told)
     assert made.failed == {}
+
+
+def test_what_is_made_and_measured_needs_no_budget(chains: dict[str, list[Chain]]) -> None:
+    for name in ("dense", "int8", "first-layers"):
+        for chain in chains[name]:
+            for job in chain.jobs:
+                job.folder.mkdir(parents=True)
+    engine, told = Clocked(), list[str]()
+    plan = Plan(chains=chains, seconds=1, measuring=10, measured={"dense", "int8"})
+    made = Making(plan, engine, 0, told.append, lambda: engine.now + 3).run()
+    assert made.left_out == ["structured", "first-layers"]
+    assert engine.started == []
+    assert "first-layers is left out: about 10 s, and 1 s are left." in told
+    plan = Plan(chains=chains, seconds=20, measuring=10)
+    assert Making(plan, engine, 0, told.append, lambda: engine.now).run().left_out != []
+    assert told[-1].endswith(", and nothing is left.")
 
 
 def test_a_command_that_fails_stops_its_own_seed_alone(chains: dict[str, list[Chain]]) -> None:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
 
+from bermo.atlas.methods import METHODS
+from bermo.atlas.steps import Export
 from scripts.tables.numbers import difference, gap, read, spread
 from scripts.tables.numbers import last_scores as scores_of
 from scripts.tables.ship import candidates
@@ -192,6 +194,20 @@ def first_layers_alone() -> str:
     return f"the first two layers alone (17 % of the weights) have {two:.1f}, taught {taught:.1f}"
 
 
+def int8_of_all_methods() -> str:
+    lost = {}
+    for row in read("atlas-gpu.json")["rows"]:
+        last = METHODS[row["method"]].steps[-1]
+        if 1 in row["seeds"] and isinstance(last, Export) and last.to == "onnx-int8":
+            lost[row["method"]] = row["scores"][row["seeds"].index(1)] - row["shipped"][0]["score"]
+    worst, best = (pick(lost, key=lambda name: lost[name]) for pick in (max, min))
+    return (
+        f"Over the {len(lost)} trainings above that ship in int8** (seed 1 of each) it loses"
+        f" {fmean(lost.values()):.2f} points in the mean, from {lost[worst]:.2f} lost (`{worst}`) to"
+        f" {-lost[best]:.2f} gained (`{best}`), with a standard deviation of {stdev(lost.values()):.2f}"
+    )
+
+
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
@@ -216,6 +232,7 @@ def first_layers_alone() -> str:
         ("results/README.md", soft_movement_on_rte),
         ("results/README.md", large_encoder_taught),
         ("results/README.md", large_plain_encoder),
+        ("results/README.md", int8_of_all_methods),
     ],
 )
 def test_a_sentence_says_what_was_measured(document: str, sentence: Callable[[], str]) -> None:

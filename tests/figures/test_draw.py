@@ -273,6 +273,46 @@ def test_names_of_points_do_not_cover_each_other() -> None:
     assert {f"model {k}" for k in range(count)} <= set(titles)
 
 
+def test_every_group_of_points_has_its_own_shape_and_colour() -> None:
+    count = 24
+    figure = Points(
+        title="t",
+        x_label="x",
+        y_label="y",
+        x=tuple(map(float, range(count))),
+        y=(0.0,) * count,
+        names=tuple(f"model {k}" for k in range(count)),
+        groups=tuple(f"kind {'abcdefghijklmnopqrstuvwx'[k]}" for k in range(count)),
+    )
+    marks = [
+        item for item in parse(to_svg(figure)).iter(f"{SVG}path") if item.find(f"{SVG}title") is not None
+    ]
+    assert len({look(mark) for mark in marks}) == len(marks) == count
+
+
+def look(mark: ElementTree.Element) -> tuple[str | None, str, bool]:
+    """Tell a mark's colour, whether it is round or how many corners it has, and whether its top is level."""
+    outline = mark.get("d", "")
+    (_, top), *others = corners(outline)
+    return mark.get("fill"), re.sub(r"[^A-Za-z]+", "", outline), any(y == top for _, y in others[:1])
+
+
+def test_every_point_of_the_front_has_its_name() -> None:
+    figure = replace(
+        POINTS,
+        x=(1.0, 2.0, 2.8, 3.1, 5.2, 8.7, 8.8, 10.0, 9.6),
+        y=(100.0, 99.4, 98.9, 98.6, 97.5, 96.6, 95.4, 93.9, 93.8),
+        names=(*(f"method-{k}-of-them" for k in range(8)), "m"),
+        groups=("a",) * 9,
+        front=tuple(range(8)),
+        is_log=True,
+    )
+    root = parse(to_svg(figure))
+    assert {item.text for item in root.iter(f"{SVG}text") if item.get("class") == "name"} >= set(
+        figure.names[:8]
+    )
+
+
 def test_the_front_joins_its_points_from_left_to_right() -> None:
     (line,) = (corners(path) for path in paths(to_svg(POINTS), "front"))
     assert [x for x, _ in line] == sorted(x for x, _ in line)

@@ -110,9 +110,10 @@ def make_small(
     is_asked = fisher is not None or texts or wants_stock or ranks is not None
     if not is_asked and not is_shrinkable(model, read_share):
         raise BermoError(
-            f"There is nothing dead in {source}: every head and neuron is read, so it was never pruned by"
-            " whole units. Train with --prune heads-and-neurons --density 0.5, or choose without training"
-            " with --fisher --density 0.7, or cut the vocabulary with --vocabulary."
+            f"There is nothing dead in {source}: every head and neuron is read. Either it was not pruned by"
+            " whole units, or by gates (--prune-by l0, soft-movement) in too few steps to close one. Train"
+            " with --prune heads-and-neurons --density 0.5, or longer, or choose without training with"
+            " --fisher --density 0.7, or cut the vocabulary with --vocabulary."
         )
     before, scored = size_of(model), None
     if fisher is not None:
