@@ -1,7 +1,7 @@
 """The grid of pruned models: encoder × task × method, means with intervals, dead seeds, distance to the best.
 
 A row of results/grid.json is one training: {"encoder", "task", "method", "mix", "seed", "score", "last",
-"dead", "density", "dense"}. A cell is all seeds of an arm on a task with an encoder:
+"dead", "density", "dense", "device"}. A cell is all seeds of an arm on a task with an encoder:
 
     mean ± t · sd / √n of the last evaluation over the seeds that live (Student)
     best = the highest mean of a pruned, untaught arm without a dead seed
@@ -73,6 +73,7 @@ class Training:
     dead: bool
     density: float
     dense: bool
+    device: str
 
 
 @dataclass(frozen=True, kw_only=True)

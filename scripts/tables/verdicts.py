@@ -167,7 +167,8 @@ def _convergence() -> Claim:
         f"{'' if lives else dead} MNLI was not run.",
         command=f"ONLY='epochs|methods|stability|score' {QUEUE}\n{GRID} 'sst2k[12]?-(sensitivity|score)'",
         evidence=(*gaps, *by_score),
-        figure="gpu-epochs.svg",
+        figure="verdict-epochs.svg",
+        unit="mix − plain, points",
     )
 
 
@@ -205,7 +206,8 @@ def _methods() -> Claim:
         f" by chance {0.05 * len(rows):.1f} would.",
         command=f"ONLY='methods|rte|mrpc' {QUEUE}\n{GRID} '(sensitivity|size|soft|magnitude|l0)(-plain)?\\.'",
         evidence=rows,
-        figure="gpu-methods.svg",
+        figure="verdict-methods.svg",
+        unit="mix − plain, points",
     )
 
 
