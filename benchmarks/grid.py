@@ -56,6 +56,8 @@ METHODS = {
     "magnitude": "--prune magnitude --density 0.1",
     "l0": "--prune l0 --density 0.1",
     "size-random": f"{MOVEMENT} --rank size --head random --freeze-embeddings",
+    "size-head": f"{MOVEMENT} --rank size --head random",
+    "size-frozen": f"{MOVEMENT} --rank size --freeze-embeddings",
     "no-scores": f"{MOVEMENT} --score-lr 0",
     "size-global": f"{MOVEMENT} --rank size --scope global",
     "taught": TAUGHT,
@@ -64,7 +66,8 @@ METHODS = {
     "dense": "",
 }
 """Also with -plain at the end: without the mix. The penalties are the paper's for QQP; size-random starts as
-the paper's trainings do, from which a plain mpnet-base is said to die (its rate is 3e-5 in both)."""
+the paper's trainings do, from which a plain mpnet-base is said to die (its rate is 3e-5 in all); size-head
+and size-frozen have one half of that start each."""
 SHOWN = {
     "sst2k": "SST-2, 20,000 rows",
     "sst2k1": "SST-2, 20,000 rows, 1 epoch",
@@ -95,7 +98,15 @@ PLAN = (
     ("mpnet", "sst2", "sensitivity", (0, 12), 1),
     ("gte", "sst2", "sensitivity", (0, 10), 4),
     # Plain encoders, and the start that kills one.
-    ("mpnet", "sst2", "size-random-plain size-random", (0, 3), 3),
+    (
+        "mpnet",
+        "sst2",
+        "size-random-plain size-random size-head-plain size-frozen-plain size-plain",
+        (0, 3),
+        3,
+    ),
+    ("mpnet", "sst2k", "size-random-plain size-random", (0, 3), 3),
+    ("mpnet", "sst2", "size-head size-frozen size", (0, 3), 3),
     ("mpnet", f"sst2k {SMALL}", "sensitivity-plain", (0, 5), 5),
     ("gte minilm box", f"sst2k {SMALL}", "sensitivity-plain", (0, 5), 5),
     ("gte", "qnli", "sensitivity sensitivity-plain", (5, 10), 5),

@@ -32,6 +32,8 @@ WORDS = {
     "magnitude": "magnitude",
     "l0": "L0",
     "size-random": "movement by size · σ(score), random head, embeddings frozen",
+    "size-head": "movement by size · σ(score), random head",
+    "size-frozen": "movement by size · σ(score), embeddings frozen",
     "taught": "movement by sensitivity, taught",
     "soft-penalty": "soft movement, the paper's penalty",
     "l0-penalty": "L0, the paper's penalty",
@@ -41,10 +43,14 @@ SHORT = {
     "no-scores": "without scores",
     "size": "by size",
     "size-global": "by size, over all",
-    "size-random": "by size, random head",
+    "size-random": "by size, head, frozen",
+    "size-head": "by size, random head",
+    "size-frozen": "by size, frozen",
     "score": "by score",
     "default": "movement",
 }
+STARTS = ("size-random", "size-head", "size-frozen")
+"""Arms that differ from "size" in how the training starts alone."""
 TASKS = {
     "sst2": "SST-2",
     "mrpc": "MRPC",

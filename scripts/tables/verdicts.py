@@ -16,7 +16,7 @@ from scripts.tables.evidence import (
     paired_arms,
     teacher_gains,
 )
-from scripts.tables.grid import Arm, Place
+from scripts.tables.grid import STARTS, Arm, Place
 from scripts.tables.judged import (
     by_encoder,
     cure_verdict,
@@ -120,11 +120,11 @@ def _stability() -> Claim:
 
 
 def _cure() -> Claim:
-    as_the_paper = of_grid(measured_grid(), "sst2", ("size-random",))
+    as_the_paper = of_grid(measured_grid(), "sst2", ("size", *STARTS))
     rows = (
         arm("plain, by size · σ(score), 10 epochs", "stability/size-plain"),
         arm("mix, by size · σ(score), 10 epochs", "stability/size-mix"),
-        *of_grid(measured_grid(), SST2_PART, ("size", "sensitivity")),
+        *of_grid(measured_grid(), SST2_PART, ("size", "sensitivity", *STARTS)),
         *as_the_paper,
     )
     died = (
@@ -138,7 +138,7 @@ def _cure() -> Claim:
         verdict=cure_verdict(rows),
         sentence="Another ranking is a cure as well: by sensitivity, the default, plain encoders live."
         + ("" if as_the_paper else died),
-        command=f"ONLY=stability {QUEUE}\n{GRID} 'sst2k-(size|sensitivity)|size-random'",
+        command=f"ONLY=stability {QUEUE}\n{GRID} 'sst2k-(size|sensitivity)|mpnet-sst2-size'",
         evidence=rows,
         figure="gpu-stability-size.svg",
     )
@@ -177,7 +177,7 @@ def _is_of_figure_5(place: Place, one: Arm) -> bool:
 
 
 def _is_of_table_4(place: Place, one: Arm) -> bool:
-    return one.is_rival and not one.dense and one.method != "size-random" and place.task not in LENGTHS[:2]
+    return one.is_rival and not one.dense and one.method not in STARTS and place.task not in LENGTHS[:2]
 
 
 def method_gaps() -> tuple[Evidence, ...]:

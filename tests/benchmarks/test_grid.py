@@ -8,6 +8,7 @@ import pytest
 from benchmarks.grid import METHODS, TASKS, Job, beside, jobs, left, rows
 from bermo.fields import leaves
 from bermo.spec import RunSpec
+from scripts.tables.grid import STARTS, WORDS
 
 SEEDS = [
     {"seed": 9, "score": 88.1, "last_score": 88.0, "diverged": None, "density": 0.1},
@@ -89,6 +90,12 @@ def test_every_arm_is_a_command_that_bermo_reads() -> None:
         assert {word for word in words.split() if word.startswith("--")} <= known
     for job in jobs():
         assert {word for word in job.words(Path("m"), Path("d"), Path("o")) if word[:2] == "--"} <= known
+
+
+def test_every_method_of_the_plan_has_words_in_the_tables() -> None:
+    assert set(METHODS) <= set(WORDS)
+    planned = {job.method.removesuffix("-plain") for job in jobs()}
+    assert set(STARTS) <= planned
 
 
 def test_a_taught_arm_reads_the_teacher_of_its_own_task() -> None:
