@@ -89,7 +89,7 @@ def paired_arms(what: str, one: str, other: str) -> Evidence | None:
         encoder="gte-small",
         what=what,
         value=gap(known),
-        n=f"{known.count} pairs",
+        n=number_of(known.count, "pair"),
         source=f"gpu.json: {one} − {other}",
         interval=known.interval,
     )
