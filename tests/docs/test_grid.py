@@ -12,8 +12,10 @@ import pytest
 
 from bermo.errors import BermoError
 from scripts import make_grid
+from scripts.tables.evidence import mix_gaps
 from scripts.tables.grid import ALONE, grid
 from scripts.tables.grid_pages import arms_of, counted, defaults, elsewhere, heats, seeds_for, seeds_wanted
+from scripts.tables.judged import differing
 from tests.docs.documents import ROOT, rows_of
 
 # From a printed table of Student's t, 97.5 %.
@@ -204,3 +206,12 @@ def test_how_far_the_default_is_ahead_is_what_the_grid_gives(page: str) -> None:
         leads = lead_over(RIVALS[" ".join(rival.split())])
         for shown, real in ((low, min(leads)), (high, max(leads))):
             assert float(shown) == round(real, len(shown.partition(".")[2])), (rival, leads)
+
+
+def test_no_training_by_sensitivity_died_and_nowhere_is_the_mix_shown_to_matter_to_it() -> None:
+    """As docs/how-to/prune.md and docs/explanation/pruning.md say."""
+    rows = json.loads((ROOT / "results" / "grid.json").read_text(encoding="utf-8"))
+    assert not any(row["dead"] for row in rows if row["method"] == "sensitivity")
+    gaps = mix_gaps(grid(rows), lambda _, one: one.method == "sensitivity")
+    assert gaps
+    assert not differing(gaps)
