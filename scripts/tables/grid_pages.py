@@ -119,7 +119,7 @@ def elsewhere(known: Grid, encoder: str) -> str:
         for cell in (*place.dense, *place.pruned):
             for device in sorted({row.device for row in cell.rows} - {usual}):
                 cells.setdefault(device, []).append(f"{cell.arm.name} on {TASKS.get(place.task, place.task)}")
-    return " ".join(f"By {device}: {'; '.join(names)}." for device, names in cells.items())
+    return " ".join(f"On {device}: {'; '.join(names)}." for device, names in cells.items())
 
 
 def heats(known: Grid) -> list[Heat]:

@@ -116,9 +116,9 @@ def test_a_heat_map_gives_no_place_to_an_arm_that_nothing_stands_beside(rows: li
 def test_cells_of_another_device_are_named(rows: list[Any]) -> None:
     assert elsewhere(grid(rows), "small") == ""
     known = grid([*rows, *arm("magnitude", (70.0, 71.0, 72.0), task="mrpc", device="a processor")])
-    assert elsewhere(known, "small") == "By a processor: magnitude, mix on MRPC."
+    assert elsewhere(known, "small") == "On a processor: magnitude, mix on MRPC."
     assert elsewhere(known, "base") == ""
-    assert "By a processor: magnitude, mix on MRPC." in make_grid.page(known)
+    assert "On a processor: magnitude, mix on MRPC." in make_grid.page(known)
 
 
 def test_a_taught_arm_is_shown_but_is_not_the_best_that_others_are_compared_with(rows: list[Any]) -> None:
