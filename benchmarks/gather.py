@@ -54,6 +54,7 @@ def run(folder: Path) -> dict[str, Any]:
         if (path / "result.json").exists():
             result = json.loads((path / "result.json").read_text(encoding="utf-8"))
             made |= {name: result[name] for name in SEED if name in result}
+            made["diverged"] = result["diverged"] or result.get("undertrained")
         if (path / "metrics.jsonl").exists():
             made["curve"] = curve(path)
         seeds.append(made)

@@ -6,7 +6,8 @@
 #   ONLY='^run (dense|stability) ' takes the jobs whose line fits; EXTRA holds further changes (a trial:
 #       "data.limit=64 train.device=cpu train.precision=fp32"); GIVE_UP= trains plain encoders to the end of 25 epochs
 #       though all their answers are one
-# Then: python benchmarks/gather.py results/gpu.json OUT
+# Then: python benchmarks/gather.py results/gpu.json OUT --beside results/gpu.json && python benchmarks/gpu_tables.py
+#       results/gpu.json && python scripts/make_tables.py && python scripts/make_figures.py
 set -u
 export model=$1 data=$2 out=$3
 export BERMO_CACHE=$out/cache OMP_NUM_THREADS=2 PYTHONPATH=. START=$(date +%s)

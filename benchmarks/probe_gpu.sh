@@ -3,7 +3,7 @@
 # back, in OUT/probe-gpu.tar.xz.
 #   benchmarks/probe_gpu.sh MODEL DATA OUT STAGE…
 #       the same command goes on; then: python benchmarks/probe_tables.py OUT --xprobe XPROBE \
-#       --beside results/probing-gpu.json
+#       --beside results/probing-gpu.json && python scripts/make_tables.py && python scripts/make_figures.py
 # MODEL: gte-small's folder. DATA: a folder with xprobe_en/, sst2/, cola/, rte/ and wikitext103_valid_test/.
 # STAGE, in the order in which their jobs begin:
 #   frozen

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 from bermo.figures.draw import to_panels_file  # noqa: E402
 from bermo.files import write_text  # noqa: E402
 from scripts.tables.grid import Grid, grid  # noqa: E402
-from scripts.tables.grid_pages import arms_of, counted, defaults, heats  # noqa: E402
+from scripts.tables.grid_pages import arms_of, counted, defaults, elsewhere, heats, seeds_wanted  # noqa: E402
 
 SOURCE = ROOT / "results" / "grid.json"
 HEAD = (
@@ -26,7 +26,13 @@ HEAD = (
     " everything. The best is the highest mean of a pruned arm whose seeds all live and that had no"
     " teacher; being the highest of several, it is a little too high. Differences are between means, not"
     " paired by seed, with Welch's interval. What is kept is the share of the weights that pruning can"
-    " remove, the least and the most of an arm's trainings."
+    " remove, the least and the most of an arm's trainings. They ran on an H200, in bf16, unless a line above"
+    " the table names another device."
+)
+SEEDS = (
+    "To pair two arms by their seeds hardly narrows an interval, so that more seeds are what does. Of the"
+    " default on SST-2: the deviation of one training, the interval of the mean as it is, and how many seeds"
+    " would bring it to ± 0.3 if they deviate as much."
 )
 TITLE = "Points behind the best pruned model of a task"
 NOTE = (
@@ -45,8 +51,11 @@ def page(known: Grid) -> str:
         defaults(known),
         f"![{TITLE}](grid.svg)",
     ]
+    if wanted := seeds_wanted(known):
+        parts += ["## How many seeds", _wrapped(SEEDS), wanted]
     for encoder in known.encoders:
-        parts += [f"## {encoder}", "The best pruned arm of each task is bold.", arms_of(known, encoder)]
+        said = f"The best pruned arm of each task is bold. {elsewhere(known, encoder)}".strip()
+        parts += [f"## {encoder}", _wrapped(said), arms_of(known, encoder)]
     return "\n\n".join(parts) + "\n"
 
 

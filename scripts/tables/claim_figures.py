@@ -32,7 +32,8 @@ def figure_of(claim: Claim) -> Bars:
 
 
 def _label(one: Evidence) -> str:
-    return one.what.removesuffix(", mix − plain").removesuffix(": taught − untaught").partition(": kept")[0]
+    words = one.what.removesuffix(", mix − plain").removesuffix(": taught − untaught").partition(": kept")[0]
+    return words.replace(", 20,000 rows", " part").replace("movement by ", "by ")
 
 
 def _mean(one: Evidence | None) -> float | None:

@@ -48,6 +48,8 @@ class Evidence:
     interval: tuple[float, float] | None = None
     """Of a difference or a ratio: what verdicts follow from."""
     dead: int = 0
+    num_seeds: int = 0
+    """Of an arm, whose seeds are counted; a difference has pairs."""
     ends: tuple[float, float] | None = None
     """The interval of an arm's own mean, which figures show."""
 
@@ -74,6 +76,7 @@ def arm(what: str, name: str) -> Evidence:
         n=f"{len(alive)} of {num_seeds(name)} live",
         source=f"gpu.json: {name}",
         dead=num_seeds(name) - len(alive),
+        num_seeds=num_seeds(name),
     )
 
 
@@ -86,7 +89,7 @@ def paired_arms(what: str, one: str, other: str) -> Evidence | None:
         encoder="gte-small",
         what=what,
         value=gap(known),
-        n=f"{known.count} pairs",
+        n=number_of(known.count, "pair"),
         source=f"gpu.json: {one} − {other}",
         interval=known.interval,
     )
@@ -141,6 +144,7 @@ def fine_tuned(what: str, case: str, name: str) -> Evidence:
         n=f"{len(scores)} of {len(runs)} learn",
         source=f"probing-gpu.json: {case}/{name}",
         dead=len(runs) - len(scores),
+        num_seeds=len(runs),
         ends=spread(scores).interval if scores else None,
     )
 
@@ -245,4 +249,5 @@ def _cell(encoder: str, task: str, cell: Cell, prefix: str) -> Evidence:
         n=f"{len(cell.alive)} of {len(cell.rows)} live",
         source=f"grid.json: {encoder}/{task}/{cell.arm.method}/{mix}",
         dead=cell.num_dead,
+        num_seeds=len(cell.rows),
     )

@@ -1,7 +1,7 @@
 """The grid of pruned models: encoder × task × method, means with intervals, dead seeds, distance to the best.
 
 A row of results/grid.json is one training: {"encoder", "task", "method", "mix", "seed", "score", "last",
-"dead", "density", "dense"}. A cell is all seeds of an arm on a task with an encoder:
+"dead", "density", "dense", "device"}. A cell is all seeds of an arm on a task with an encoder:
 
     mean ± t · sd / √n of the last evaluation over the seeds that live (Student)
     best = the highest mean of a pruned, untaught arm without a dead seed
@@ -32,6 +32,8 @@ WORDS = {
     "magnitude": "magnitude",
     "l0": "L0",
     "size-random": "movement by size · σ(score), random head, embeddings frozen",
+    "size-head": "movement by size · σ(score), random head",
+    "size-frozen": "movement by size · σ(score), embeddings frozen",
     "taught": "movement by sensitivity, taught",
     "soft-penalty": "soft movement, the paper's penalty",
     "l0-penalty": "L0, the paper's penalty",
@@ -41,10 +43,14 @@ SHORT = {
     "no-scores": "without scores",
     "size": "by size",
     "size-global": "by size, over all",
-    "size-random": "by size, random head",
+    "size-random": "by size, head, frozen",
+    "size-head": "by size, random head",
+    "size-frozen": "by size, frozen",
     "score": "by score",
     "default": "movement",
 }
+STARTS = ("size-random", "size-head", "size-frozen")
+"""Arms that differ from "size" in how the training starts alone."""
 TASKS = {
     "sst2": "SST-2",
     "mrpc": "MRPC",
@@ -73,6 +79,7 @@ class Training:
     dead: bool
     density: float
     dense: bool
+    device: str
 
 
 @dataclass(frozen=True, kw_only=True)

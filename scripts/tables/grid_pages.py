@@ -1,10 +1,17 @@
 """What the grid shows: tables of the default and of all arms, one sentence, heat maps."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 
 from bermo.figures.data import Heat
+from bermo.runs.statistics import student_t
 from scripts.tables.grid import ALONE, NEAR, SHORT, TASKS, Arm, Cell, Grid, Place, distance, grid, verdict
 from scripts.tables.numbers import read, signed, table
+
+WANTED = 0.3
+"""Points on either side of a mean that a comparison on SST-2 needs: the mix's gains are of that size."""
 
 
 def defaults(known: Grid) -> str:
@@ -48,6 +55,28 @@ def counted(known: Grid) -> str:
     )
 
 
+def seeds_wanted(known: Grid) -> str:
+    """How many seeds of the default narrow the interval to ± WANTED where the task is SST-2."""
+    rows = []
+    for place in known.places:
+        name, cell = TASKS.get(place.task, place.task), place.default
+        if not name.startswith("SST-2") or cell is None or cell.spread.interval is None:
+            continue
+        low, high = cell.spread.interval
+        deviation = cell.spread.deviation
+        rows.append(
+            [place.encoder, name, str(len(cell.alive)), f"{deviation:.2f}", f"± {(high - low) / 2:.2f}",
+             str(seeds_for(deviation, WANTED))]
+        )  # fmt: skip
+    head = ["encoder", "task", "seeds", "deviation of one", "interval", f"seeds for ± {WANTED}"]
+    return table(head, rows) if rows else ""
+
+
+def seeds_for(deviation: float, half: float) -> int:
+    """Return the fewest seeds whose 95 % interval is no wider than ± half, if they deviate as much."""
+    return next(n for n in count(2) if student_t(n - 1) * deviation / math.sqrt(n) <= half)
+
+
 def arms_of(known: Grid, encoder: str) -> str:
     """Every arm on every task of an encoder; the best of a task is bold."""
     places = known.of(encoder)
@@ -77,6 +106,20 @@ def ranks() -> str:
             scores = [shown(cells.get(method)) for method in head]
             rows.append([place.encoder, TASKS.get(place.task, place.task), *scores])
     return table(["encoder", "task", *head.values()], rows)
+
+
+def elsewhere(known: Grid, encoder: str) -> str:
+    """Name the cells of an encoder that were not trained on the device of most trainings."""
+    devices = Counter(
+        row.device for place in known.places for cell in (*place.dense, *place.pruned) for row in cell.rows
+    )
+    usual = devices.most_common(1)[0][0]
+    cells: dict[str, list[str]] = {}
+    for place in known.of(encoder):
+        for cell in (*place.dense, *place.pruned):
+            for device in sorted({row.device for row in cell.rows} - {usual}):
+                cells.setdefault(device, []).append(f"{cell.arm.name} on {TASKS.get(place.task, place.task)}")
+    return " ".join(f"On {device}: {'; '.join(names)}." for device, names in cells.items())
 
 
 def heats(known: Grid) -> list[Heat]:

@@ -60,8 +60,8 @@ def word_content() -> Claim:
     own = {name: [one for one in judged if one.encoder == name] for name in encoders(judged)}
     verdict = seeds_verdict({name: dies_plain_only(rows) for name, rows in own.items()})
     short = " Three epochs only: both models have hardly begun to learn the 1,000 words."
-    still = [f"{one.encoder}, {one.what}" for one in judged if one.dead]
-    guessing = f" Seeds that are still at guessing: those of {'; '.join(still)}." if still else ""
+    still = [f"{one.dead} of {one.num_seeds} of {one.encoder} ({one.what})" for one in judged if one.dead]
+    guessing = f" Seeds that are still at guessing: {'; '.join(still)}." if still else ""
     return Claim(
         title="On word content plain trainings diverge, mixed ones do not",
         paper="2 of 5 plain seeds diverge (Table 1)",

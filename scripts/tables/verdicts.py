@@ -16,7 +16,7 @@ from scripts.tables.evidence import (
     paired_arms,
     teacher_gains,
 )
-from scripts.tables.grid import Arm, Place
+from scripts.tables.grid import STARTS, Arm, Place
 from scripts.tables.judged import (
     by_encoder,
     cure_verdict,
@@ -120,11 +120,11 @@ def _stability() -> Claim:
 
 
 def _cure() -> Claim:
-    as_the_paper = of_grid(measured_grid(), "sst2", ("size-random",))
+    as_the_paper = of_grid(measured_grid(), "sst2", ("size", *STARTS))
     rows = (
         arm("plain, by size · σ(score), 10 epochs", "stability/size-plain"),
         arm("mix, by size · σ(score), 10 epochs", "stability/size-mix"),
-        *of_grid(measured_grid(), SST2_PART, ("size", "sensitivity")),
+        *of_grid(measured_grid(), SST2_PART, ("size", "sensitivity", *STARTS)),
         *as_the_paper,
     )
     died = (
@@ -138,7 +138,7 @@ def _cure() -> Claim:
         verdict=cure_verdict(rows),
         sentence="Another ranking is a cure as well: by sensitivity, the default, plain encoders live."
         + ("" if as_the_paper else died),
-        command=f"ONLY=stability {QUEUE}\n{GRID} 'sst2k-(size|sensitivity)|size-random'",
+        command=f"ONLY=stability {QUEUE}\n{GRID} 'sst2k-(size|sensitivity)|mpnet-sst2-size'",
         evidence=rows,
         figure="gpu-stability-size.svg",
     )
@@ -167,7 +167,8 @@ def _convergence() -> Claim:
         f"{'' if lives else dead} MNLI was not run.",
         command=f"ONLY='epochs|methods|stability|score' {QUEUE}\n{GRID} 'sst2k[12]?-(sensitivity|score)'",
         evidence=(*gaps, *by_score),
-        figure="gpu-epochs.svg",
+        figure="verdict-epochs.svg",
+        unit="mix − plain, points",
     )
 
 
@@ -176,7 +177,7 @@ def _is_of_figure_5(place: Place, one: Arm) -> bool:
 
 
 def _is_of_table_4(place: Place, one: Arm) -> bool:
-    return one.is_rival and not one.dense and one.method != "size-random" and place.task not in LENGTHS[:2]
+    return one.is_rival and not one.dense and one.method not in STARTS and place.task not in LENGTHS[:2]
 
 
 def method_gaps() -> tuple[Evidence, ...]:
@@ -205,7 +206,8 @@ def _methods() -> Claim:
         f" by chance {0.05 * len(rows):.1f} would.",
         command=f"ONLY='methods|rte|mrpc' {QUEUE}\n{GRID} '(sensitivity|size|soft|magnitude|l0)(-plain)?\\.'",
         evidence=rows,
-        figure="gpu-methods.svg",
+        figure="verdict-methods.svg",
+        unit="mix − plain, points",
     )
 
 

@@ -30,6 +30,16 @@ def tables() -> Iterator[ModuleType]:
     sys.path.remove(str(BENCHMARKS))
 
 
+def test_a_gathered_seed_says_why_it_failed_in_whichever_way(tables: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "arm" / "seed-9").mkdir(parents=True)
+    reason = 'every prediction is "1" after 8 steps'
+    result = {"seed": 9, "last_score": 50.9, "diverged": None, "undertrained": reason}
+    (tmp_path / "arm" / "spec.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "arm" / "seed-9" / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    (seed,) = importlib.import_module("gather").run(tmp_path / "arm")["seeds"]
+    assert seed["diverged"] == reason
+
+
 def run(spec: RunSpec, scores: tuple[float | None, ...]) -> dict[str, Any]:
     """A run as gather.py writes it; a score of None is a seed that has not ended."""
     is_mix = spec.model.mix.kind != "none"

@@ -8,11 +8,13 @@ import pytest
 from benchmarks.grid import METHODS, TASKS, Job, beside, jobs, left, rows
 from bermo.fields import leaves
 from bermo.spec import RunSpec
+from scripts.tables.grid import STARTS, WORDS
 
 SEEDS = [
     {"seed": 9, "score": 88.1, "last_score": 88.0, "diverged": None, "density": 0.1},
     {"seed": 25, "score": 51.0, "last_score": 50.9, "diverged": "every prediction is 1", "density": 0.1},
 ]
+SEEDS = [seed | {"undertrained": None, "device": "a card"} for seed in SEEDS]
 
 
 @pytest.fixture
@@ -42,9 +44,14 @@ def test_a_run_becomes_a_row_for_each_seed_and_a_teacher_none(out: Path) -> None
 
 def test_a_seed_is_dead_only_by_one_answer_to_everything(out: Path) -> None:
     seeds = [SEEDS[0] | {"diverged": "accuracy 69.10 is about that of one answer for everything (69.13)"}]
+    seeds.append(SEEDS[0] | {"seed": 39, "undertrained": "every prediction is 1 after 8 steps"})
     path = out / "mpnet-mrpc-dense.9-25" / "result.json"
     path.write_text(json.dumps({"seeds": seeds}), encoding="utf-8")
-    assert [row["dead"] for row in rows(out)] == [False, True, False]
+    assert [row["dead"] for row in rows(out)] == [False, True, False, True]
+
+
+def test_a_row_names_the_device_of_its_training(out: Path) -> None:
+    assert {row["device"] for row in rows(out)} == {"a card"}
 
 
 def test_what_has_a_row_is_not_run_again_and_a_teacher_only_for_whom_it_teaches(out: Path) -> None:
@@ -83,6 +90,12 @@ def test_every_arm_is_a_command_that_bermo_reads() -> None:
         assert {word for word in words.split() if word.startswith("--")} <= known
     for job in jobs():
         assert {word for word in job.words(Path("m"), Path("d"), Path("o")) if word[:2] == "--"} <= known
+
+
+def test_every_method_of_the_plan_has_words_in_the_tables() -> None:
+    assert set(METHODS) <= set(WORDS)
+    planned = {job.method.removesuffix("-plain") for job in jobs()}
+    assert set(STARTS) <= planned
 
 
 def test_a_taught_arm_reads_the_teacher_of_its_own_task() -> None:

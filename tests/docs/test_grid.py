@@ -12,11 +12,14 @@ import pytest
 
 from bermo.errors import BermoError
 from scripts import make_grid
+from scripts.tables.evidence import mix_gaps
 from scripts.tables.grid import ALONE, grid
-from scripts.tables.grid_pages import arms_of, counted, defaults, heats
+from scripts.tables.grid_pages import arms_of, counted, defaults, elsewhere, heats, seeds_for, seeds_wanted
+from scripts.tables.judged import differing
 from tests.docs.documents import ROOT, rows_of
 
 # From a printed table of Student's t, 97.5 %.
+CARD = "NVIDIA H200"
 T_OF_2 = 4.302653
 DENSE = (92.0, 91.5, 91.0)
 SIZE, SOFT, SCORE = (88.0, 88.6, 89.2), (90.0, 90.4, 89.9), (50.9, 85.0, 86.0)
@@ -24,7 +27,8 @@ SIZE, SOFT, SCORE = (88.0, 88.6, 89.2), (90.0, 90.4, 89.9), (50.9, 85.0, 86.0)
 
 def arm(method: str, scores: tuple[float, ...], **others: Any) -> list[dict[str, Any]]:
     """Three seeds of an arm; a score at guessing is a dead seed."""
-    made = {"encoder": "small", "task": "sst2", "mix": True, "density": 0.1, "dense": method == "dense"}
+    made = {"encoder": "small", "task": "sst2", "mix": True, "density": 0.1, "device": CARD}
+    made["dense"] = method == "dense"
     return [
         made | {"method": method, "seed": seed, "score": last + 0.2, "last": last, "dead": last < 51} | others
         for seed, last in enumerate(scores)
@@ -81,6 +85,16 @@ def test_the_sentence_counts_places_where_the_default_lives_and_is_near(rows: li
     )
 
 
+def test_the_seeds_that_an_interval_wants_follow_from_the_deviation_of_one(rows: list[Any]) -> None:
+    first, *others = rows_of(seeds_wanted(grid(rows)))
+    assert (first["encoder"], first["seeds"], first["deviation of one"]) == ("small", "3", "0.60")
+    # Student's t of 16 and 17 degrees is 2.120 and 2.110.
+    assert first["seeds for ± 0.3"] == "18"
+    assert 2.120 * 0.6 / math.sqrt(17) > 0.3 > 2.110 * 0.6 / math.sqrt(18)
+    assert [row["encoder"] for row in others] == ["base"]
+    assert seeds_for(0.6, 100.0) == 2
+
+
 def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(rows: list[Any]) -> None:
     small, base = heats(grid(rows))
     assert (small.title, small.columns, base.columns) == ("small", ("SST-2", "MRPC"), ("SST-2",))
@@ -97,6 +111,14 @@ def test_a_heat_map_gives_no_place_to_an_arm_that_nothing_stands_beside(rows: li
         known = grid([*rows, *alone, *others])
         assert [row[2] for row in heats(known)[0].values] == [None, None, None]
         assert [row["verdict"] for row in rows_of(defaults(known)) if row["task"] == "CoLA"] == [ALONE]
+
+
+def test_cells_of_another_device_are_named(rows: list[Any]) -> None:
+    assert elsewhere(grid(rows), "small") == ""
+    known = grid([*rows, *arm("magnitude", (70.0, 71.0, 72.0), task="mrpc", device="a processor")])
+    assert elsewhere(known, "small") == "On a processor: magnitude, mix on MRPC."
+    assert elsewhere(known, "base") == ""
+    assert "On a processor: magnitude, mix on MRPC." in make_grid.page(known)
 
 
 def test_a_taught_arm_is_shown_but_is_not_the_best_that_others_are_compared_with(rows: list[Any]) -> None:
@@ -184,3 +206,12 @@ def test_how_far_the_default_is_ahead_is_what_the_grid_gives(page: str) -> None:
         leads = lead_over(RIVALS[" ".join(rival.split())])
         for shown, real in ((low, min(leads)), (high, max(leads))):
             assert float(shown) == round(real, len(shown.partition(".")[2])), (rival, leads)
+
+
+def test_no_training_by_sensitivity_died_and_nowhere_is_the_mix_shown_to_matter_to_it() -> None:
+    """As docs/how-to/prune.md and docs/explanation/pruning.md say."""
+    rows = json.loads((ROOT / "results" / "grid.json").read_text(encoding="utf-8"))
+    assert not any(row["dead"] for row in rows if row["method"] == "sensitivity")
+    gaps = mix_gaps(grid(rows), lambda _, one: one.method == "sensitivity")
+    assert gaps
+    assert not differing(gaps)

@@ -1,5 +1,6 @@
 """Measured numbers within sentences are those of results/, as tables are."""
 
+import math
 import re
 from collections.abc import Callable
 from statistics import fmean, stdev
@@ -9,8 +10,11 @@ import pytest
 
 from bermo.atlas.methods import METHODS
 from bermo.atlas.steps import Export
+from scripts.tables.grid import welch
+from scripts.tables.grid_pages import seeds_for
 from scripts.tables.numbers import difference, gap, read, spread
 from scripts.tables.numbers import last_scores as scores_of
+from scripts.tables.pruning import enough
 from scripts.tables.ship import candidates
 from scripts.tables.verdicts import SST2_PART, method_gaps
 from tests.docs.documents import ROOT
@@ -60,6 +64,11 @@ def fast_student() -> str:
     best = candidates()["first 4 layers, 60 % of heads and neurons, taught, int8"]
     share = 100 * (best.test_share or 0)
     return f"What made {best.throughput:.0f} × at {share:.1f} % of gte-small's SST-2 score"
+
+
+def fast_student_share() -> str:
+    best = candidates()["first 4 layers, 60 % of heads and neurons, taught, int8"]
+    return f"have {100 * (best.test_share or 0):.1f} % of the score at {best.throughput:.0f} × the throughput"
 
 
 def students_without_spinning() -> str:
@@ -208,9 +217,190 @@ def int8_of_all_methods() -> str:
     )
 
 
+def magnitude_leaves() -> str:
+    score = fmean(scores_of("methods/magnitude-plain").values())
+    return f"magnitude pruning to the same density leaves {score:.1f} in three epochs"
+
+
+def the_first_cut_costs() -> str:
+    known = read("first-cut.json")
+    lowest, random, smallest = (
+        known["dense"]["score"] - known[f"{kind}, 5%"]["score"]
+        for kind in ("lowest scores", "random", "smallest weights")
+    )
+    return f"costs {lowest:.1f} points; 5 % at random cost {random:.1f} and the smallest {smallest:.1f}"
+
+
+def what_goes_first_is_not_large() -> str:
+    return f"({read('first-cut.json')['lowest scores, 5%']['size']:.2f} times the mean size of their matrix)"
+
+
+def when_a_plain_encoder_dies() -> str:
+    rows = read("stability-gpu.json")["curves"]["zeros-plain-9"]
+    dense = [row["step"] for row in rows if row["density"] == 1.0]
+    died = next(row for row in rows if row["gradient"][0] < 1e-6)
+    return (
+        f"Within {died['step'] - max(dense)} steps of the first pruned weight, at a density of"
+        f" {math.floor(100 * died['density'] + 0.5) / 100:.2f}"
+    )
+
+
+def layers_in_use_by_size() -> str:
+    plain, mix = (enough(read("alive.json")["cut_after_layer"][f"size-{arm}"]) for arm in ("plain", "mix"))
+    return (
+        f"and keep {number_or_word(plain)} of the twelve layers in use (with the mix {number_or_word(mix)})"
+    )
+
+
+def layers_in_use_by_score() -> str:
+    short = enough(read("alive.json")["cut_after_layer"]["zeros-mix"])
+    long = enough(read("deep-gpu.json")["cut_after_layer"]["25 epochs"])
+    return (
+        f"cut off all but the first {number_or_word(short)} layers (after three epochs of training) or the"
+        f" first {number_or_word(long)} (after 25)"
+    )
+
+
+def the_box_by_score_and_by_size() -> str:
+    last = {name: arm["last_score"] for name, arm in read("box-rank-cpu.json").items() if "-" in name}
+    return "by score {:.1f} plain and {:.1f} mixed, by size {:.1f} and {:.1f}".format(
+        *(last[f"{rank}-{arm}"] for rank in ("score", "size") for arm in ("plain", "mix"))
+    )
+
+
+def comparing_over_all_matrices() -> str:
+    gains = {
+        method: [
+            in_grid("gte-small", task, method, True) - in_grid("gte-small", task, "size", True)
+            for task in (SST2_PART, "mrpc")
+        ]
+        for method in ("size-global", "sensitivity")
+    }
+    by_size, by_sensitivity = ("{:.1f} and {:.1f}".format(*both) for both in gains.values())
+    return f"by size that adds {by_size} points, by sensitivity there are {by_sensitivity}"
+
+
+def density_that_soft_movement_reaches() -> str:
+    kept = [100 * row["density"] for row in read("grid.json") if row["method"] == "soft"]
+    return (
+        f"the grid's trainings by soft movement end at {min(kept):.1f} to {max(kept):.1f} % for a goal of 10"
+    )
+
+
+def rte_is_too_hard() -> str:
+    alive = {name: list(scores_of(name).values()) for name in read("gpu.json") if name.startswith("rte/")}
+    dense = fmean(alive.pop("rte/plain"))
+    pruned = [fmean(scores) for name, scores in alive.items() if scores and name != "rte/mix"]
+    dead = [run["last_score"] for run in read("gpu.json")["rte/l0-plain"]["seeds"] if run["diverged"]]
+    one_answer = max(dead)
+    return (
+        f"dense {dense:.0f}, pruned {min(pruned):.0f} to {max(pruned):.0f}, where one answer to everything"
+        f" has {one_answer:.0f}"
+    )
+
+
+def word_content_of_the_box() -> str:
+    arms = read("probing-gpu.json")["finetuned"]["box-right"]
+    learned = {
+        arm: [run["last_score"] for run in arms[f"word-content-{arm}"] if run["diverged"] is None]
+        for arm in ("plain", "mix")
+    }
+    still = len(arms["word-content-mix"]) - len(learned["mix"])
+    return (
+        f"plain {fmean(learned['plain']):.1f} by all {number_or_word(len(learned['plain']))} seeds, of the"
+        f" mixed ones {number_or_word(still)} are still at guessing and the others have"
+        f" {fmean(learned['mix']):.1f}"
+    )
+
+
+def seeds_for_an_interval() -> str:
+    scores = last_scores_in_grid("gte-small", "sst2", "sensitivity", True)
+    known, deviation = spread(scores), stdev(scores)
+    assert known.interval is not None
+    half = (known.interval[1] - known.interval[0]) / 2
+    return (
+        f"where one training deviates by {deviation:.1f} points, {number_or_word(known.count)} seeds give ±"
+        f" {half:.1f}, and ± 0.3 takes {seeds_for(deviation, 0.3)}"
+    )
+
+
+def the_box_on_sst2() -> str:
+    rows = [
+        row["last"]
+        for row in read("box-gpu.json")["judged"]
+        if row["encoder"].endswith("(the box)") and (row["rate"], row["task"]) == (2e-4, "sst2")
+    ]
+    return f"(6 layers, 11 MB; SST-2 {fmean(rows):.1f})"
+
+
+def the_box_on_a_processor() -> str:
+    rows = read("grid-cpu.json")
+    here = {
+        name: [row["last"] for row in rows if row["method"] == name]
+        for name in ("sensitivity", "size", "magnitude", "soft")
+    }
+    assert {len(scores) for scores in here.values()} == {2}
+    there = last_scores_in_grid("the box", "cola", "sensitivity", True)
+    gap, half = welch(here["sensitivity"], there)
+    assert half is not None
+    return (
+        "{:.1f} by sensitivity, {:.1f} by size, {:.1f} by magnitude and {:.1f} by soft movement".format(
+            *(fmean(scores) for scores in here.values())
+        )
+        + f" (two seeds each): the default leads there too. But it stands {gap:.1f} ± {half:.1f} points over"
+        f" the {fmean(there):.1f} of the H200's {number_or_word(len(there))} seeds"
+    )
+
+
+def by_sensitivity_beside_soft_movement() -> str:
+    tasks = (SST2_PART, "mrpc", "cola", "mr")
+    pairs = {
+        encoder: ", ".join(
+            " and ".join(f"{in_grid(encoder, task, method, True):.1f}" for method in ("sensitivity", "soft"))
+            for task in tasks[:count]
+        )
+        for encoder, count in (("gte-small", 4), ("MiniLM-L6", 4), ("mpnet-base", 2))
+    }
+    return "; ".join(f"{encoder} {scores}" for encoder, scores in pairs.items())
+
+
+def by_sensitivity_on_all_of_sst2() -> str:
+    scores = [
+        f"{name} {in_grid(name, 'sst2', 'sensitivity', True):.1f}" for name in ("gte-small", "mpnet-base")
+    ]
+    plain = [
+        f"{in_grid(encoder, task, 'sensitivity', False):.1f}"
+        for encoder in ("mpnet-base", "gte-small")
+        for task in (SST2_PART, "mrpc")
+    ]
+    return (
+        f"{scores[0]}, {scores[1]}. Plain it lives too: mpnet-base {plain[0]} and {plain[1]} (SST-2, MRPC),"
+        f" gte-small {plain[2]} and {plain[3]}"
+    )
+
+
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
+        ("results/README.md", the_box_on_a_processor),
+        ("docs/how-to/train.md", seeds_for_an_interval),
+        ("docs/how-to/train.md", the_box_on_sst2),
+        ("LOG.md", by_sensitivity_beside_soft_movement),
+        ("LOG.md", by_sensitivity_on_all_of_sst2),
+        ("docs/explanation/pruning.md", magnitude_leaves),
+        ("docs/explanation/pruning.md", the_first_cut_costs),
+        ("docs/explanation/pruning.md", what_goes_first_is_not_large),
+        ("docs/explanation/pruning.md", when_a_plain_encoder_dies),
+        ("docs/explanation/pruning.md", layers_in_use_by_size),
+        ("docs/explanation/pruning.md", layers_in_use_by_score),
+        ("docs/explanation/pruning.md", the_box_by_score_and_by_size),
+        ("docs/explanation/pruning.md", comparing_over_all_matrices),
+        ("docs/explanation/pruning.md", density_that_soft_movement_reaches),
+        ("docs/explanation/pruning.md", fast_student_share),
+        ("docs/verdicts.md", the_box_by_score_and_by_size),
+        ("results/README.md", rte_is_too_hard),
+        ("docs/verdicts.md", rte_is_too_hard),
+        ("results/README.md", word_content_of_the_box),
         ("README.md", students_on_x86),
         ("README.md", step_on_a_gpu),
         ("README.md", step_beside_the_fused_adamw),

@@ -196,6 +196,13 @@ def test_a_claim_s_figure_shows_its_rows_with_their_intervals_and_the_paper_s_nu
     assert math.isnan(figure.errors["two"][0][0])
 
 
+def test_names_under_a_figure_are_short() -> None:
+    what = "SST-2, 20,000 rows, 1 epoch, movement by sensitivity, mix − plain"
+    row = Evidence(encoder="one", what=what, value="−0.50 (…)", n="", source="", interval=(-1.0, 0.0))
+    claim = Claim(title="t", paper="", verdict="", sentence="", command="", evidence=(row,))
+    assert figure_of(claim).names == ("SST-2 part, 1 epoch, by sensitivity",)
+
+
 def test_every_claim_that_compares_scores_has_a_figure() -> None:
     without = [claim.title for claim in claims() if not claim.figure]
     assert without == ["All layers' activations must be kept at inference"]
@@ -260,6 +267,7 @@ def test_another_encoder_in_the_grid_changes_the_verdicts(
             "dead": is_dead,
             "density": 0.1,
             "dense": False,
+            "device": "a card",
         }
         for method, is_mix, is_dead in (
             ("score", False, False),
