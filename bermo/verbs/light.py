@@ -4,7 +4,8 @@ With a model's class transformers imports accelerate, torch's sharded tensors, i
 decorators) and scipy: half of all modules, of which a forward pass uses none, and a training by one process
 accelerate alone. A process that does nothing else does without them: packages that transformers can miss are
 as if not installed, torch has no distributed part, the compiler's decorators give their functions back, and
-no model was compiled. Whoever asks the compiler for anything else gets the real one.
+no model was compiled. Whoever asks the compiler for anything else gets the real one. Nor does it give the
+memory of freed tensors back to the system at every step (`keep_memory_`).
 """
 
 import ctypes
