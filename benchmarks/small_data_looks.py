@@ -1,13 +1,15 @@
 """Which weights of a training on little data are best, and which evaluation? Several of each in one run.
 
     python benchmarks/small_data_looks.py CELLS OUT ENCODER… [--workers 13] [--only REGEX] [--try …]
+        [--weights last,mean,way,refit]
     python benchmarks/small_data_looks.py --report OUT…
     python benchmarks/small_data_looks.py --scores FOLDER OUT…
 
 CELLS are those of small_data_cells.py. At every evaluation the validation and the test rows are scored by the
 weights ("last"), by their mean over the steps ("mean": what --average keeps), by three quarters of the way
 from the start to the weights ("way"), and by the weights with a new linear probe as the head ("refit", as
-SetFit ends). Nothing of it changes the training, so one training tells what each would have kept. --try
+SetFit ends); --weights leaves kinds out. Nothing of it changes the training, so one training tells what each
+would have kept. --try
 NAME:FIELD=VALUE,… adds a way, as in small_data.py. --report prints how much each gives over the last weights
 at the evaluation that the validation score chooses, by several rules of that choice; --scores writes what the
 mean and the last weights have kept as small_data.py does, for its --gather. The same command goes on where it
@@ -49,7 +51,7 @@ from bermo.training.average import Average
 from bermo.values import override
 
 FORGETTING, WAY = 2.0, 0.75
-LAST, MEAN, PART, REFIT = "last", "mean", "way", "refit"
+KINDS = LAST, MEAN, PART, REFIT = "last", "mean", "way", "refit"
 ERROR = 50 / 200**0.5
 """A standard error of 200 validation rows, by which an evaluation that knows nothing counts less."""
 Look = dict[str, dict[str, dict[str, float]]]
@@ -81,7 +83,7 @@ class Weights:
     def metrics(self) -> Mapping[str, float]:
         return {}
 
-    def look(self, scores: Callable[[], dict[str, dict[str, float]]]) -> Look:
+    def look(self, scores: Callable[[], dict[str, dict[str, float]]], kinds: Sequence[str]) -> Look:
         """Return the scores by each kind of weights; the model has its own again afterwards."""
         found = {LAST: scores()}
         if self.is_begun:
@@ -89,8 +91,9 @@ class Weights:
             own = [weight.detach().clone() for weight in weights]
             part = [start + WAY * (weight - start) for start, weight in zip(self.start, own, strict=True)]
             for name, values in ((MEAN, self.average.means), (PART, part)):
-                _put_(weights, values)
-                found[name] = scores()
+                if name in kinds:
+                    _put_(weights, values)
+                    found[name] = scores()
             _put_(weights, own)
         return found
 
@@ -123,7 +126,9 @@ def values_of(features: Features, answers: list[np.ndarray]) -> dict[str, float]
     return {name: round(float(value), 4) for name, value in named.items()}
 
 
-def run(encoder: str, files: Path, changes: list[str], folder: Path) -> dict[str, Any]:
+def run(
+    encoder: str, files: Path, changes: list[str], folder: Path, kinds: Sequence[str] = KINDS
+) -> dict[str, Any]:
     """Train a cell by the defaults, but for some changes, and return the scores of every evaluation."""
     precision = "bf16" if torch.cuda.is_available() else "fp32"
     train = TrainSpec(precision=precision, checkpoint_minutes=60, keep="none", average="off")
@@ -143,7 +148,8 @@ def run(encoder: str, files: Path, changes: list[str], folder: Path) -> dict[str
         rows = {"valid": seed.prepared.valid, "test": test_rows(files, seed.prepared)}
         ask = lambda part: predict(current, part, 256, seed.accelerator)  # noqa: E731
         scores = lambda: {name: values_of(part, ask(part)) for name, part in rows.items()}  # noqa: E731
-        looks.append(kept[-1].look(scores) | refitted(seed, current, scores))
+        again = refitted(seed, current, scores) if REFIT in kinds else {}
+        looks.append(kept[-1].look(scores, kinds) | again)
         return plain_evaluate(seed, current)
 
     training.assemble, training._Seed.evaluate = assemble, evaluate  # type: ignore[assignment,method-assign]
@@ -178,7 +184,7 @@ def work(job: tuple[str, str, str, argparse.Namespace]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     try:
-        result = run(encoder, options.cells / cell, options.changes[way], folder)
+        result = run(encoder, options.cells / cell, options.changes[way], folder, options.weights.split(","))
     except Exception:
         return f"FAILED {folder}\n{traceback.format_exc()}"
     write_json(folder / "looks.json", result)
@@ -199,6 +205,7 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 RULES: dict[str, Callable[[list[dict[str, dict[str, float]]]], int]] = {
     "accuracy": lambda looks: _highest([worth(look) for look in looks]),
+    "accuracy, the later of equals": lambda looks: _last_highest([worth(look) for look in looks]),
     "mean of three": lambda looks: _highest(smooth([worth(look) for look in looks])),
     "Matthews": lambda looks: _highest([look["valid"]["matthews"] for look in looks]),
     "loss": lambda looks: _highest([-look["valid"]["loss"] for look in looks]),
@@ -209,6 +216,10 @@ RULES: dict[str, Callable[[list[dict[str, dict[str, float]]]], int]] = {
 
 def _highest(values: Sequence[float]) -> int:
     return max(range(len(values)), key=lambda index: values[index])
+
+
+def _last_highest(values: Sequence[float]) -> int:
+    return max(range(len(values)), key=lambda index: (values[index], index))
 
 
 def kept_score(looks: list[Look], weights: str, rule: str = "accuracy") -> float:
@@ -232,7 +243,7 @@ def report(found: dict[tuple[str, ...], dict[str, Any]]) -> None:
             if key[3] == way and (*key[:3], "bermo") in found
         ]
         print(f"{way}: {len(pairs)} trainings" if pairs else f"{way}: nothing to compare with")
-        for weights in (LAST, MEAN, PART, REFIT) if pairs else ():
+        for weights in KINDS if pairs else ():
             gains = {
                 rule: statistics.fmean(
                     kept_score(own, weights, rule) - kept_score(usual, LAST) for own, usual in pairs
@@ -265,6 +276,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", default=".")
     parser.add_argument("--try", action="append", default=[], dest="tries", metavar="NAME:FIELD=VALUE,…")
+    parser.add_argument("--weights", default=",".join(KINDS))
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--scores", type=Path)
     options = parser.parse_args()

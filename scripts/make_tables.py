@@ -73,6 +73,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "little-data": little.scores,
     "little-data-reached": little.reached,
     "little-data-apart": little.apart,
+    "little-data-contrast": little.contrast,
     "little-data-mean": little.kept_mean,
     "torture-kills": torture.kills,
     "torture": torture.faults,

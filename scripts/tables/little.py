@@ -86,12 +86,25 @@ def kept_mean() -> str:
     return table(["points by the mean of the weights", "200 or 500 rows of", *ROWS, "both"], rows)
 
 
-def _gains(file: str, encoders: tuple[str, ...], cells: tuple[str, ...]) -> list[float]:
-    """The differences of each training's two models, the mean of the weights less the last ones."""
+def contrast() -> str:
+    """What a text's own mean over its pairs gives over a mean of all pairs of a batch."""
+    others = tuple(key for key in CELLS if key not in LEARNED["CoLA"])
+    rows = [
+        [name, tasks, _interval(_gains("small-data.json", encoders, cells, ("pairs-alike", "bermo")))]
+        for name, encoders in WIDTHS.items()
+        for tasks, cells in (("CoLA", LEARNED["CoLA"]), ("the others", others))
+    ]
+    return table(["points by a text's own mean", "200 or 500 rows of", "reported rows"], rows)
+
+
+def _gains(
+    file: str, encoders: tuple[str, ...], cells: tuple[str, ...], ways: tuple[str, str] = ("off", "on")
+) -> list[float]:
+    """By how much the second way is better, for each draw of the cells that have both."""
     found = read(file)["encoders"]
     tried = [found[encoder][key] for encoder in encoders for key in cells if key in found[encoder]]
-    pairs = [(cell["off"]["scores"], cell["on"]["scores"]) for cell in tried if "on" in cell]
-    return [on - off for without, with_mean in pairs for off, on in zip(without, with_mean, strict=True)]
+    pairs = [[cell[way]["scores"] for way in ways] for cell in tried if cell.keys() >= set(ways)]
+    return [second - first for before, after in pairs for first, second in zip(before, after, strict=True)]
 
 
 def _interval(gains: list[float]) -> str:
