@@ -28,13 +28,14 @@ import transformers
 from torch import nn
 from transformers import AutoModelForSequenceClassification, PretrainedConfig
 
-from bermo.data.batches import Indices, collate, in_order
+from bermo.data.batches import Indices, in_order
 from bermo.data.columns import find_columns
 from bermo.data.features import Features, tokenise
 from bermo.data.read import read_table
 from bermo.data.rows import TextRows
 from bermo.data.sentences.lexicon import OTHERS
 from bermo.data.tasks import find_task
+from bermo.data.tensors import collate
 from bermo.encoders.backbone import load_config, load_tokenizer
 from bermo.encoders.families import has_segments
 from bermo.models.tasks import BermoForSequenceClassification

@@ -4,9 +4,10 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,16 +34,37 @@ class Parser(argparse.ArgumentParser):
 
 
 @cache
-def build_parser() -> tuple[Parser, dict[str, Parser]]:
-    """Declare all verbs and their options; return the parser of the command and those of the verbs."""
-    parser = Parser(prog="bermo", description=DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+def build_parser(only: str | None = None) -> tuple[Parser, dict[str, Parser]]:
+    """Declare all verbs, or only one, and their options; return the parser of the command and those of the
+    verbs.
+    """
+    parser = _bare_parser()
     choices = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
     parsers = {}
-    for name, verb in VERBS.items():
+    for name in VERBS if only is None else (only,):
+        verb = VERBS[name]
         parsers[name] = choices.add_parser(name, help=verb.help, usage=verb.usage, allow_abbrev=False)
         add_options(parsers[name], verb.options)
     return parser, parsers
+
+
+def _bare_parser() -> Parser:
+    parser = Parser(prog="bermo", description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    return parser
+
+
+class Flags(Mapping[str, set[str]]):
+    """The flags of each verb, and under "" those of the command; a verb is declared when it is looked up."""
+
+    def __getitem__(self, name: str) -> set[str]:
+        return flags_of((build_parser(name)[1][name] if name else _bare_parser())._actions)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain([""], VERBS)
+
+    def __len__(self) -> int:
+        return 1 + len(VERBS)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -137,14 +159,15 @@ def _discard_output() -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    parser, parsers = build_parser()
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+    asked = arguments[0] if arguments and arguments[0] in VERBS else None
+    if arguments and not arguments[0].startswith("-") and asked is None:
         raise BermoError(f'There is no verb "{arguments[0]}".{verb_hint(arguments[0], VERBS)}')
+    parser, _ = build_parser(asked)
     parsed, rest = parser.parse_known_args(arguments)
     if parsed.verb is not None:
         rest = take_words(VERBS[parsed.verb].options, parsed, rest)
     if rest:
-        _refuse_word(rest[0], parsed.verb, {"": parser} | parsers)
+        _refuse_word(rest[0], parsed.verb)
     if parsed.verb is None:
         _answer_without_verb(parser, parsed.version)
         return 0
@@ -152,23 +175,19 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         return verb.run(read_options(verb.options, parsed))
     except BermoError as error:
-        note = whose_options(str(error), parsed.verb, _flags_of_verbs({"": parser} | parsers))
+        note = whose_options(str(error), parsed.verb, Flags())
         if not note:
             raise
         raise BermoError(f"{error}{note}") from error
 
 
-def _refuse_word(word: str, verb: str | None, parsers: Mapping[str, Parser]) -> NoReturn:
+def _refuse_word(word: str, verb: str | None) -> NoReturn:
     """Say of an option that the verb does not have, or of a word too many, what may have been meant."""
-    known = _flags_of_verbs(parsers)
+    known = Flags()
     if not word.startswith("-"):
         raise BermoError(f'"{word}" is one word too many.{word_hint(verb, word, known)}')
     flag = word.split("=")[0]
     raise BermoError(f'Unknown option "{word}".{option_hint(verb, flag, known)}')
-
-
-def _flags_of_verbs(parsers: Mapping[str, Parser]) -> dict[str, set[str]]:
-    return {name: flags_of(parser._actions) for name, parser in parsers.items()}
 
 
 def _answer_without_verb(parser: Parser, wants_version: bool) -> None:

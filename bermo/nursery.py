@@ -33,6 +33,7 @@ import psutil
 
 from bermo.cli import build_parser
 from bermo.interrupts import SIGNALLED
+from bermo.verbs import VERBS
 
 FORK: Callable[[], int] | None = getattr(os, "fork", None) if sys.platform == "linux" else None
 """None where a process with torch cannot be forked."""
@@ -120,7 +121,8 @@ def _import_all() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     # Both are kept by who makes them: options of all verbs, and names that weights had in older files.
-    build_parser()
+    for verb in VERBS:
+        build_parser(verb)
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("bert")
     gc.freeze()

@@ -115,6 +115,9 @@ def imported(path: Path) -> set[str]:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             names |= {name.value for name in node.args if isinstance(name, ast.Constant)}
+        elif isinstance(node, ast.Dict):  # a table of modules that are imported when they are asked for
+            known = (value.value for value in node.values if isinstance(value, ast.Constant))
+            names |= {name for name in known if name in PATHS}
     return names
 
 

@@ -9,12 +9,13 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from bermo.analyse.certainty import Judged
-from bermo.data.batches import collate, in_order
+from bermo.data.batches import in_order
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, pick
 from bermo.data.scoring import score
 from bermo.data.tasks import TASKS
+from bermo.data.tensors import collate
 from bermo.errors import BermoError
 from bermo.methods.evaluate import predict
 from bermo.models.tasks import BermoPreTrainedModel

@@ -1,4 +1,4 @@
-"""Which rows make up each batch of an epoch, and rows to padded tensors and back.
+"""Which rows make up each batch of an epoch, and rows to padded arrays and back.
 
     order of epoch e = f(seed, e): shuffle, cut into pools of 50 batches, sort each pool by length, cut into
     batches, shuffle the batches
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bermo.data.features import Features
 from bermo.errors import BermoError
@@ -21,6 +20,8 @@ POOL_BATCHES = 50
 """Batches a pool: enough for texts of like length, few enough that an epoch's order stays random."""
 
 Indices = npt.NDArray[np.int64]
+LABEL_NAMES = ("labels", "start_positions", "end_positions")
+"""The parts of a batch that a loss reads, and that a model needs only to compute its loss."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ def _sequences(features: Features, indices: Indices) -> Indices:
     return flat
 
 
-def collate(features: Features, indices: Indices, longest: int | None = None) -> dict[str, torch.Tensor]:
+def pad_rows(features: Features, indices: Indices, longest: int | None = None) -> dict[str, npt.NDArray[Any]]:
     """Return the rows as a model's arguments, padded to their longest; (B, T), or (B, C, T) for choices.
 
     With `longest`, what the model can read, they are padded on to a bucket, so that few shapes occur.
@@ -139,7 +140,7 @@ def collate(features: Features, indices: Indices, longest: int | None = None) ->
         batch["token_type_ids"] = padded.reshape(shape)
     if features.targets is not None:
         batch |= _targets(features, features.targets, indices, layout)
-    return {name: torch.from_numpy(values) for name, values in batch.items()}
+    return batch
 
 
 def _pad(layout: _Layout, values: npt.NDArray[np.integer], fill: int) -> npt.NDArray[np.int64]:
@@ -167,7 +168,7 @@ def _targets(
 def trim(
     features: Features, indices: Indices, logits: Sequence[npt.NDArray[np.floating]]
 ) -> list[npt.NDArray[np.floating]]:
-    """Undo `collate` on a batch of predictions: one array a row in the form `score` reads, no padding.
+    """Undo `pad_rows` on a batch of predictions: one array a row in the form `score` reads, no padding.
 
     `logits` is one array (B, C) or (B, 1) for whole texts and choices, (B, T, C) for tags; two, (B, T) each,
     for the start and the end of a span.

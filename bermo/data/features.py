@@ -10,20 +10,23 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from transformers import PreTrainedTokenizerBase
 
 from bermo.data.cache import Arrays, MemoryWriter, Writer, open_cache
 from bermo.data.rows import ApartRows, ChoiceRows, Rows, TextRows, digest, pick
 from bermo.data.tasks import Task
 from bermo.data.tokens import Chunk, Encoder, encode
 from bermo.data.unknown import check_unknown, count_unknown
+from bermo.encoders.plain_tokenizer import AnyTokenizer, PlainTokenizer, plain
 from bermo.errors import BermoError
 from bermo.files import cache_root
 from bermo.spec import DataSpec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 FORMAT = 1
 CHUNK_ROWS = 1000
@@ -96,7 +99,7 @@ def make_features(
     rows: Rows,
     task: Task,
     labels: tuple[str, ...],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: "PreTrainedTokenizerBase",
     spec: DataSpec,
     has_segments: bool,
     progress: Progress | None = None,
@@ -108,7 +111,7 @@ def make_features(
     """
     if not len(rows):
         raise BermoError("There are no rows to tokenise.")
-    encoder = _make_encoder(tokenizer, labels, spec, has_segments, is_apart)
+    encoder = _make_encoder(plain(tokenizer), labels, spec, has_segments, is_apart)
     folder = cache_root(spec.cache) / "tokens" / _key(rows, task, encoder)
     cached = open_cache(folder, lambda writer: _write(writer, rows, encoder, progress))
     features = _features(rows, task, encoder, cached.arrays, cached.facts)
@@ -120,19 +123,19 @@ def tokenise(
     rows: Rows,
     task: Task,
     labels: tuple[str, ...],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: AnyTokenizer,
     spec: DataSpec,
     has_segments: bool,
     is_apart: bool = False,
 ) -> Features:
     """Tokenise the rows in memory, for a model that is only asked: unknown tokens are no error there."""
-    encoder, writer = _make_encoder(tokenizer, labels, spec, has_segments, is_apart), MemoryWriter()
+    encoder, writer = _make_encoder(plain(tokenizer), labels, spec, has_segments, is_apart), MemoryWriter()
     facts = _write(writer, rows, encoder, None)
     return _features(rows, task, encoder, writer.arrays(), facts)
 
 
 def _features(rows: Rows, task: Task, encoder: Encoder, arrays: Arrays, facts: Mapping[str, Any]) -> Features:
-    tokenizer = encoder.tokenizer
+    known = encoder.tokenizer.facts
     return Features(
         task=task,
         labels=encoder.labels,
@@ -140,10 +143,10 @@ def _features(rows: Rows, task: Task, encoder: Encoder, arrays: Arrays, facts: M
         facts=TokenFacts(**{name: facts[name] for name in TokenFacts.__dataclass_fields__}),
         **arrays,
         num_choices=_sequences_a_row(rows, encoder.is_apart),
-        pad_id=_pad_id(tokenizer),
-        pad_segment=tokenizer.pad_token_type_id,
-        pads_left=tokenizer.padding_side == "left",
-        classifier_id=tokenizer.cls_token_id,
+        pad_id=known.pad_id,
+        pad_segment=known.pad_segment,
+        pads_left=known.padding_side == "left",
+        classifier_id=known.classifier_id,
     )
 
 
@@ -160,32 +163,21 @@ def _sequences_a_row(rows: Rows, is_apart: bool) -> int:
 
 
 def _make_encoder(
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PlainTokenizer,
     labels: tuple[str, ...],
     spec: DataSpec,
     has_segments: bool,
     is_apart: bool,
 ) -> Encoder:
-    if not tokenizer.is_fast:
-        raise BermoError(
-            f"{type(tokenizer).__name__} is a slow tokenizer, but one with a tokenizer.json is needed."
-            " Load the tokenizer from a folder that holds tokenizer.json."
-        )
-    longest = min(spec.max_length, tokenizer.model_max_length)
+    longest = int(min(spec.max_length, tokenizer.facts.max_length))
     return Encoder(tokenizer, labels, longest, spec.stride, has_segments, is_apart)
 
 
-def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the padding token, or for a family without one any token: the mask hides it."""
-    known = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-    return next(int(token) for token in known if token is not None)
-
-
-def fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+def fingerprint(tokenizer: AnyTokenizer) -> str:
     """Return the sha256 of all that decides how a text becomes tokens, whatever was called before."""
-    sides = (tokenizer.padding_side, tokenizer.truncation_side)
-    special = tuple(sorted(tokenizer.all_special_ids))
-    return _fingerprint(tokenizer.backend_tokenizer.to_str(), *sides, special)
+    known = plain(tokenizer)
+    sides, special = (known.facts.padding_side, known.facts.truncation_side), sorted(known.facts.special_ids)
+    return _fingerprint(known.backend.to_str(), *sides, tuple(special))
 
 
 @lru_cache(4)  # each split asks for it, and a vocabulary takes a while to parse

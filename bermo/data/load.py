@@ -17,7 +17,7 @@ from bermo.data.probing import read_probing_task
 from bermo.data.rows import Rows, TextRows, head, label_names
 from bermo.data.table import Table
 from bermo.data.tags_and_questions import WORD_TASKS, read_tags_or_questions
-from bermo.data.tasks import OWN, OWN_METRICS, Kind, Task, TaskData, find_task, scored_by, with_metric
+from bermo.data.tasks import OWN, Kind, TaskData, find_task, own_task, scored_by, with_metric
 from bermo.errors import BermoError, nearest
 from bermo.spec import DataSpec
 
@@ -64,11 +64,6 @@ def _checked(data: TaskData, spec: DataSpec, own: OwnMetric | None) -> TaskData:
     task = data.task if own is not None else with_metric(data.task, spec.metric, len(labels))
     data = replace(data, task=task, labels=labels)
     return data if own is None else scored_by(data, own)
-
-
-def own_task(kind: Kind) -> Task:
-    """Return the task of a user's own files, scored by its kind's usual metric."""
-    return Task(name="own", kind=kind, metric=OWN_METRICS.get(kind, "accuracy"))
 
 
 def _generate(spec: DataSpec) -> TaskData:

@@ -342,3 +342,8 @@ def find_task(name: str) -> Task:
     if name not in TASKS:
         raise BermoError(f'There is no task "{name}".{nearest(name, (*TASKS, *OWN))}')
     return TASKS[name]
+
+
+def own_task(kind: Kind) -> Task:
+    """Return the task of a user's own files, scored by its kind's usual metric."""
+    return Task(name="own", kind=kind, metric=OWN_METRICS.get(kind, "accuracy"))

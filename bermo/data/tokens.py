@@ -6,18 +6,17 @@ pieces that hold all of it, and on the classifier token of the others. A word's 
 piece, the others have -100.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
+from bermo.encoders.plain_tokenizer import AnyTokenizer, PlainTokenizer, backend_content, plain
 from bermo.errors import BermoError, nearest
 
 LONGEST_QUESTION = 64
@@ -27,13 +26,15 @@ IGNORED = -100
 """The label of a token without one; torch's cross entropy skips it."""
 
 Ints = npt.NDArray[np.int32]
+Cut = Literal["longest_first", "only_first", "only_second"]
+"""Which text of a pair loses its end where both are too long together."""
 
 
 @dataclass(frozen=True)
 class Encoder:
     """A tokenizer with all it needs to turn rows into arrays."""
 
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: PlainTokenizer
     labels: tuple[str, ...]
     max_length: int
     stride: int
@@ -70,16 +71,24 @@ def encode(encoder: Encoder, rows: Rows) -> Chunk:
             return _encode_apart(encoder, rows)
 
 
-def _call(encoder: Encoder, *texts: Any, **options: Any) -> BatchEncoding:
-    with _unchanged(encoder.tokenizer.backend_tokenizer):
-        return encoder.tokenizer(
-            *texts,
-            max_length=encoder.max_length,
-            return_attention_mask=False,
-            return_token_type_ids=encoder.has_segments,
-            verbose=False,
-            **options,
+def _call(
+    encoder: Encoder,
+    texts: Sequence[Any],
+    others: Sequence[str] | None = None,
+    cut: Cut = "longest_first",
+    stride: int = 0,
+    is_split: bool = False,
+) -> list[Any]:
+    """Return the encoding of each text, or pair of texts, with its special tokens, cut to `max_length`."""
+    backend, facts = encoder.tokenizer.backend, encoder.tokenizer.facts
+    with _unchanged(backend):
+        backend.no_padding()
+        backend.enable_truncation(
+            encoder.max_length, stride=stride, strategy=cut, direction=facts.truncation_side
         )
+        backend.encode_special_tokens = facts.splits_special
+        inputs = list(texts) if others is None else list(zip(texts, others, strict=True))
+        return list(backend.encode_batch(inputs, is_pretokenized=is_split))
 
 
 @contextmanager
@@ -97,27 +106,22 @@ def _unchanged(backend: Any) -> Iterator[None]:
             backend.enable_padding(**padding)
 
 
-def _encodings(batch: BatchEncoding) -> list[Any]:
-    assert batch.encodings is not None, "a fast tokenizer gives its encodings"
-    return batch.encodings
-
-
 def _flat(lists: Iterable[Iterable[int]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.fromiter(chain.from_iterable(lists), dtype=dtype)
 
 
-def _tokens(encoder: Encoder, batch: BatchEncoding) -> tuple[dict[str, npt.NDArray[Any]], Ints]:
+def _tokens(encoder: Encoder, batch: Sequence[Any]) -> tuple[dict[str, npt.NDArray[Any]], Ints]:
     """Return the token ids, the segment ids where the family has them, and the lengths."""
-    lengths = np.array([len(ids) for ids in batch["input_ids"]], dtype=np.int32)
-    arrays = {"ids": _flat(batch["input_ids"], np.int32)}
+    ids = [item.ids for item in batch]
+    lengths = np.array([len(one) for one in ids], dtype=np.int32)
+    arrays = {"ids": _flat(ids, np.int32)}
     if encoder.has_segments:
-        arrays["segments"] = _flat(batch["token_type_ids"], np.uint8)
+        arrays["segments"] = _flat((item.type_ids for item in batch), np.uint8)
     return arrays, lengths
 
 
 def _encode_text(encoder: Encoder, rows: TextRows) -> Chunk:
-    pair = () if rows.second is None else (list(rows.second),)
-    batch = _call(encoder, list(rows.first), *pair, truncation="longest_first")
+    batch = _call(encoder, rows.first, rows.second)
     arrays, lengths = _tokens(encoder, batch)
     if rows.labels is not None:
         arrays["targets"] = _text_targets(encoder, rows.labels)
@@ -140,7 +144,7 @@ def _encode_choice(encoder: Encoder, rows: ChoiceRows) -> Chunk:
     choices = len(rows.endings[0])
     first = [text for text in rows.first for _ in range(choices)]
     second = list(chain.from_iterable(rows.endings))
-    batch = _call(encoder, first, second, truncation="longest_first")
+    batch = _call(encoder, first, second)
     arrays, lengths = _tokens(encoder, batch)
     if rows.labels is not None:
         arrays["targets"] = _label_ids(encoder, rows.labels)
@@ -165,15 +169,15 @@ def _encode_pairs(encoder: Encoder, rows: TextRows) -> Chunk:
 def _encode_several(encoder: Encoder, texts: Sequence[tuple[str, ...]]) -> Chunk:
     """Return each text of each row as a sequence of its own."""
     size = len(texts[0])
-    batch = _call(encoder, list(chain.from_iterable(texts)), truncation=True)
+    batch = _call(encoder, list(chain.from_iterable(texts)))
     arrays, lengths = _tokens(encoder, batch)
     return Chunk(arrays, lengths, len({index // size for index in _overfull(encoder, batch, lengths)}))
 
 
-def _overfull(encoder: Encoder, batch: BatchEncoding, lengths: Ints) -> list[int]:
+def _overfull(encoder: Encoder, batch: Sequence[Any], lengths: Ints) -> list[int]:
     """Return the sequences that lost tokens; only those of full length can have."""
-    full = np.flatnonzero(lengths == encoder.max_length)
-    return [int(index) for index in full if _encodings(batch)[index].overflowing]
+    full = np.flatnonzero(lengths == encoder.max_length).tolist()
+    return [index for index in full if batch[index].overflowing]
 
 
 def _label_ids(encoder: Encoder, labels: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -188,9 +192,9 @@ def _encode_tagged(encoder: Encoder, rows: TaggedRows) -> Chunk:
     words = rows.words
     if drops_spaces(encoder.tokenizer):
         words = [[f" {word}" for word in row] for row in words]
-    batch = _call(encoder, [list(row) for row in words], is_split_into_words=True, truncation=True)
+    batch = _call(encoder, [list(row) for row in words], is_split=True)
     arrays, lengths = _tokens(encoder, batch)
-    ids = (-1 if word is None else word for item in _encodings(batch) for word in item.word_ids)
+    ids = (-1 if word is None else word for item in batch for word in item.word_ids)
     word_of = np.fromiter(ids, dtype=np.int32)
     is_start = np.zeros(len(word_of), dtype=np.bool_)
     is_start[np.cumsum(lengths) - lengths] = True
@@ -206,63 +210,59 @@ def _encode_tagged(encoder: Encoder, rows: TaggedRows) -> Chunk:
     return Chunk(arrays, lengths, int(np.sum(kept < counts)), int(np.sum(counts - kept)))
 
 
-def drops_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
+def drops_spaces(tokenizer: AnyTokenizer) -> bool:
     """Tell whether a word given alone would lose the space before it, as in byte-level vocabularies."""
-    splitter = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
+    splitter = backend_content(plain(tokenizer).backend)["pre_tokenizer"] or {}
     parts = splitter.get("pretokenizers", [splitter])
     return any(p.get("type") == "ByteLevel" and not p.get("add_prefix_space") for p in parts)
 
 
 def _encode_span(encoder: Encoder, rows: SpanRows) -> Chunk:
-    tokenizer = encoder.tokenizer
+    facts = encoder.tokenizer.facts
     room, longest = _room(encoder)
-    questions, cut = _cut_questions(tokenizer, rows.questions, longest)
+    questions, cut = _cut_questions(encoder.tokenizer.backend, rows.questions, longest)
     # A family that pads on the left has its classifier token last: there the passage comes first.
-    context_side = 1 if tokenizer.padding_side == "right" else 0
+    context_side = 1 if facts.padding_side == "right" else 0
     texts = (questions, list(rows.contexts))
-    batch = _call(
+    whole = _call(
         encoder,
         *(texts if context_side == 1 else texts[::-1]),
-        truncation="only_second" if context_side == 1 else "only_first",
+        cut="only_second" if context_side == 1 else "only_first",
         stride=min(encoder.stride, room // 2),
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
     )
+    pieces = [(row, piece) for row, item in enumerate(whole) for piece in (item, *item.overflowing)]
+    row_of, batch = [row for row, _ in pieces], [piece for _, piece in pieces]
     arrays, lengths = _tokens(encoder, batch)
-    spans = _flat(chain.from_iterable(batch["offset_mapping"]), np.int32).reshape(-1, 2)
-    sides = (side == context_side for item in _encodings(batch) for side in item.sequence_ids)
+    spans = _flat((offsets for item in batch for offsets in item.offsets), np.int32).reshape(-1, 2)
+    sides = (side == context_side for item in batch for side in item.sequence_ids)
     is_context = np.fromiter(sides, dtype=np.bool_)
     arrays["spans"] = np.where(is_context[:, None], spans, -1).astype(np.int32)
-    row_of = batch["overflow_to_sample_mapping"]
     if rows.answers is not None:
         golds = [rows.answers[row][0] if rows.answers[row] else None for row in row_of]
-        arrays["targets"] = _positions(arrays, lengths, golds, tokenizer.cls_token_id)
+        arrays["targets"] = _positions(arrays, lengths, golds, facts.classifier_id)
     return Chunk(arrays, lengths, cut, row_of=row_of)
 
 
 def _room(encoder: Encoder) -> tuple[int, int]:
     """Return the fewest tokens that a passage gets, and the most that a question may take."""
     longest = min(LONGEST_QUESTION, encoder.max_length // 3)
-    added = encoder.tokenizer.num_special_tokens_to_add(pair=True)
+    added = encoder.tokenizer.backend.num_special_tokens_to_add(is_pair=True)
     return encoder.max_length - longest - added, longest
 
 
-def _cut_questions(
-    tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], longest: int
-) -> tuple[list[str], int]:
+def _cut_questions(backend: Any, questions: Sequence[str], longest: int) -> tuple[list[str], int]:
     """Return the questions cut to `longest` tokens, and how many were."""
     kept, cut = list(questions), 0
     # A token has at least a byte, so only these can be too long.
     long = [i for i, question in enumerate(questions) if len(question.encode()) > longest]
     if not long:
         return kept, cut
-    batch = tokenizer(
-        [questions[i] for i in long],
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-        verbose=False,
-    )
-    for i, offsets in zip(long, batch["offset_mapping"], strict=True):
+    with _unchanged(backend):
+        backend.no_truncation()
+        backend.no_padding()
+        batch = backend.encode_batch([questions[i] for i in long], add_special_tokens=False)
+    for i, item in zip(long, batch, strict=True):
+        offsets = item.offsets
         if len(offsets) > longest:
             kept[i] = questions[i][: offsets[longest - 1][1]]
             cut += 1

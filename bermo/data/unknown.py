@@ -7,13 +7,17 @@ the model then trains on nothing and scores at chance.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from transformers import PreTrainedTokenizerBase
 
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
+from bermo.encoders.plain_tokenizer import AnyTokenizer, facts_of, plain
 from bermo.errors import BermoError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 SAMPLE = 2000
 """Texts that are read again to name the cause."""
@@ -38,25 +42,25 @@ class UnknownCount:
         return self.unknown / self.tokens if self.tokens else 0.0
 
 
-def check_ids(largest: int, size: int, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_ids(largest: int, size: int, tokenizer: AnyTokenizer) -> None:
     """Refuse a token that a model has no embedding for: its tokenizer is another model's."""
     if largest >= size:
-        token = tokenizer.convert_ids_to_tokens(largest)
+        token = plain(tokenizer).backend.id_to_token(largest)
         raise BermoError(
             f'The tokenizer gives "{token}" the number {largest}, but the model has embeddings for 0 to'
             f" {size - 1} only. Put the tokenizer that the model was trained with beside it."
         )
 
 
-def count_unknown(ids: npt.NDArray[np.int32], tokenizer: PreTrainedTokenizerBase) -> UnknownCount:
+def count_unknown(ids: npt.NDArray[np.int32], tokenizer: AnyTokenizer) -> UnknownCount:
     """Count the unknown tokens; a vocabulary of bytes has none."""
-    unknown_id = tokenizer.unk_token_id
-    special = [token for token in tokenizer.all_special_ids if token != unknown_id]
+    facts = facts_of(tokenizer)
+    special = [token for token in facts.special_ids if token != facts.unknown_id]
     tokens = int(np.sum(~np.isin(ids, special)))
-    return UnknownCount(tokens, 0 if unknown_id is None else int(np.sum(ids == unknown_id)))
+    return UnknownCount(tokens, 0 if facts.unknown_id is None else int(np.sum(ids == facts.unknown_id)))
 
 
-def check_unknown(share: float, limit: float, rows: Rows, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_unknown(share: float, limit: float, rows: Rows, tokenizer: "PreTrainedTokenizerBase") -> None:
     """Refuse text of which more than `limit` is unknown, with examples and the likely cause."""
     if share <= limit:
         return
@@ -84,7 +88,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def _examples(rows: Rows, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+def _examples(rows: Rows, tokenizer: "PreTrainedTokenizerBase") -> Iterator[str]:
     """Yield texts that have unknown words, each with the first few of these."""
     for text in _texts(rows):
         batch = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
@@ -95,7 +99,7 @@ def _examples(rows: Rows, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
             yield f'"{_short(text, MOST_OF_TEXT)}": unknown are {", ".join(first)}'
 
 
-def _cause(share: float, rows: Rows, tokenizer: PreTrainedTokenizerBase) -> str:
+def _cause(share: float, rows: Rows, tokenizer: "PreTrainedTokenizerBase") -> str:
     words = len(tokenizer) - len(set(tokenizer.all_special_ids))
     if words <= FEW_WORDS:
         return (
@@ -116,7 +120,7 @@ def _cause(share: float, rows: Rows, tokenizer: PreTrainedTokenizerBase) -> str:
     )
 
 
-def _share(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> float:
+def _share(texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase") -> float:
     batch = tokenizer(list(texts), add_special_tokens=False, verbose=False)
     ids = np.fromiter(chain.from_iterable(batch["input_ids"]), dtype=np.int32)
     return count_unknown(ids, tokenizer).share

@@ -1,10 +1,9 @@
 """A failure to load a file of a model, as one sentence in place of a traceback."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from transformers.utils import logging
 
 from bermo.crashes import was_interrupted
 from bermo.errors import BermoError
@@ -19,10 +18,9 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
 
     What transformers itself would print about the failure stays off the screen.
     """
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
     try:
-        yield
+        with _quiet():
+            yield
     except UNTOUCHED:
         raise
     # A damaged file fails in any way, and a panic of the tokenizers' library is not even an Exception.
@@ -30,6 +28,20 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
         if was_interrupted(error):
             raise KeyboardInterrupt from error
         raise BermoError(f'Could not load the {what} of "{name}": {_reason(error)}') from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let transformers, where it is imported at all, print nothing below an error."""
+    if "transformers" not in sys.modules:
+        yield
+        return
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
     finally:
         logging.set_verbosity(level)
 

@@ -7,9 +7,6 @@ import json
 from pathlib import Path, PurePath
 from typing import Any
 
-from transformers.utils import cached_file
-
-from bermo.encoders.hub import is_local
 from bermo.encoders.where import resolve
 from bermo.files import DAMAGED
 from bermo.spec import Pooling
@@ -51,6 +48,10 @@ def pooling_of(values: Any) -> Pooling | None:
 
 def _read(source: str, file: str) -> Any:
     """Return a JSON file of the folder or repository, None where there is none."""
+    from transformers.utils import cached_file
+
+    from bermo.encoders.hub import is_local
+
     try:
         path = cached_file(
             source,

@@ -19,9 +19,10 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
-from bermo.data.batches import BatchPlan, collate
+from bermo.data.batches import LABEL_NAMES, BatchPlan
 from bermo.data.features import Features
 from bermo.data.scoring import TaskScores
+from bermo.data.tensors import collate
 from bermo.encoders.card import Evaluated
 from bermo.encoders.tied import num_groups
 from bermo.files import whole_folder, write_text
@@ -50,7 +51,7 @@ from bermo.methods.unlabelled import HAS_LABEL, PartlyLabelled
 from bermo.models.encoder import model_card
 from bermo.models.low_rank import factorise_
 from bermo.models.quantized import MARK, without_quantizers
-from bermo.models.tasks import LABEL_NAMES, BermoPreTrainedModel
+from bermo.models.tasks import BermoPreTrainedModel
 from bermo.models.tied import tie_layers_
 from bermo.nn.heads import IGNORED, labelled_loss, weighted_loss
 from bermo.nn.masks import Mask

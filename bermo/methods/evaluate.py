@@ -9,9 +9,9 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
 
-from bermo.data.batches import collate, in_order, trim
+from bermo.data.batches import LABEL_NAMES, in_order, trim
 from bermo.data.features import Features
-from bermo.models.tasks import LABEL_NAMES
+from bermo.data.tensors import collate
 from bermo.spec import RunSpec, chosen
 
 # No activations are kept for gradients, so twice the rows fit into memory.

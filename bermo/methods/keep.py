@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import cosine_similarity
 
-from bermo.data.batches import collate, in_order
+from bermo.data.batches import in_order
 from bermo.data.features import Features
+from bermo.data.tensors import collate
 from bermo.encoders.backbone import hidden_states, make_inputs
 from bermo.encoders.families import family_of
 from bermo.errors import BermoError

@@ -288,10 +288,6 @@ class BermoForMaskedLM(BermoPreTrainedModel):
                 self.head.get_parameter(name).copy_(weight)
 
 
-LABEL_NAMES = ("labels", "start_positions", "end_positions")
-"""The tensors of a batch that a loss reads, and that a model needs only to compute its loss."""
-
-
 def has_segments(name: str | Path) -> bool:
     """Tell whether a saved model, or a bare encoder, reads the segment ids of sentence pairs."""
     return families.has_segments(read_config(name))

@@ -5,28 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from transformers import PretrainedConfig
-
-from bermo.data.load import own_task
-from bermo.data.tasks import TASKS, Kind, Task, TaskData, with_metric
-from bermo.encoders import where
-from bermo.encoders.sentence import SentenceSettings, is_sentence_folder, read_settings
-from bermo.errors import BermoError
+from bermo.data.tasks import TASKS, Kind, Task, TaskData, own_task, with_metric
 from bermo.files import reading, write_json
-from bermo.nn.heads import MULTI_LABEL
 from bermo.runs.model_files import TASK_FILE
 from bermo.spec import DataSpec
-
-LONGEST_TEXT = 512
-"""Tokens of a text that a sentence encoder reads where no file says; its positions may be fewer."""
-HEADS: dict[str, Kind] = {
-    "ForSequenceClassification": "classification",
-    "ForTokenClassification": "tagging",
-    "ForQuestionAnswering": "span",
-    "ForMultipleChoice": "choice",
-    "ForSentenceEmbedding": "embedding",
-}
-"""How the name of a model class ends, and the kind of task that its head is for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,19 +59,16 @@ def write_task(folder: Path, trained: TrainedTask) -> None:
     )
 
 
-def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
-    """Read task.json; beside a plain transformers model there is none, and the head tells the task."""
+def read_task_file(folder: Path, num_labels: int | None) -> TrainedTask:
+    """Read the task.json of a model that gives so many labels."""
     path = folder / TASK_FILE
-    if not path.exists():
-        is_sentence = is_sentence_folder(folder)
-        return embedding_task(read_settings(folder)) if is_sentence else _task_of_head(folder, config)
     with reading(path, "Copy it anew from where the model was saved."):
         values = json.loads(path.read_text(encoding="utf-8"))
         kind, labels = values["kind"], tuple(map(str, values["labels"]))
         if kind not in get_args(Kind):
             raise ValueError(f'there is no kind of task "{kind}"')
-        if labels and len(labels) != config.num_labels:
-            raise ValueError(f"{len(labels)} labels for a model that has {config.num_labels}")
+        if labels and len(labels) != num_labels:
+            raise ValueError(f"{len(labels)} labels for a model that has {num_labels}")
         named = TASKS.get(values["task"])
         if named is None:
             named = replace(own_task(kind), has_no_answer=bool(values.get("has_no_answer")))
@@ -102,48 +81,3 @@ def read_task(folder: Path, config: PretrainedConfig) -> TrainedTask:
             label=values.get("label"),
             label_separator=values.get("label_separator"),
         )
-
-
-def embedding_task(settings: SentenceSettings) -> TrainedTask:
-    """Return what a sentence encoder is for."""
-    return TrainedTask(
-        task=own_task("embedding"),
-        labels=(),
-        text=("text",),
-        max_length=settings.max_length or LONGEST_TEXT,
-        stride=DataSpec().stride,
-    )
-
-
-def has_head(config: PretrainedConfig) -> bool:
-    """Tell whether the class that a config names has a head for a task."""
-    return _kind_of_head(config) is not None
-
-
-def _kind_of_head(config: PretrainedConfig) -> Kind | None:
-    name = next(iter(config.architectures or ()), "")
-    return next((kind for ending, kind in HEADS.items() if name.endswith(ending)), None)
-
-
-def _task_of_head(folder: Path, config: PretrainedConfig) -> TrainedTask:
-    name, kind = next(iter(config.architectures or ()), ""), _kind_of_head(config)
-    if kind is None:
-        model = "" if folder == where.BOX else f" --model {folder}"  # the box is the default
-        raise BermoError(
-            f"{folder if model else 'box'} holds {name or 'a model'} without a head for a task. Train one on"
-            f" it first, and give that run: bermo train{model} --train FILE --out runs/mine"
-        )
-    if kind == "classification" and config.problem_type == MULTI_LABEL:
-        kind = "multi-label" if (config.num_labels or 0) > 1 else "reranker"
-    elif kind == "classification" and config.num_labels == 1:
-        kind = "regression"
-    names: dict[int, str] = config.id2label or {}  # type: ignore[assignment]
-    labels = tuple(str(names[index]).removeprefix("LABEL_") for index in sorted(names))
-    defaults = DataSpec()
-    return TrainedTask(
-        task=own_task(kind),
-        labels=() if kind in ("regression", "embedding", "reranker") else labels,
-        text=(),
-        max_length=defaults.max_length,
-        stride=defaults.stride,
-    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bermo.fields import REQUIRED, option, positional
 from bermo.ship.runtimes.spec import EncodeSpec
-from bermo.verbs.importing import importing
+from bermo.verbs.importing import importing_answers
 from bermo.verbs.verb import Verb
 
 
@@ -31,7 +31,7 @@ def run(options: EncodeOptions) -> int:
     check_files(options.file)
     check_new(options.out)
     say_start("encode", f"{options.file.name} by {options.model}")
-    with importing("answers"):
+    with importing_answers(options.model):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.embed import encode_file
 

@@ -1,11 +1,12 @@
 """bermo evaluate: every score of a trained model on a test file with labels."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.fields import Rules, option, positional
 from bermo.ship.runtimes.spec import EvaluateSpec
-from bermo.verbs.importing import importing
+from bermo.verbs.importing import importing, importing_answers
 from bermo.verbs.verb import Verb
 
 
@@ -29,7 +30,6 @@ class EvaluateOptions:
 
 
 def run(options: EvaluateOptions) -> int:
-    from bermo.data.own_metric import is_function
     from bermo.runs.model_files import find_model
     from bermo.verbs.starting import check_files, check_metric, check_new, say_start
 
@@ -41,8 +41,7 @@ def run(options: EvaluateOptions) -> int:
             find_model(folder)
     check_files(options.file)
     say_start("evaluate", f"{options.run} on {options.file.name}")
-    # A function of the user's own may import anything.
-    with importing("all" if is_function(options.spec.metric) else "answers"):
+    with _importing(options):
         from bermo.figures.data import write_findings
         from bermo.report.console import PlainConsole
         from bermo.report.evaluation import print_evaluation
@@ -60,6 +59,19 @@ def run(options: EvaluateOptions) -> int:
         write_findings(options.figures / "figures.json", evaluation_findings(evaluated))
     print_evaluation(evaluated, PlainConsole())
     return 0
+
+
+def _importing(options: EvaluateOptions) -> AbstractContextManager[None]:
+    """Import what the evaluation needs: a function of the user's own may import anything, and a file says of
+    which versions its scores are.
+    """
+    from bermo.data.own_metric import is_function
+
+    if is_function(options.spec.metric):
+        return importing()
+    if options.out is not None:
+        return importing("answers")
+    return importing_answers(options.run, *([] if options.spec.against is None else [options.spec.against]))
 
 
 VERB = Verb(

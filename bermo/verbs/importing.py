@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 
 from bermo.encoders.quick_import import quick_imports
@@ -37,8 +38,25 @@ def importing(use: Use = "all") -> Iterator[None]:
                 gc.freeze()
                 HAS_FROZEN.set()
                 gc.enable()
+        if use == "graphs":
+            return
         from transformers.utils import logging
     logging.disable_progress_bar()
+
+
+@contextmanager
+def importing_answers(*folders: Path) -> Iterator[None]:
+    """Import what the models in these folders answer with: torch and transformers, or neither where all are
+    exports that say how they read texts.
+    """
+    from bermo.runs.reading import needs_torch
+
+    has_torch = needs_torch(*folders)
+    with importing("answers" if has_torch else "graphs"):
+        if has_torch:
+            import bermo.runs.loading
+            import bermo.ship.runtimes.torch_candidate  # noqa: F401
+        yield
 
 
 @contextmanager

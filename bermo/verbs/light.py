@@ -24,7 +24,8 @@ SEVERAL = ("WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE")
 COMPILER = "torch._dynamo"
 # Options of mallopt, and the largest value that it takes.
 TRIM_THRESHOLD, MMAP_THRESHOLD, LARGEST = -1, -3, 2**31 - 1
-Use = Literal["answers", "training", "all"]
+Use = Literal["graphs", "answers", "training", "all"]
+"""What a command does with torch and transformers; for answers of graphs it imports neither."""
 # A module of the compiler that torch imports with functions for gradients; it needs no other one.
 BY_ITSELF = frozenset({"torch._dynamo._trace_wrapped_higher_order_op"})
 SHARDED = "torch.distributed.tensor"
@@ -100,7 +101,7 @@ def own_process_() -> None:
 
 def leave_out_(use: Use) -> None:
     """Let a process of ours import torch and transformers without what this use does not need."""
-    if use == "all" or not _PROCESS["is_ours"] or "transformers" in sys.modules:
+    if use in ("all", "graphs") or not _PROCESS["is_ours"] or "transformers" in sys.modules:
         return
     if use == "training" and is_of_several():
         return

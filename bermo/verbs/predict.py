@@ -7,7 +7,7 @@ from pathlib import Path
 from bermo.fields import Rules, option, positional
 from bermo.interrupts import SIGNALLED
 from bermo.ship.runtimes.spec import PredictSpec
-from bermo.verbs.importing import importing
+from bermo.verbs.importing import importing_answers
 from bermo.verbs.verb import Verb
 
 STDIN = Path("-")
@@ -53,7 +53,7 @@ def run(options: PredictOptions) -> int:
     check_files(file)
     what = "--text" if options.text else "standard input" if file is None else file.name
     say_start("predict", f"{options.run} on {what}")
-    with importing("answers"):
+    with importing_answers(options.run):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.predict_file import predict_file
 

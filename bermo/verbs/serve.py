@@ -8,7 +8,7 @@ from bermo.errors import BermoError
 from bermo.fields import positional
 from bermo.ship.serve.address import check_names, take_address
 from bermo.ship.serve.spec import ServeSpec
-from bermo.verbs.importing import importing
+from bermo.verbs.importing import importing_answers
 from bermo.verbs.verb import Verb
 
 PACKAGES = ("starlette", "uvicorn")
@@ -40,7 +40,7 @@ def run(options: ServeOptions) -> int:
         find_model(folder)
     say_start("serve", ", ".join(str(folder) for folder in options.folders))
     with take_address(options.spec) as listener:
-        with importing("answers"):
+        with importing_answers(*options.folders):
             from bermo.report.terminal import TerminalDisplay
             from bermo.ship.serve.run import serve
 

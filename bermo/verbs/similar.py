@@ -6,7 +6,7 @@ from pathlib import Path
 from bermo.fields import Rules, option, positional
 from bermo.printing import say
 from bermo.ship.runtimes.spec import SearchSpec
-from bermo.verbs.importing import importing
+from bermo.verbs.importing import importing_answers
 from bermo.verbs.verb import Verb
 
 
@@ -37,7 +37,7 @@ def run(options: SimilarOptions) -> int:
     find_model(options.model)
     check_files(options.file, options.spec.vectors)
     say_start("similar", f"{options.file.name} by {options.model}")
-    with importing("answers"):
+    with importing_answers(options.model):
         from bermo.report.terminal import TerminalDisplay
         from bermo.ship.runtimes.embed import search
 

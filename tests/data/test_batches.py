@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from bermo.data.batches import BatchPlan, bucket, collate, in_order, trim
+from bermo.data.batches import BatchPlan, bucket, in_order, trim
 from bermo.data.features import Features, make_features
 from bermo.data.load import own_task
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
 from bermo.data.tasks import Task, find_task
+from bermo.data.tensors import collate
 from bermo.errors import BermoError
 from bermo.spec import DataSpec
 

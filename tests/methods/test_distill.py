@@ -12,7 +12,7 @@ from transformers import (
     DistilBertConfig,
 )
 
-from bermo.data.batches import collate
+from bermo.data.tensors import collate
 from bermo.errors import BermoError
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.checks import check_distill

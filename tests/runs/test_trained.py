@@ -15,8 +15,9 @@ from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.runs.folder import claim
+from bermo.runs.head_task import read_task
 from bermo.runs.model_files import model_folder
-from bermo.runs.task_file import read_task, write_task
+from bermo.runs.task_file import write_task
 from bermo.runs.trained import open_trained
 from bermo.spec import DataSpec, RunSpec
 from bermo.sums import write_sums

@@ -108,7 +108,11 @@ class Served:
     """A loaded candidate and what can be asked of it."""
 
     def __init__(self, entry: Entry) -> None:
+        # Imported before memory is counted, whether the candidate is torch's or not.
         from transformers.utils import logging
+
+        import bermo.runs.loading
+        import bermo.ship.runtimes.torch_candidate  # noqa: F401
 
         logging.disable_progress_bar()
         self.entry = entry
@@ -126,7 +130,7 @@ class Served:
         """Return the seconds of each of some runs on a batch of this shape."""
         from bermo.ship.runtimes.texts import random_batch
 
-        batch = random_batch(self.source, num_rows, length, self.source.config.vocab_size)
+        batch = random_batch(self.source, num_rows, length, self.source.num_words)
         seconds = []
         for _ in range(iterations):
             start = time.perf_counter()

@@ -15,13 +15,16 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from bermo.data.batches import in_order
+from bermo.data.tasks import Kind
 from bermo.errors import BermoError
 from bermo.files import check_place, whole_folder, write_json, write_text
 from bermo.machine import processor
 from bermo.methods.measure import versions
 from bermo.models.quantized import MARK, int8_copy
 from bermo.progress import Display, Quiet
+from bermo.runs.loading import reading_of
 from bermo.runs.model_files import HUB_FOLDER, HUB_GRAPHS, MODEL_FILES, check_not_exported, divergence
+from bermo.runs.reading import BY_GRAPH, FIELD
 from bermo.runs.task_file import write_task
 from bermo.runs.trained import TrainedFolder, open_trained
 from bermo.ship.export import hub
@@ -115,7 +118,9 @@ def export(
             compared=compared,
             details=details,
         )
-        write_json(folder / "export.json", _record(exported) | {"diverged": divergence(run)})
+        kind = opened.trained.task.kind
+        record = _record(exported) | {"diverged": divergence(run), FIELD: _reading(folder, form, kind)}
+        write_json(folder / "export.json", record)
         if is_hub:
             hub.write_card(folder, opened.trained, compared, run.name)
         write_sums(folder)
@@ -157,6 +162,12 @@ def _write_companions(model: PreTrainedModel, opened: TrainedFolder, folder: Pat
     script = None if graph is None else example_script(opened.trained, tokenizer, graph, opened.is_apart)
     if script is not None:
         write_text(folder / EXAMPLE_FILE, script)
+
+
+def _reading(folder: Path, form: Form, kind: Kind) -> dict[str, Any] | None:
+    """Return what lets the folder answer without torch; for vectors its config says more than that."""
+    reading = reading_of(folder) if form.runtime in BY_GRAPH and kind != "embedding" else None
+    return None if reading is None else asdict(reading)
 
 
 def _record(exported: Exported) -> dict[str, Any]:

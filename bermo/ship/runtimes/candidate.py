@@ -3,31 +3,32 @@ container.
 
     open_candidate(opened, threads) -> Candidate;   candidate(batch of numpy arrays) -> logits
 
-Each runtime's thread pool is its own; the bench opens every candidate in a process of its own.
+A runtime, torch too, is imported when a model of it is opened. Its thread pool is its own; the bench opens
+every candidate in a process of its own.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
 from bermo.choices import Device
-from bermo.data.batches import Indices, collate, in_order, trim
+from bermo.data.batches import LABEL_NAMES, Indices, in_order, pad_rows, trim
 from bermo.data.features import Features
 from bermo.encoders.failures import loading
 from bermo.errors import BermoError
-from bermo.models.tasks import LABEL_NAMES
 from bermo.runs.model_files import MODEL_FILES, Runtime, hub_graph, read_export
+from bermo.runs.reading import BY_GRAPH
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.forms import EXTRAS
 from bermo.ship.runtimes.openvino import load_openvino, openvino_precisions
 from bermo.ship.runtimes.overflow import check_overflow
-from bermo.ship.runtimes.torch_candidate import Answers, TorchCandidate
 from bermo.spec import Precision
-from bermo.training.devices import check_device
+
+if TYPE_CHECKING:
+    from bermo.ship.runtimes.torch_candidate import Answers
 
 Batch = Mapping[str, np.ndarray]
 TOKENS = "last_hidden_state"
@@ -40,6 +41,18 @@ class Candidate(Protocol):
     """A batch in, logits out: one array, or two for the start and the end of a span."""
 
     def __call__(self, batch: Batch) -> list[np.ndarray]: ...
+
+
+@runtime_checkable
+class Ahead(Candidate, Protocol):
+    """A candidate that computes a batch while the CPU makes the next one: torch's, on a GPU."""
+
+    precision: Precision
+    longest: int | None
+    """Where shapes should be few: what the model can read, to which batches may be padded on."""
+
+    def start(self, batch: Batch) -> "Answers":
+        """Begin to compute a batch, and return a function that waits for its logits."""
 
 
 class OnnxCandidate:
@@ -99,7 +112,7 @@ def open_candidate(
     """Load a folder's model with its runtime; only torch takes another device or precision than the
     folder's own.
     """
-    if opened.runtime in ("onnxruntime", "openvino") and (device != "cpu" or precision not in (None, "fp32")):
+    if opened.runtime in BY_GRAPH and (device != "cpu" or precision not in (None, "fp32")):
         raise BermoError(
             f"{opened.folder} is made for {opened.runtime} and runs on the CPU as it is. Leave --device and"
             " --precision out, or give the torch model."
@@ -114,6 +127,10 @@ def open_candidate(
             # What an int8 model computes in floats may be bf16 too: its step is far larger than bf16's.
             allows_bf16 = opened.precision in ("bf16", "int8")
             return OpenVinoCandidate(opened.folder / "model.xml", threads, allows_bf16)
+    import torch
+
+    from bermo.ship.runtimes.torch_candidate import TorchCandidate
+
     if threads is not None:
         torch.set_num_threads(threads)
     precision = precision or torch_precision(opened)
@@ -126,9 +143,15 @@ def open_candidate(
 
 def choose_device(opened: TrainedFolder, device: Device) -> str:
     """Return the device on which a folder's model answers: that asked for, or a GPU where torch has one."""
+    if device == "cpu" or (device == "auto" and opened.runtime in BY_GRAPH):
+        return "cpu"
+    import torch
+
+    from bermo.training.devices import check_device
+
     check_device(device)
-    if device != "auto" or opened.runtime in ("onnxruntime", "openvino"):
-        return "cpu" if device == "auto" else device
+    if device != "auto":
+        return device
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -161,11 +184,11 @@ def _computed(
     candidate: Candidate, features: Features, batch_size: int
 ) -> Iterator[tuple[Indices, list[np.ndarray]]]:
     """Yield batches and their logits; a GPU computes while the CPU makes the next batch."""
-    on_torch = candidate if isinstance(candidate, TorchCandidate) else None
+    ahead = candidate if isinstance(candidate, Ahead) else None
     begun: deque[tuple[Indices, Answers]] = deque()
     for rows in in_order(features, batch_size):
-        batch = inputs_of(features, rows, None if on_torch is None else on_torch.longest)
-        begun.append((rows, on_torch.start(batch) if on_torch else _done(candidate(batch))))
+        batch = inputs_of(features, rows, None if ahead is None else ahead.longest)
+        begun.append((rows, ahead.start(batch) if ahead else _done(candidate(batch))))
         if len(begun) > AHEAD:
             first, answers = begun.popleft()
             yield first, answers()
@@ -173,12 +196,12 @@ def _computed(
         yield rows, answers()
 
 
-def _done(logits: list[np.ndarray]) -> Answers:
+def _done(logits: list[np.ndarray]) -> "Answers":
     return lambda: logits
 
 
 def _not_finite(candidate: Candidate) -> str:
-    if isinstance(candidate, TorchCandidate) and candidate.precision == "fp16":
+    if isinstance(candidate, Ahead) and candidate.precision == "fp16":
         return (
             "The model's answers are infinite or not a number in fp16, whose numbers end at 65,504."
             " Ask for --precision bf16 or fp32."
@@ -191,8 +214,8 @@ def _not_finite(candidate: Candidate) -> str:
 
 def inputs_of(features: Features, rows: Indices, longest: int | None = None) -> dict[str, np.ndarray]:
     """Return rows as a runtime's inputs; texts that are read each by itself are rows of their own."""
-    padded = collate(features, rows, longest)
-    batch = {k: v.numpy() for k, v in padded.items() if k not in LABEL_NAMES}
+    padded = pad_rows(features, rows, longest)
+    batch = {name: values for name, values in padded.items() if name not in LABEL_NAMES}
     return {k: v.reshape(-1, v.shape[-1]) for k, v in batch.items()} if is_apart(features) else batch
 
 

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from bermo.choices import separator_character
 from bermo.data.inputs import input_names, text_blocks
-from bermo.data.load import own_task
 from bermo.data.ranking import unit
 from bermo.data.rows import ApartRows
+from bermo.data.tasks import own_task
 from bermo.errors import BermoError
 from bermo.files import DAMAGED, check_place, whole_bytes
 from bermo.printing import number_of

@@ -23,7 +23,6 @@ from bermo.data.tasks import with_function, with_metric
 from bermo.errors import BermoError
 from bermo.files import write_json
 from bermo.machine import processor
-from bermo.methods.measure import versions
 from bermo.progress import Display, Quiet, counted
 from bermo.runs.model_files import warn_diverged
 from bermo.runs.trained import Runtime, TrainedFolder, open_trained
@@ -127,6 +126,8 @@ def _open_other(folder: Path, opened: TrainedFolder) -> TrainedFolder:
 
 def write_evaluation(path: Path, evaluated: Evaluated) -> None:
     """Write an evaluation as JSON, whole or not at all."""
+    from bermo.methods.measure import versions
+
     values = asdict(evaluated)
     result = values.pop("result")
     write_json(path, values | result | {"versions": versions(), "processor": processor().name})

@@ -20,6 +20,7 @@ from bermo.data.inputs import filled_rows, input_names, input_rows
 from bermo.data.rows import Rows
 from bermo.data.scoring import decode, empty_answer
 from bermo.data.table import Table
+from bermo.encoders.plain_tokenizer import plain
 from bermo.errors import BermoError
 from bermo.runs.trained import TrainedFolder
 from bermo.ship.runtimes.candidate import answer, choose_device, open_candidate
@@ -49,7 +50,7 @@ class Predictor:
         threads: int | None = None,
     ) -> None:
         self.opened, self.batch_size = opened, batch_size
-        self.tokenizer = opened.load_tokenizer()
+        self.tokenizer = plain(opened.load_reader())
         self.candidate = open_candidate(opened, threads, choose_device(opened, device), precision)
 
     def twin(self) -> "Predictor":

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bermo.data.apart import read_pairs
 from bermo.data.columns import NO_FLAGS, OF_TRAINING, Columns, Flags, find_columns
@@ -27,6 +26,7 @@ from bermo.data.read import Table, read_table
 from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, TextRows, label_names
 from bermo.data.tagged import read_tagged
 from bermo.data.unknown import check_ids
+from bermo.encoders.plain_tokenizer import AnyTokenizer
 from bermo.errors import BermoError, nearest
 from bermo.printing import number_of
 from bermo.runs.task_file import TrainedTask
@@ -87,15 +87,15 @@ def features_of(
     opened: TrainedFolder,
     rows: Rows,
     more_labels: Sequence[str] = (),
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: AnyTokenizer | None = None,
 ) -> Features:
     """Tokenise rows with the model's own tokenizer and limits; `more_labels` are those it cannot give."""
     trained = opened.trained
     limits = DataSpec(max_length=trained.max_length, stride=trained.stride)
     labels = (*trained.labels, *more_labels)
-    tokenizer = tokenizer or opened.load_tokenizer()
+    tokenizer = tokenizer or opened.load_reader()
     features = tokenise(rows, trained.task, labels, tokenizer, limits, opened.has_segments, opened.is_apart)
-    check_ids(features.largest_id, int(opened.config.vocab_size), tokenizer)
+    check_ids(features.largest_id, opened.num_words, tokenizer)
     return features
 
 

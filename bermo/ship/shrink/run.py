@@ -14,10 +14,10 @@ from typing import cast
 import numpy as np
 from accelerate import Accelerator
 
-from bermo.data.batches import collate
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.scoring import score
+from bermo.data.tensors import collate
 from bermo.data.text import read_text
 from bermo.encoders.card import Evaluated, with_header
 from bermo.encoders.sites import encoder_of

@@ -23,9 +23,9 @@ from bermo.encoders.structure import groups_of
 from bermo.errors import BermoError
 from bermo.methods.student import keep_count_
 from bermo.models.encoder import BermoPreTrainedModel
+from bermo.runs.loading import AUTO_CLASSES
 from bermo.runs.stock import stock_config
 from bermo.runs.task_file import TrainedTask
-from bermo.runs.trained import AUTO_CLASSES
 from bermo.ship.runtimes.torch_candidate import logits_of
 from bermo.ship.shrink.constants import fold_constants_
 from bermo.ship.shrink.delete import Model, cut_unread_, living_units
