@@ -14,7 +14,7 @@ from bermo.atlas.methods import DENSE
 from bermo.atlas.steps import Compress, Export, Method, Shrink, Step, Train
 from bermo.jobs.job import Job, make_job
 from bermo.nn.losses import even_map
-from bermo.runs.folder import MODEL
+from bermo.runs.model_files import MODEL
 from bermo.spec import RunSpec, replace_in
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bermo.crashes import was_interrupted
+from bermo.encoders.meta_kernels import are_left_out
 from bermo.errors import BermoError
 
 UNTOUCHED = (BermoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -27,6 +28,8 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
     except BaseException as error:
         if was_interrupted(error):
             raise KeyboardInterrupt from error
+        if isinstance(error, NotImplementedError) and are_left_out():  # whoever loads tries with all kernels
+            raise
         raise BermoError(f'Could not load the {what} of "{name}": {_reason(error)}') from error
 
 

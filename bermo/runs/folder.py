@@ -21,6 +21,7 @@ from bermo.errors import BermoError
 from bermo.files import check_place, is_temporary, read_sealed, reading, write_sealed
 from bermo.pretrain_spec import PretrainSpec
 from bermo.runs.holder import OWN_FILES, held
+from bermo.runs.model_files import SPEC_FILE
 from bermo.runs.places import (
     DATA_PLACES,
     MODEL_PLACES,
@@ -110,9 +111,6 @@ EARLIER_VALUES = {
 
 READ_BY = {"rank": ("movement", "heads-and-neurons"), "scope": ("movement", "heads-and-neurons", "magnitude")}
 """Fields of pruning, and the methods that read them."""
-SPEC_FILE = "spec.json"
-RESULT_FILE = "result.json"
-MODEL = "model"
 """The folder of a model inside the folder of its run or seed."""
 
 

@@ -17,8 +17,10 @@ from bermo.encoders import where
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
 from bermo.files import DAMAGED, read_sealed, reading
-from bermo.runs.folder import MODEL, RESULT_FILE, SPEC_FILE
 
+SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
+MODEL = "model"
+"""What a run's folder holds."""
 Runtime = Literal["torch", "onnxruntime", "openvino", "sparse"]
 MODEL_FILES: Mapping[Runtime, str] = {
     "onnxruntime": "model.onnx",

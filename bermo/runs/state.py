@@ -6,8 +6,8 @@ from typing import Literal
 
 from bermo.errors import BermoError
 from bermo.files import read_sealed, reading
-from bermo.runs.folder import RESULT_FILE, SPEC_FILE
 from bermo.runs.holder import living_holder
+from bermo.runs.model_files import RESULT_FILE, SPEC_FILE
 
 State = Literal["to do", "running", "stopped", "done", "diverged", "failed"]
 ENDED: tuple[State, ...] = ("done", "diverged")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, cast
 from bermo.encoders.plain_tokenizer import AnyTokenizer
 from bermo.encoders.sentence import is_sentence_folder
 from bermo.errors import BermoError
-from bermo.runs.folder import read_run_spec
 from bermo.runs.model_files import (
     EXPORT_FILE,
     TASK_FILE,
@@ -108,6 +107,8 @@ class TrainedFolder:
 
     def read_spec(self) -> RunSpec | None:
         """Return the spec of the run, or None where no run was named."""
+        from bermo.runs.folder import read_run_spec
+
         return None if self.run is None else read_run_spec(self.run)
 
     def load_tokenizer(self) -> "PreTrainedTokenizerBase":

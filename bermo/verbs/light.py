@@ -4,8 +4,9 @@ With a model's class transformers imports accelerate, torch's sharded tensors, i
 decorators) and scipy: half of all modules, of which a forward pass uses none, and a training by one process
 accelerate alone. A process that does nothing else does without them: packages that transformers can miss are
 as if not installed, torch has no distributed part, the compiler's decorators give their functions back, and
-no model was compiled. Whoever asks the compiler for anything else gets the real one. Nor does it give the
-memory of freed tensors back to the system at every step (`keep_memory_`).
+no model was compiled. Whoever asks the compiler for anything else gets the real one. A command that answers
+also leaves out kernels that hardly any model is built with (encoders/meta_kernels.py). Nor does a command
+give the memory of freed tensors back to the system at every step (`keep_memory_`).
 """
 
 import ctypes
@@ -17,6 +18,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+
+from bermo.encoders import meta_kernels
 
 OPTIONAL = ("scipy", "sklearn", "torchvision")
 # Set where a command is one of several processes, by whatever started them.
@@ -107,6 +110,8 @@ def leave_out_(use: Use) -> None:
         return
     for name in OPTIONAL if use == "training" else (*OPTIONAL, "accelerate"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    if use == "answers":
+        meta_kernels.leave_out_()
     import torch
     from torch import distributed
 

@@ -4,15 +4,11 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from bermo.data.own_metric import is_function
-from bermo.data.read import check_file
-from bermo.data.tasks import METRICS, built_in
+from bermo.data.packed import check_file
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError, nearest
 from bermo.files import check_place
-from bermo.methods.checks import check_methods
 from bermo.printing import say
-from bermo.runs.folder import check_free
 from bermo.runs.model_files import find_model, model_folder, run_of
 from bermo.spec import DataSpec, RunSpec
 from bermo.verbs.ending import is_main_process
@@ -35,6 +31,9 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
 
     `made` are folders of teachers that are trained before it.
     """
+    from bermo.methods.checks import check_methods
+    from bermo.runs.folder import check_free
+
     check_methods(spec)
     check_metric(spec.data.metric)
     check_free(out, spec)
@@ -48,6 +47,9 @@ def check_before(spec: RunSpec, out: Path, made: Collection[str] = ()) -> None:
 
 def check_metric(name: str | None) -> None:
     """Refuse a metric that no kind of task has; a function of the user's own is not looked at."""
+    from bermo.data.own_metric import is_function
+    from bermo.data.tasks import METRICS, built_in
+
     if name is None or is_function(name) or built_in(name):
         return
     known = {metric for metrics in METRICS.values() for metric in metrics}

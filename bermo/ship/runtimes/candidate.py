@@ -9,6 +9,7 @@ every candidate in a process of its own.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -18,6 +19,7 @@ from bermo.choices import Device
 from bermo.data.batches import LABEL_NAMES, Indices, in_order, pad_rows, trim
 from bermo.data.features import Features
 from bermo.encoders.failures import loading
+from bermo.encoders.meta_kernels import with_all_kernels
 from bermo.errors import BermoError
 from bermo.runs.model_files import MODEL_FILES, Runtime, hub_graph, read_export
 from bermo.runs.reading import BY_GRAPH
@@ -134,11 +136,12 @@ def open_candidate(
     if threads is not None:
         torch.set_num_threads(threads)
     precision = precision or torch_precision(opened)
+    load = opened.load_model
     if opened.runtime == "sparse":
         from bermo.ship.runtimes.sparse import load_sparse
 
-        return TorchCandidate(load_sparse(opened.folder), device, precision)
-    return TorchCandidate(opened.load_model(), device, precision)
+        load = partial(load_sparse, opened.folder)
+    return TorchCandidate(with_all_kernels(load), device, precision)
 
 
 def choose_device(opened: TrainedFolder, device: Device) -> str:
