@@ -4,7 +4,7 @@ import gc
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event, Thread
 
@@ -24,12 +24,13 @@ def importing(use: Use = "all") -> Iterator[None]:
 
     A command that trains alone, or only answers, leaves out what it does not need (light.py). Ctrl-C ends
     the command at once meanwhile, and a terminal shows the seconds. This is done once in a process. Then
-    transformers' own bars are kept off the screen: progress is shown once, by us.
+    transformers' own bars, where it is imported, are kept off the screen: progress is shown once, by us.
     """
     is_first = gc.isenabled() and not HAS_FROZEN.is_set()
     if is_first:
         gc.disable()
-    with ending_at_once(), _counting_seconds(), quick_imports():
+    counting = nullcontext() if use == "graphs" else _counting_seconds()
+    with ending_at_once(), counting, quick_imports():
         try:
             leave_out_(use)
             yield
