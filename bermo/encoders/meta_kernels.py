@@ -1,8 +1,8 @@
 """torch's kernels for tensors without data, which are written in Python: imported where one is asked for.
 
 A model is built of such tensors before its weights are loaded, and the families that bermo knows are content
-with the kernels that torch has in C++. The others, with all that they import, are an eighth of what a command
-does that only answers. Where a model needs one of them, it is built again with all.
+with the kernels that torch has in C++. The others, with all that they import, are much of what a command that
+only answers would import. Where a model needs one of them, it is built again with all.
 """
 
 import importlib

@@ -8,7 +8,7 @@ facts_in_file(folder, tokenizer) -> facts       where both give the same tokeniz
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
 
 from tokenizers import Tokenizer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 AnyTokenizer: TypeAlias = Union["PlainTokenizer", "PreTrainedTokenizerBase"]
+Side = Literal["left", "right"]
 BACKEND_FILE = "tokenizer.json"
 OF_A_CALL = ("truncation", "padding")
 """What each call sets in a backend: arguments, not what the tokenizer is."""
@@ -30,8 +31,8 @@ class TokenizerFacts:
 
     max_length: float
     """The tokens of a text that the tokenizer, or the encoder beside it, reads at most."""
-    padding_side: str
-    truncation_side: str
+    padding_side: Side
+    truncation_side: Side
     pad_id: int
     """The padding token, or for a family without one any token: the mask hides it."""
     pad_segment: int

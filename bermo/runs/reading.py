@@ -4,8 +4,10 @@ With it a folder answers without transformers and torch. It is believed where ch
 files beside it are those of which it was taken; without that, config and tokenizer are asked anew.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bermo.encoders.plain_tokenizer import PlainTokenizer, TokenizerFacts, read_backend
 from bermo.errors import BermoError
@@ -37,13 +39,20 @@ class Reading:
 
 def recorded_reading(found: FoundModel) -> Reading | None:
     """Return what an export's record says; None where there is none, or one of another version of bermo."""
-    values = read_export(found.folder).get(FIELD)
-    if found.runtime not in BY_GRAPH or not values or not (found.folder / SUMS_FILE).is_file():
+    if found.runtime not in BY_GRAPH or not (found.folder / SUMS_FILE).is_file():
         return None
+    return reading_in(read_export(found.folder))
+
+
+def reading_in(record: Mapping[str, Any]) -> Reading | None:
+    """Return what export.json says, where it makes sense."""
     try:
-        return from_dict(Reading, values)
+        reading = from_dict(Reading, record.get(FIELD) or {})
     except (BermoError, TypeError):
         return None
+    known = reading.tokenizer
+    is_sound = known.max_length >= 1 and known.pad_segment >= 0 and 0 <= known.pad_id < reading.num_words
+    return reading if is_sound else None
 
 
 def needs_torch(*folders: Path) -> bool:

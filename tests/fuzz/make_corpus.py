@@ -24,6 +24,8 @@ from bermo.jobs.search import open_study
 from bermo.pretrain_spec import PretrainSpec
 from bermo.runs.folder import claim
 from bermo.runs.holder import HOLDER, Holder
+from bermo.runs.loading import reading_of
+from bermo.runs.reading import FIELD
 from bermo.runs.results import SeedResult, write_result
 from bermo.runs.statistics import summarise
 from bermo.ship.bench.measured import Bench, Measured, Timing
@@ -173,7 +175,8 @@ def _models() -> None:
     ours = save(model, CORPUS / "models" / "ours")
     for name in ("model.safetensors", "README.md"):
         (ours / name).unlink(missing_ok=True)
-    write_json(ours / "export.json", {"form": "onnx", "precision": "fp32", "diverged": None})
+    record = {"form": "onnx", "precision": "fp32", "diverged": None, FIELD: to_dict(reading_of(ours))}
+    write_json(ours / "export.json", record)
     write_json(ours / "modules.json", [{"path": "1_Pooling", "type": "models.Pooling"}])
     write_json(ours / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
     summed = CORPUS / "models" / "summed"

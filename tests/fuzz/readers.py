@@ -44,7 +44,8 @@ from bermo.report.page import to_page
 from bermo.report.terminal import results_table
 from bermo.runs.folder import check_free, identity, read_run_spec, with_choices
 from bermo.runs.holder import HOLDER, read_holder
-from bermo.runs.model_files import divergence
+from bermo.runs.model_files import divergence, read_export
+from bermo.runs.reading import reading_in
 from bermo.runs.trained import open_sentence_encoder, open_trained
 from bermo.ship.bench.run import read_bench
 from bermo.ship.runtimes.embed import read_vectors
@@ -176,11 +177,21 @@ def _check_page(page: str) -> None:
 def _model(folder: Path) -> None:
     """Open a trained model's folder and its tokenizer."""
     _each(lambda: divergence(folder), lambda: trained_pooling(folder), lambda: read_saved(folder))
+    _each(lambda: _recorded(folder))
     opened = open_trained(folder)
     opened.load_tokenizer()
     assert opened.has_segments in (True, False)
     assert math.isfinite(opened.num_bytes)
     load_tokenizer(folder, "off")
+
+
+def _recorded(folder: Path) -> None:
+    """Read what an export records of how it reads texts, and the tokenizer that it does so with."""
+    reading = reading_in(read_export(folder))
+    if reading is not None:
+        facts = reading.load_tokenizer(folder).facts
+        assert int(min(facts.max_length, 1 << 30)) > 0
+        assert 0 <= facts.pad_id < reading.num_words
 
 
 def _senses(folder: Path) -> None:

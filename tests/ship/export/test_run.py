@@ -15,6 +15,7 @@ from bermo.data.load import own_task
 from bermo.data.rows import TextRows
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
+from bermo.runs.loading import reading_of
 from bermo.runs.trained import open_trained
 from bermo.ship.export import compare, openvino_int8
 from bermo.ship.export.compare import (
@@ -55,6 +56,7 @@ def test_an_export_says_what_it_is_and_how_it_compares(folders: Path) -> None:
     names = {item.name for item in (folders / "int8").iterdir()}
     assert {"model.onnx", "task.json", "config.json", "tokenizer.json"} <= names
     assert not [name for name in names if "graph" in name or "tmp" in name]
+    assert open_trained(folders / "int8").reading == reading_of(folders / "int8")
 
 
 def test_predict_answers_with_an_export_as_with_the_model(

@@ -190,7 +190,8 @@ def test_a_record_is_believed_only_beside_the_files_that_it_was_made_of(
     assert open_trained(folder).reading == reading_of(folder)
     assert not needs_torch(folder)
     record = json.loads((folder / "export.json").read_text())
-    for other in ({"more": 1}, {"num_words": None}, {"tokenizer": {}}):
+    lost = {"tokenizer": record[FIELD]["tokenizer"] | {"pad_id": tiny.VOCABULARY}}
+    for other in ({"more": 1}, {"num_words": None}, {"tokenizer": {}}, lost):
         write_json(folder / "export.json", record | {FIELD: record[FIELD] | other})
         write_sums(folder)
         assert needs_torch(folder)
