@@ -8,7 +8,7 @@ facts_in_file(folder, tokenizer) -> facts       where both give the same tokeniz
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast
 
 from tokenizers import Tokenizer
 
@@ -70,8 +70,8 @@ def facts_of(tokenizer: AnyTokenizer) -> TokenizerFacts:
     pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
     return TokenizerFacts(
         max_length=tokenizer.model_max_length,
-        padding_side=tokenizer.padding_side,
-        truncation_side=tokenizer.truncation_side,
+        padding_side=cast(Side, tokenizer.padding_side),
+        truncation_side=cast(Side, tokenizer.truncation_side),
         pad_id=next(int(token) for token in pads if token is not None),
         pad_segment=tokenizer.pad_token_type_id,
         classifier_id=tokenizer.cls_token_id,
