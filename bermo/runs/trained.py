@@ -55,6 +55,7 @@ class TrainedFolder:
     reading: Reading | None = None
     """How the model reads texts, where an export's record tells it; else the config and tokenizer do."""
     given_config: "PretrainedConfig | None" = None
+    """The config, where the folder was opened by it."""
 
     @cached_property
     def config(self) -> "PretrainedConfig":
