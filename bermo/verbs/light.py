@@ -22,6 +22,8 @@ from typing import Any, Literal
 from bermo.encoders import meta_kernels
 
 OPTIONAL = ("scipy", "sklearn", "torchvision")
+NOT_TO_ANSWER = ("accelerate", "jinja2", "pydot")
+"""Packages that an answer can do without too: for loops of training, templates of chats, and drawn graphs."""
 # Set where a command is one of several processes, by whatever started them.
 SEVERAL = ("WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE")
 COMPILER = "torch._dynamo"
@@ -108,7 +110,7 @@ def leave_out_(use: Use) -> None:
         return
     if use == "training" and is_of_several():
         return
-    for name in OPTIONAL if use == "training" else (*OPTIONAL, "accelerate"):
+    for name in OPTIONAL if use == "training" else (*OPTIONAL, *NOT_TO_ANSWER):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     if use == "answers":
         meta_kernels.leave_out_()
