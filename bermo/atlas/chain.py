@@ -31,6 +31,8 @@ class Base:
     """The training rows as a file, in the same columns."""
     texts: Path
     """The training texts, one a line: both of a pair."""
+    unlabelled: str | None = None
+    """A file of texts without labels that taught models learn from too."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,6 +103,9 @@ def train_spec(step: Train, seed: int, teacher: Path, base: Base, source: Path |
         own = {"head": None, "pooling": None, "first_layers": None, "keep_layers": None, "keep_by": None}
         few = {"contrast": None, "average": None}
         spec = replace_in(spec, model=own, train=few, distill={"teacher": str(teacher)})
+        # The layers of theseus learn from the labels alone.
+        if step.which != "theseus":
+            spec = replace_in(spec, distill={"unlabelled": base.unlabelled})
     if step.goes_on:
         spec = replace_in(spec, model={"backbone": str(source)})
         return replace_in(spec, **step.changes)
@@ -149,6 +154,7 @@ def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)
         case Compress():
             words = ["compress", str(source), "--speedup", f"{step.speedup:g}", "--out", str(folder)]
+            words += [] if base.unlabelled is None else ["--unlabelled", base.unlabelled]
             return Job(name=name, folder=folder, words=tuple(words), makes=folder / "result.json")
         case _:
             assert_never(step)

@@ -7,7 +7,7 @@ from typing import Any
 from bermo.atlas.spec import AtlasSpec
 from bermo.data.load import load_task
 from bermo.data.own_metric import is_function
-from bermo.data.rows import TextRows
+from bermo.data.rows import TextRows, digest
 from bermo.data.tasks import OWN, TaskData
 from bermo.errors import BermoError
 from bermo.runs.folder import check_empty, fixed_part
@@ -18,7 +18,7 @@ IDENTITY = "atlas-of.json"
 TINY_TRAIN = {"epochs": 2.0, "batch_size": 16, "lr": 5e-4, "evaluations": 1, "contrast": 0.0}
 TINY_DATA = {"task": "box/object-number", "limit": 480, "max_length": 64}
 TINY_BENCH = {"batches": (1, 16), "lengths": (16,), "rounds": 2}
-PLACES = {"data": ("folder", "train", "valid"), "model": ("backbone",)}
+PLACES = {"data": ("folder", "train", "valid"), "model": ("backbone",), "distill": ("unlabelled",)}
 """Paths of a spec: of these only the last name counts, so that an atlas goes on on another machine."""
 FREE = ("device", "fast", "together")
 """Fields of training that change no number, or hardly."""
@@ -31,6 +31,15 @@ class Rows:
     data: TaskData
     train: TextRows
     valid: TextRows
+    unlabelled: TextRows | None = None
+    """What taught models read beside the training rows."""
+
+    @property
+    def taught(self) -> TextRows:
+        """All that a teacher is asked about: the training rows, then those without labels; no labels."""
+        parts = [part for part in (self.train, self.unlabelled) if part is not None]
+        second = None if self.train.second is None else [text for part in parts for text in part.second or ()]
+        return TextRows([text for part in parts for text in part.first], second)
 
 
 def check_options(spec: AtlasSpec, run: RunSpec) -> None:
@@ -86,9 +95,12 @@ def check_folder(out: Path) -> None:
         check_empty(out)
 
 
-def identity(run: RunSpec, rows: Rows) -> dict[str, Any]:
+def identity(spec: AtlasSpec, run: RunSpec, rows: Rows) -> dict[str, Any]:
     """What an atlas's folder is of: all that decides its numbers, wherever its files lie."""
     values = fixed_part(run) | {"rows": rows.data.digest}
+    values["distill"]["unlabelled"] = spec.unlabelled
+    if rows.unlabelled is not None:
+        values["texts without labels"] = digest(rows.unlabelled)
     for group, names in PLACES.items():
         for name in names:
             value = values[group][name]

@@ -105,7 +105,8 @@ def open_student(kind: Student, rows: Rows, seed: int, base: Base) -> Answers:
     """Return a student that answers, trained by the dense model of its seed first where it is not."""
     folder, encoder = _student_folder(kind, seed, base), base.spec.model.backbone
     if not folder.exists():
-        fit_student(kind, rows.train, teacher_logits(seed, rows.train, base), encoder, seed, folder)
+        taught = rows.taught
+        fit_student(kind, taught, teacher_logits(seed, taught, base), encoder, seed, folder)
     return read_student(folder, encoder)
 
 

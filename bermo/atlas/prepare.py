@@ -11,7 +11,7 @@ from bermo.ship.runtimes.run_data import valid_file, write_rows
 from bermo.spec import RunSpec
 
 
-def make_base(run: RunSpec, rows: Rows, out: Path) -> Base:
+def make_base(run: RunSpec, rows: Rows, out: Path, unlabelled: str | None = None) -> Base:
     """Write the files that the commands of methods read, and return what they share."""
     texts, train = out / "data" / "texts.txt", out / "data" / "train.jsonl"
     if not texts.exists():
@@ -26,4 +26,5 @@ def make_base(run: RunSpec, rows: Rows, out: Path) -> Base:
         valid=valid_file(run.data, out / "data", "atlas"),
         train=train,
         texts=texts,
+        unlabelled=unlabelled,
     )

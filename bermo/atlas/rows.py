@@ -88,6 +88,8 @@ class Atlas:
     """Methods that were timed while the machine was not quiet."""
     picked: str | None = None
     """What was picked, in a sentence."""
+    unlabelled: str | None = None
+    """Which texts without labels were learned from, and by whom."""
 
 
 def front(rows: Sequence[Row], gains: Sequence[float]) -> tuple[int, ...]:

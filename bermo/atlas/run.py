@@ -68,7 +68,7 @@ class AtlasRun:
 
     def __init__(self, asked: Asked, rows: Rows, display: Display) -> None:
         self.asked, self.rows, self.display = asked, rows, display
-        self.base = make_base(asked.run, rows, asked.out)
+        self.base = make_base(asked.run, rows, asked.out, asked.spec.unlabelled)
         self.failed: dict[str, str] = {}
         self.noisy: list[str] = []
 
@@ -143,6 +143,19 @@ class AtlasRun:
             failed=self.failed,
             left_out=tuple(left_out),
             noisy=tuple(self.noisy),
+            unlabelled=self._about_unlabelled(rows),
+        )
+
+    def _about_unlabelled(self, rows: Sequence[Row]) -> str | None:
+        """Say which texts without labels were learned from, and by whom."""
+        path, texts = self.base.unlabelled, self.rows.unlabelled
+        if path is None or texts is None:
+            return None
+        chains = {name: self._chains(name) if name in METHODS else [] for name in self.asked.names}
+        learned = [row.name for row in rows if row.name in STUDENTS or any(map(_reads, chains[row.name]))]
+        return (
+            f"{number_of(len(texts), 'text')} without labels ({Path(path).name}), answered by the dense"
+            f" model, were learned from too: {', '.join(learned) or 'none of these methods is taught'}."
         )
 
     def _chains(self, name: str) -> list[Chain]:
@@ -233,6 +246,11 @@ def keep_picked(row: Row, out: Path) -> Path:
 
 def _gpu_name() -> str | None:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
+def _reads(chain: Chain) -> bool:
+    """Tell whether a command of a chain reads texts without labels."""
+    return any("--unlabelled" in job.words for job in chain.jobs)
 
 
 def _is_there(shipped: Path) -> bool:

@@ -32,6 +32,12 @@ class AtlasSpec:
     only: Literal["train", "export"] | None = option(
         None, "stop after the trainings, or before the bench; later the same command without it goes on"
     )
+    unlabelled: str | None = option(
+        None,
+        "texts without labels, answered by the dense model, that taught models learn from too: one a line, or"
+        " a table",
+        metavar="FILE",
+    )
     tiny: bool = option(False, "a small form that ends in minutes: the box and generated sentences")
     batches: tuple[int, ...] = option((1, 32), "rows a call", "batch", title=BENCH, least=1, most=MOST_ROWS)
     lengths: tuple[int, ...] = option((32, 128), "tokens a row", title=BENCH, least=1)

@@ -67,7 +67,7 @@ def about_columns(atlas: Atlas) -> str:
 
 def remarks(atlas: Atlas) -> list[str]:
     """What is to be said beside the table."""
-    said = []
+    said = [] if atlas.unlabelled is None else [atlas.unlabelled]
     if atlas.noisy:
         said.append(
             f"The machine was too noisy for {', '.join(atlas.noisy)}. Do not trust their times: close"

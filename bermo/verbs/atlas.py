@@ -59,19 +59,32 @@ def run(options: AtlasOptions) -> int:
     if spec.tiny:
         spec, run = tiny_form(spec, run)
     check_engine(options.spread)
-    check_files(run.data.train, run.data.valid)
+    check_files(run.data.train, run.data.valid, spec.unlabelled)
     # A folder that no method has.
     check_before(run, out / "run")
     check_folder(out)
     say_start("atlas", f"{len(names)} methods into {out}; reading {data_name(run.data)}")
     rows = read_rows(run.data)
-    with locked_for(out, IDENTITY, identity(run, rows), leaves(RunSpec)):
+    if spec.unlabelled is not None:
+        rows = _with_unlabelled(rows, Path(spec.unlabelled), run.data)
+    with locked_for(out, IDENTITY, identity(spec, run, rows), leaves(RunSpec)):
         with importing():
             from bermo.atlas.run import Asked
 
         retries = options.spread.retries if options.spread.on else 0
         asked = Asked(names=tuple(names), spec=spec, run=run, out=out, retries=retries)
         return _make(asked, rows, options.spread)
+
+
+def _with_unlabelled(rows: "Rows", path: Path, data: DataSpec) -> "Rows":
+    """Return the rows with texts that have no labels."""
+    with importing():
+        from bermo.data.rows import TextRows
+        from bermo.data.unlabelled import read_unlabelled
+
+    unlabelled = read_unlabelled(path.expanduser(), rows.data, data.text, data.separator_character)
+    assert isinstance(unlabelled, TextRows)
+    return replace(rows, unlabelled=unlabelled)
 
 
 def _make(asked: "Asked", rows: "Rows", spread: SpreadSpec) -> int:

@@ -28,7 +28,7 @@ def run(options: CompressOptions) -> int:
     spec = options.spec
     for folder in (spec.run, *spec.candidates):
         check_not_exported(folder)
-    check_files(*spec.vocabulary, spec.train, spec.valid, spec.calibrate, spec.texts)
+    check_files(*spec.vocabulary, spec.train, spec.valid, spec.calibrate, spec.texts, spec.unlabelled)
     say_start("compress", f"{spec.run} to {spec.goal.text()}")
     with importing():
         from bermo.report.bench import print_agreements, print_bench, write_bench_figures

@@ -81,6 +81,20 @@ def test_a_ternary_model_is_what_the_binary_one_goes_on_from(base: Base) -> None
     assert last[1] == str(chain.jobs[1].folder)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_texts_without_labels_are_learned_from_by_whatever_has_a_teacher_but_theseus(
+    name: str, base: Base
+) -> None:
+    base = replace(base, unlabelled="more.txt")
+    for job in make_chain(METHODS[name], 1, base).jobs:
+        is_taught = "--teacher" in job.words or job.words[0] == "compress"
+        assert ("--unlabelled" in job.words) == (is_taught and name != "theseus"), job.words
+        if job.words[0] == "train":
+            options = read_options(VERBS["train"].options, build_parser()[0].parse_args(job.words))
+            check_methods(options.spec)
+            assert options.spec.distill.unlabelled in (None, "more.txt")
+
+
 def test_the_worst_matrices_stay_in_fp32(base: Base) -> None:
     (job,) = make_chain(METHODS["int8-kept"], 1, base).jobs
     assert job.words[job.words.index("--keep-fp32") + 1] == "4"
@@ -125,6 +139,15 @@ def test_the_page_on_atlases_says_how_long_they_train() -> None:
         round(sum(METHODS[name].cost for name in choose(names) if name in METHODS)) for names in ([], ["all"])
     )
     assert f"about {usual} times as long as the dense model alone, all methods {whole} times" in text
+
+
+def test_the_page_on_atlases_names_who_reads_texts_without_labels(base: Base) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "atlas.md").read_text(encoding="utf-8")
+    rows = text.split("## Texts without labels")[1].split("\n## ")[0].splitlines()
+    named = [word for row in rows if row.startswith("- ") for word in row.split("`")[1::2]]
+    chains = [make_chain(method, 1, replace(base, unlabelled="more.txt")) for method in METHODS.values()]
+    reading = [chain for chain in chains if any("--unlabelled" in job.words for job in chain.jobs)]
+    assert sorted(named) == sorted([*(chain.method.name for chain in reading), *STUDENTS])
 
 
 def test_int8_is_calibrated_with_rows_that_a_model_of_pairs_reads(tmp_path: Path) -> None:

@@ -65,8 +65,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_atlas_is_made_goes_on_and_names_what_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[str]
 ) -> None:
-    out = tmp_path / "atlas"
-    words = [*COMMAND.split(), "--out", str(out)]
+    out, texts = tmp_path / "atlas", tmp_path / "more.txt"
+    texts.write_text("the cat sees the dogs\nthe girls see a horse\n")
+    words = [*COMMAND.split(), "--unlabelled", str(texts), "--out", str(out)]
     assert main([*words, "--only", "train"]) == STOPPED
     assert main([*words, "--only", "train"]) == 0
     assert started == ["train"] * 3
@@ -99,6 +100,10 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     page = (out / "page.html").read_text()
     for text in ("Score kept against size", "BERT3-PKD", "bermo train --mix none --task box/object-number"):
         assert text in page
+    said = "2 texts without labels (more.txt), answered by the dense model, were learned from too"
+    assert known["unlabelled"] == f"{said}: student, static-mlp."
+    assert said in page
+    assert [name for name, row in rows.items() if "--unlabelled" in " ".join(row["commands"])] == ["student"]
     _, every, *_ = read_findings(out / "figures.json").sections
     table = every.figures[0]
     # A phone shows two columns, and what is a number is sorted by value.
@@ -114,6 +119,11 @@ def test_an_atlas_is_made_goes_on_and_names_what_fails(
     assert {path: path.read_bytes() for path in before} == before
     assert main([*words, "--lr", "1"]) == 2
     assert "other options: --lr was 0.0005, now 1.0. Give" in _one_line(capsys)
+    assert main([word for word in words if word not in ("--unlabelled", str(texts))]) == 2
+    assert "--unlabelled was more.txt, now not given; other texts without labels" in _one_line(capsys)
+    texts.write_text("the cat sees the dogs\n")
+    assert main(words) == 2
+    assert "atlas was started with other options: other texts without labels. Give" in _one_line(capsys)
 
 
 def _one_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -131,12 +141,15 @@ def _one_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("--tiny --pick fast", '"fast" cannot be read. Write bounds and one aim'),
         ("--tiny --budget soon", "such as 2h, 30min or 90s"),
         ("--tiny --out path", "path is not empty"),
+        ("--tiny --unlabelled no.txt", "no.txt"),
+        ("--train my.csv --valid dev.csv --unlabelled blank.txt", "blank.txt is empty"),
         ("--tiny --only train --pick 1MB", "has no aims"),
     ],
 )
 def test_mistakes_are_one_sentence_before_any_work(
     words: str, sentence: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (files / "blank.txt").write_text("\n\n")
     assert main(["atlas", *words.split()]) == 2
     assert sentence in _one_line(capsys)
     assert not (files / "runs").exists()

@@ -1,5 +1,6 @@
 """Students without a Transformer: they learn their teacher's answers, and answer from their files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 
 from bermo.atlas import students
 from bermo.atlas.baselines import ARRAYS, num_parameters
+from bermo.atlas.checks import Rows
 from bermo.atlas.students import STUDENTS, fit_student, read_student, training_seconds
+from bermo.data.load import load_task
 from bermo.data.rows import TextRows
 from bermo.errors import BermoError
+from bermo.spec import DataSpec
 
 WORDS = ("the good film", "a bad film", "good fun", "no fun", "a dull thing", "the dog and the cat sees")
 
@@ -65,3 +69,15 @@ def test_a_damaged_student_is_named_with_what_to_do(tmp_path: Path, monkeypatch:
     (tmp_path / "model" / ARRAYS).write_bytes(b"PK")
     with pytest.raises(BermoError, match=r"arrays\.npz.*Delete its folder"):
         read_student(tmp_path / "model", "box")
+
+
+@pytest.mark.parametrize("has_pairs", [False, True])
+def test_a_teacher_is_asked_about_texts_without_labels_after_those_with(has_pairs: bool) -> None:
+    train, more = (replace(make_rows(has_pairs), labels=labels) for labels in (("1",) * 30, None))
+    rows = Rows(data=load_task(DataSpec(task="box/object-number", limit=8)), train=train, valid=train)
+    assert list(rows.taught.first) == list(train.first)
+    taught = replace(rows, unlabelled=more).taught
+    assert list(taught.first) == [*train.first, *more.first]
+    assert taught.labels is None
+    assert (taught.second is not None) == has_pairs
+    assert not has_pairs or list(taught.second or ()) == [*(train.second or ()), *(more.second or ())]

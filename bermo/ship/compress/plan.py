@@ -117,9 +117,12 @@ def trained_arms(plan: Plan) -> list[Arm]:
     return list(dict.fromkeys(arms))
 
 
-def arm_spec(arm: Arm, run: RunSpec, teacher: str, hard: float | None) -> RunSpec:
+def arm_spec(
+    arm: Arm, run: RunSpec, teacher: str, hard: float | None, unlabelled: str | None = None
+) -> RunSpec:
     """Return the training of an arm: it starts from the run's own layers and learns from its answers."""
-    distill = DistillSpec(teacher=teacher, student_layers=tuple(range(1, arm.layers + 1)))
+    layers = tuple(range(1, arm.layers + 1))
+    distill = DistillSpec(teacher=teacher, student_layers=layers, unlabelled=unlabelled)
     if hard is not None:
         distill = replace(distill, hard=hard, soft=1 - hard)
     prune = PruneSpec()

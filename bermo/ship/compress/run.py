@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bermo.data.load import load_task
 from bermo.data.tasks import Kind
+from bermo.data.unlabelled import read_unlabelled
 from bermo.encoders.card import Evaluated, with_header
 from bermo.errors import BermoError
 from bermo.fields import check, leaves
@@ -148,7 +149,9 @@ def _run_spec(spec: CompressSpec) -> RunSpec:
     if spec.limit is not None:
         data = replace(data, limit=spec.limit)
     if spec.with_training or not spec.valid:
-        load_task(data)  # every mistake in the files is said now
+        task = load_task(data)  # every mistake in the files is said now
+        if spec.unlabelled is not None:
+            read_unlabelled(Path(spec.unlabelled).expanduser(), task, data.text, data.separator_character)
     return check(replace(run, data=data, train=replace(run.train, **spec.training)))
 
 
@@ -202,7 +205,7 @@ def _small(arm: Arm, spec: CompressSpec, run: RunSpec, teacher: Path, work: Path
         return out
     trained = work / f"{arm.folder}-run"
     if spec.texts is None:
-        wanted = arm_spec(arm, run, str(teacher), spec.hard)
+        wanted = arm_spec(arm, run, str(teacher), spec.hard, spec.unlabelled)
     else:
         layers = open_trained(teacher).load_model().config.num_hidden_layers
         wanted = sentence_arm_spec(arm, run, teacher, int(layers or 0))

@@ -65,6 +65,12 @@ class CompressSpec:
         "texts without labels, for a sentence encoder: its own vectors teach the small one",
         metavar="FILE",
     )
+    unlabelled: str | None = option(
+        None,
+        "texts without labels that each training reads too, by the run's answers alone: one a line, or a"
+        " table",
+        metavar="FILE",
+    )
     vocabulary: tuple[Path, ...] = option(
         (), "texts: only their words are kept", metavar="FILE", is_list=True
     )
@@ -131,6 +137,14 @@ class CompressSpec:
             (
                 self.texts is None or not (self.train or self.folder or self.is_quick),
                 "--texts are all that a sentence encoder learns from. Leave --train, --data and --quick out.",
+            ),
+            (
+                self.unlabelled is None or (self.with_training and not self.is_quick),
+                "--unlabelled is what trainings read. Leave it out, or --quick and --no-training.",
+            ),
+            (
+                self.unlabelled is None or self.texts is None,
+                "--texts are all that a sentence encoder learns from. Leave --unlabelled out.",
             ),
             (
                 self.with_training or bool(names),

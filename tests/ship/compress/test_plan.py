@@ -36,7 +36,9 @@ def test_without_training_all_layers_stay() -> None:
 
 
 def test_an_arm_is_taught_and_ranked_by_size() -> None:
-    thin = arm_spec(Arm(layers=3, density=0.6), RunSpec(), "dense", hard=0.0)
+    thin = arm_spec(Arm(layers=3, density=0.6), RunSpec(), "dense", hard=0.0, unlabelled="more.txt")
+    check_methods(thin)
+    assert thin.distill.unlabelled == "more.txt"
     assert thin.distill.student_layers == (1, 2, 3)
     assert (thin.distill.hard, thin.distill.soft, thin.distill.teacher) == (0.0, 1.0, "dense")
     assert (thin.prune.method, thin.prune.rank) == ("heads-and-neurons", "size")
