@@ -29,6 +29,8 @@ Box = tuple[float, float, float, float]
 HEIGHT = PLOT_HEIGHT + 60
 RADIUS = 5.0
 MAX_NAME = 120.0
+FAR, NUM_TURNS = range(20, 121, 10), 12
+"""How far away from its point a name of the front may stand, and in how many directions."""
 ROOM = 0.03
 """The share of the plot that half a point is wide."""
 
@@ -127,7 +129,7 @@ def _shape(group: int, x: float, y: float) -> str:
 
 def _labels(figure: Points, centres: dict[int, tuple[float, float]], frame: Frame) -> dict[int, str]:
     """Write each name at the first free position around its point, those of the front first and, where
-    nothing else is free, over its line; the table has the names that are left out.
+    nothing else is free, over its line or further away; the table has the names that are left out.
     """
     line = _front_boxes(figure, centres)
     taken: list[Box] = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in centres.values()]
@@ -138,11 +140,37 @@ def _labels(figure: Points, centres: dict[int, tuple[float, float]], frame: Fram
         boxes = [box for box in known if _is_inside(box, frame)]
         free = [box for box in boxes if not _is_over(box, taken)]
         beside = [box for box in free if not _is_over(box, line)]
-        if places := beside or (free if index in figure.front else []):
+        places, leader = beside, ""
+        if index in figure.front and not beside:
+            places = free or [
+                box
+                for box in _far_boxes(*centres[index], width_of(words, SMALL))
+                if _is_inside(box, frame) and not _is_over(box, taken)
+            ]
+            leader = "" if free or not places else _leader(centres[index], places[0])
+        if places:
             left, _, _, bottom = places[0]
             taken.append(places[0])
-            marks[index] = text(words, left, bottom - 3, class_="name")
+            marks[index] = leader + text(words, left, bottom - 3, class_="name")
     return marks
+
+
+def _far_boxes(x: float, y: float, width: float) -> list[Box]:
+    """Return positions for a name all around a point, the nearest first."""
+    height = SMALL + 2
+    turns = [math.tau * k / NUM_TURNS for k in range(NUM_TURNS)]
+    middles = [
+        (x + (away + width / 2) * math.cos(turn), y + away * math.sin(turn)) for away in FAR for turn in turns
+    ]
+    return [(a - width / 2, b - height / 2, a + width / 2, b + height / 2) for a, b in middles]
+
+
+def _leader(centre: tuple[float, float], box: Box) -> str:
+    """Return a line from a point to the nearest point of its name."""
+    (x, y), (left, top, right, bottom) = centre, box
+    return element(
+        "path", d=path([centre, (min(max(x, left), right), min(max(y, top), bottom))]), class_="whisker"
+    )
 
 
 def _is_over(box: Box, others: Sequence[Box]) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bermo.atlas.methods import BASELINES
 from bermo.atlas.variants import RULES
 from scripts.tables.numbers import gap, read, spread, table, with_interval
 
@@ -20,12 +21,14 @@ SAME_SHAPE: Mapping[str, str] = {
     **dict.fromkeys(("lora", "mixout", "r-drop", "smart", "freelb"), "int8"),
     **{f"{rule}-layers": "first-layers" for rule in RULES},
     **{f"{paper}-loss": "first-layers" for paper in ("distilbert", "pkd", "minilm")},
-    **dict.fromkeys(("first-layers-taught", "even-layers-taught", "theseus"), "first-layers"),
+    **dict.fromkeys(("first-layers-taught", "even-layers-taught", "theseus", "pd"), "first-layers"),
+    **dict.fromkeys(("groups", "groups2", "ternary"), "gobo"),
 }
 """Methods that ship the shape of another one, and are as fast; only that one was timed."""
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "int8": ("int8", "qat", "third-60", "third-60-qat"),
-    "binary": ("binary",),
+    "int8": ("onnx", "int8", "int8-calibrated", "qat", "third-60", "third-60-qat"),
+    "kept": ("int8-kept",),
+    "binary": ("ternary", "binary"),
     "theseus": ("first-layers", "theseus"),
     "tied": ("tied",),
     "power": ("power",),
@@ -33,12 +36,18 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "layers": ("first-layers", "last-layers", "alternate-layers", "symmetric-layers", "contribution-layers"),
     "tuned": ("dense", "mixout", "r-drop", "smart", "freelb"),
     "rounds": ("magnitude", "imp"),
-    "proximal": ("proximal",),
+    "units": ("fisher", "structured", "ff2"),
+    "proximal": ("magnitude", "movement", "soft-movement", "l0", "proximal"),
     "lora": ("lora",),
     "gobo": ("gobo",),
+    "groups": ("groups", "groups2"),
+    "taught": ("first-layers-taught", "even-layers-taught", "quarter-taught", "thin-taught"),
+    "answers": ("pd",),
+    "plain-students": ("bilstm", "static-mlp", "tf-idf", "static"),
+    "chains": ("words", "third-60", "third-60-qat", "quarter-55-words", "compress"),
     "papers": ("even-layers-taught", "distilbert-loss", "pkd-loss", "tinybert-loss", "minilm-loss"),
 }
-"""The sections of documents that show methods of the atlas."""
+"""The sections of documents that show methods of the atlas, each of them in one at least."""
 
 
 def methods(name: str = "atlas-gpu.json") -> str:
@@ -112,17 +121,20 @@ def few_bits() -> str:
 
 
 def ours(*names: str) -> str:
-    """Some methods on both tasks, beside what a document says of their papers."""
+    """Some methods on both tasks, beside what a document says of their papers; nothing if none has rows."""
     tasks = [
         {row["method"]: row for row in read(name)["rows"]} for name in ("atlas-gpu.json", "atlas-mrpc.json")
     ]
     head = ["ours: gte-small", "SST-2", "of the dense", "throughput", "MB", "MRPC", "of the dense"]
     rows = []
     for name in names:
+        if not any(name in known for known in tasks):
+            continue
         (score, share, *_), (other, other_share, *_) = (_on_task(name, known) for known in tasks)
-        speed, (_, _, size) = _speed(name)[0], _shipped(tasks[0][name])
+        own = tasks[0].get(name, {"method": name})
+        speed, size = _speed(name)[0] if is_timed(own) else "", _shipped(own)[2]
         rows.append([f"`{name}`", score, share, speed, size, other, other_share])
-    return table(head, [[cell or "–" for cell in row] for row in rows])
+    return table(head, [[cell or "–" for cell in row] for row in rows]) if rows else ""
 
 
 def _on_task(name: str, rows: Mapping[str, dict]) -> tuple[str, str]:
@@ -134,8 +146,17 @@ def _on_task(name: str, rows: Mapping[str, dict]) -> tuple[str, str]:
     if "shipped" not in row:
         return "–", "–"
     score, *_ = _shipped(row)
-    own, whole = (spread([one["score"] for one in known["shipped"]]).mean for known in (row, dense))
-    return score, f"{100 * own / whole:.1f} %"
+    return score, f"{shipped_share(row, dense):.1f} %"
+
+
+def shipped_share(row: dict, dense: dict) -> float:
+    """What is shipped as a share of the dense model of the same seed, the mean over seeds; of a baseline,
+    which is fitted once, beside the dense models of all seeds.
+    """
+    own, whole = ({one["seed"]: one["score"] for one in known["shipped"]} for known in (row, dense))
+    if row["method"] in BASELINES:
+        own = dict.fromkeys(whole, next(iter(own.values())))
+    return spread([100 * own[seed] / whole[seed] for seed in sorted(own.keys() & whole.keys())]).mean
 
 
 def _trained(row: dict, dense: dict[int, float]) -> list[str]:
@@ -164,8 +185,8 @@ def _speed(name: str) -> list[str]:
 
 def is_timed(row: dict) -> bool:
     """Whether the model that was timed is the one that was scored: bermo compress chooses by the machine."""
-    timed, (first, *_) = speed_of(row["method"]) or {}, row.get("shipped") or [{}]
-    return timed.get("picked") == first.get("picked")
+    timed, shipped = speed_of(row["method"]) or {}, row.get("shipped") or [{}]
+    return all(timed.get("picked") == one.get("picked") for one in shipped)
 
 
 def _kept(row: dict, dense: dict[int, float]) -> float:

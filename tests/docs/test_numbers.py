@@ -206,9 +206,13 @@ def first_layers_alone() -> str:
 def int8_of_all_methods() -> str:
     lost = {}
     for row in read("atlas-gpu.json")["rows"]:
-        last = METHODS[row["method"]].steps[-1]
-        if 1 in row["seeds"] and isinstance(last, Export) and last.to == "onnx-int8":
-            lost[row["method"]] = row["scores"][row["seeds"].index(1)] - row["shipped"][0]["score"]
+        method = METHODS.get(row["method"])
+        trained = dict(zip(row["seeds"], row["scores"], strict=True))
+        shipped = {one["seed"]: one["score"] for one in row.get("shipped", ())}
+        if method is None or not isinstance(last := method.steps[-1], Export) or last.to != "onnx-int8":
+            continue
+        if 1 in trained and 1 in shipped:
+            lost[method.name] = trained[1] - shipped[1]
     worst, best = (pick(lost, key=lambda name: lost[name]) for pick in (max, min))
     return (
         f"Over the {len(lost)} trainings above that ship in int8** (seed 1 of each) it loses"

@@ -313,6 +313,47 @@ def test_every_point_of_the_front_has_its_name() -> None:
     )
 
 
+def test_a_point_of_the_front_among_many_has_its_name_further_away_at_a_line() -> None:
+    crowd = 12
+    figure = replace(
+        POINTS,
+        x=(
+            1.0,
+            1.82,
+            2.0,
+            3.1,
+            1500.0,
+            0.91,
+            *(1.8 + k % 3 * 0.05 for k in range(crowd)),
+            2.8,
+            2.8,
+            1.0,
+            1.0,
+        ),
+        y=(
+            99.8,
+            99.77,
+            99.3,
+            98.5,
+            89.5,
+            99.8,
+            *(99.5 - k * 0.12 for k in range(crowd)),
+            98.0,
+            98.4,
+            86.0,
+            97.5,
+        ),
+        names=("dense", "mixout", "words", "fisher", "tf-idf", *(f"model {k}" for k in range(crowd + 5))),
+        groups=("a",) * (crowd + 10),
+        front=(4, 3, 2, 1, 0),
+        is_log=True,
+    )
+    root = parse(to_svg(figure))
+    named = {item.text for item in root.iter(f"{SVG}text") if item.get("class") == "name"}
+    assert {figure.names[index] for index in figure.front} <= named
+    assert len(paths(to_svg(figure), "whisker")) >= 1
+
+
 def test_the_front_joins_its_points_from_left_to_right() -> None:
     (line,) = (corners(path) for path in paths(to_svg(POINTS), "front"))
     assert [x for x, _ in line] == sorted(x for x, _ in line)
