@@ -48,6 +48,7 @@ BILSTM = _row("BiLSTM-soft (Tang et al.)", "MNLI, QQP, SST-2", "91 %", "434× (o
 MINILM = _row("MiniLM, 6 layers", "GLUE, SQuAD", "99 %", "2×", "1.65×")
 LORA = _row("LoRA, r = 8", "SST-2 (RoBERTa-base)", "95.1 (all trained: 94.8)", "–", "–", "arXiv 2106.09685")
 FREELB = _row("FreeLB", "GLUE", "79.4 (BERT 78.3)", "–", "–", "arXiv 1909.11764, abstract")
+R_DROP = _row("R-Drop", "SST-2 (RoBERTa-large)", "96.9 (accuracy)", "–", "–", "arXiv 2106.14448")
 SMART = _row("SMART", "MNLI", "85.6 (accuracy)", "–", "–", "arXiv 1911.03437")
 TF_IDF = _row("TF-IDF + LR", "14 tasks, 1,000 rows each", "70.8 (encoder 82.8)", "919×", "–", "model2vec")
 STATIC = _row("Static vectors", "14 tasks, 1,000 rows each", "79.2 (encoder 82.8)", "210×", "–", "model2vec")

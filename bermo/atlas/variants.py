@@ -20,7 +20,7 @@ RULES: Mapping[KeepBy, str] = {
 TUNED: Sequence[tuple[str, Mapping[str, object], str, float, Sequence[Published]]] = (
     ("lora", {"lora": 8}, "the encoder is frozen and gets updates of rank 8", 1.0, (published.LORA,)),
     ("mixout", {"mixout": 0.7}, "weights fall back to the encoder's at random while it trains", 1.5, ()),
-    ("r-drop", {"rdrop": 1.0}, "two passes with different dropout have to agree", 2.0, ()),
+    ("r-drop", {"rdrop": 1.0}, "two passes with different dropout have to agree", 2.0, (published.R_DROP,)),
     (
         "smart",
         {"adversarial": "smart"},

@@ -84,11 +84,19 @@ def test_a_pruned_run_records_density_kept_shares_scores_and_gradients(tmp_path:
     assert last["gradient/layer.2"] > 0
 
 
-@pytest.mark.parametrize("method", ["movement", "l0"])
+@pytest.mark.parametrize(
+    "prune",
+    [
+        {"method": "movement"},
+        {"method": "l0"},
+        {"method": "heads-and-neurons", "by": "l0", "density": 0.5, "rank": None, "scope": None},
+    ],
+    ids=lambda prune: str(prune["method"]),
+)
 def test_a_stopped_pruning_run_ends_in_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prune: dict[str, object]
 ) -> None:
-    spec = replace_in(TINY, prune={"method": method})
+    spec = replace_in(TINY, prune=prune)
     finetune(spec, tmp_path / "whole")
 
     class StoppingHook(PruneHook):
