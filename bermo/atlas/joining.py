@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bermo.atlas.baselines import Answers, Baseline, fit_baseline, num_bytes, num_parameters
 from bermo.atlas.chain import Base, Chain, make_chain
 from bermo.atlas.checks import Rows
@@ -106,8 +108,15 @@ def open_student(kind: Student, rows: Rows, seed: int, base: Base) -> Answers:
     folder, encoder = _student_folder(kind, seed, base), base.spec.model.backbone
     if not folder.exists():
         taught = rows.taught
-        fit_student(kind, taught, teacher_logits(seed, taught, base), encoder, seed, folder)
+        teacher, device = teacher_logits(seed, taught, base), device_of_students(base)
+        fit_student(kind, taught, teacher, encoder, seed, folder, device)
     return read_student(folder, encoder)
+
+
+def device_of_students(base: Base) -> str:
+    """Where students are trained: on a GPU, unless there is none or another device is asked for."""
+    has_gpu = base.spec.train.device in ("auto", "cuda") and torch.cuda.is_available()
+    return "cuda" if has_gpu else "cpu"
 
 
 def _student_folder(kind: Student, seed: int, base: Base) -> Path:

@@ -4,8 +4,8 @@
 
 Word vectors start as the encoder's own and are trained; tokens are the encoder's. The authors have a second,
 fixed copy of the vectors beside the trained one, and 20 variants of each text, which are left out here. A
-student is arrays in a folder; what is measured is what was read back from there. The same seed, rows and
-teacher give the same arrays on the same machine.
+student is arrays in a folder; what is measured is what was read back from there. On a CPU the same seed, rows
+and teacher give the same arrays again.
 """
 
 import time
@@ -44,21 +44,31 @@ class Student:
     published: tuple[Published, ...]
 
 
-def fit_student(kind: Student, rows: TextRows, teacher_NC: Array, encoder: str, seed: int, out: Path) -> None:
+def fit_student(
+    kind: Student,
+    rows: TextRows,
+    teacher_NC: Array,
+    encoder: str,
+    seed: int,
+    out: Path,
+    device: str = "cpu",
+) -> None:
     """Train a student by its teacher's logits of the rows into a folder, unless that is done."""
     if out.exists():
         return
     started = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[] if device == "cpu" else [torch.cuda.current_device()]):
         # Before the encoder: one of a config alone has random vectors.
         torch.manual_seed(seed)
         words = cast(nn.Embedding, load_encoder(encoder).encoder.get_input_embeddings())
         model = WordStudent(
             kind.reads, words.weight.detach().float(), teacher_NC.shape[1], rows.second is not None
         )
-        _train_(model, _sides(rows, load_tokenizer(encoder)), torch.from_numpy(teacher_NC).float(), seed)
+        teacher = torch.from_numpy(teacher_NC).float().to(device)
+        _train_(model.to(device), _sides(rows, load_tokenizer(encoder)), teacher, seed)
     with whole_folder(out) as folder:
-        np.savez(folder / ARRAYS, **{name: tensor.numpy() for name, tensor in model.state_dict().items()})
+        state = model.cpu().state_dict()
+        np.savez(folder / ARRAYS, **{name: tensor.numpy() for name, tensor in state.items()})
         facts = {"reads": kind.reads, "has_pairs": rows.second is not None}
         write_sealed(folder / FACTS, facts | {"seconds": round(time.perf_counter() - started, 2)})
 
@@ -101,8 +111,9 @@ def _train_(model: WordStudent, sides: Sequence[list[Tensor]], teacher_NC: Tenso
         order = np.random.default_rng([seed, epoch]).permutation(len(teacher_NC))
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
-            logits_BC = model([_batch(side, rows) for side in sides])
-            loss = nn.functional.mse_loss(logits_BC, teacher_NC[torch.from_numpy(rows)])
+            some = torch.from_numpy(rows).to(teacher_NC.device)
+            logits_BC = model([_batch(side, rows, teacher_NC.device) for side in sides])
+            loss = nn.functional.mse_loss(logits_BC, teacher_NC[some])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -121,10 +132,10 @@ def _sides(rows: TextRows, tokenizer: Any) -> list[list[Tensor]]:
     ]
 
 
-def _batch(side: Sequence[Tensor], rows: np.ndarray) -> Texts:
+def _batch(side: Sequence[Tensor], rows: np.ndarray, device: torch.device | None = None) -> Texts:
     some = [side[row] for row in rows]
     padded = nn.utils.rnn.pad_sequence(some, batch_first=True)
-    return padded, torch.tensor([len(ids) for ids in some])
+    return padded.to(device), torch.tensor([len(ids) for ids in some]).to(device)
 
 
 STUDENTS: Mapping[str, Student] = {

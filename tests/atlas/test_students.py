@@ -5,15 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bermo.atlas import students
 from bermo.atlas.baselines import ARRAYS, num_parameters
+from bermo.atlas.chain import Base
 from bermo.atlas.checks import Rows
+from bermo.atlas.joining import device_of_students
 from bermo.atlas.students import STUDENTS, fit_student, read_student, training_seconds
 from bermo.data.load import load_task
 from bermo.data.rows import TextRows
 from bermo.errors import BermoError
-from bermo.spec import DataSpec
+from bermo.spec import DataSpec, RunSpec, replace_in
 
 WORDS = ("the good film", "a bad film", "good fun", "no fun", "a dull thing", "the dog and the cat sees")
 
@@ -81,3 +84,29 @@ def test_a_teacher_is_asked_about_texts_without_labels_after_those_with(has_pair
     assert taught.labels is None
     assert (taught.second is not None) == has_pairs
     assert not has_pairs or list(taught.second or ()) == [*(train.second or ()), *(more.second or ())]
+
+
+def test_students_are_trained_on_a_gpu_unless_another_device_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = dict.fromkeys(("out", "valid", "train", "texts"), tmp_path)
+    devices: dict[tuple[bool, str], str] = {}
+    for has_gpu in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
+        for asked in ("auto", "cuda", "cpu", "mps"):
+            spec = replace_in(RunSpec(), train={"device": asked})
+            devices[has_gpu, asked] = device_of_students(Base(spec=spec, num_layers=3, **paths))
+    assert [key for key, device in devices.items() if device == "cuda"] == [(True, "auto"), (True, "cuda")]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", STUDENTS)
+def test_a_student_that_a_gpu_trained_answers_on_a_cpu(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(students, "RATE", 5e-3)
+    rows = make_rows(has_pairs=False)
+    teacher = logits_of(rows)
+    fit_student(STUDENTS[name], rows, teacher, "box", 1, tmp_path / "model", "cuda")
+    answers = read_student(tmp_path / "model", "box")(rows)
+    assert (answers.argmax(1) == teacher.argmax(1)).mean() > 0.9
