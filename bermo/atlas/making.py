@@ -4,6 +4,8 @@ A method that fails is noted with its reason, and the others go on. One begins o
 measurements that are still to come fit into what is left of the budget:
 
     its cost · the seconds of the dense training · seeds / jobs at a time + its exports and its bench
+
+A training that reads texts without labels too takes as much longer as it has more rows.
 """
 
 import time
@@ -34,6 +36,8 @@ class Plan:
     """The budget."""
     measuring: float = 0.0
     """About how long one method is measured."""
+    taught_rows: float = 1.0
+    """How many times as many rows a training with texts without labels reads."""
     measured: Collection[str] = ()
     """Methods that need not be measured again."""
 
@@ -117,7 +121,9 @@ class Making:
             for step, job in zip(chain.method.steps, jobs, strict=False):
                 if not has_ended(job):
                     cost = getattr(step, "cost", None)
-                    seconds += (SHIP_SECONDS if cost is None else cost * self._dense_seconds()) / self.room
+                    rows = self.plan.taught_rows if "--unlabelled" in job.words else 1.0
+                    known = SHIP_SECONDS if cost is None else cost * rows * self._dense_seconds()
+                    seconds += known / self.room
         return seconds
 
     def _dense_seconds(self) -> float:

@@ -82,6 +82,7 @@ class AtlasRun:
             only_train=only_train,
             seconds=spec.seconds,
             measuring=self._measuring_seconds(),
+            taught_rows=len(self.rows.taught) / len(self.rows.train),
             measured=[name for name, known in chains.items() if self._is_measured(known)],
         )
         made = Making(plan, executor, self.asked.retries, self.display.tell).run()

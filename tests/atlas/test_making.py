@@ -85,6 +85,25 @@ def test_what_is_made_and_measured_needs_no_budget(chains: dict[str, list[Chain]
     assert told[-1].endswith(", and nothing is left.")
 
 
+def test_a_training_that_reads_texts_without_labels_takes_as_much_longer(
+    chains: dict[str, list[Chain]], tmp_path: Path
+) -> None:
+    base = Base(
+        spec=RunSpec(),
+        num_layers=6,
+        out=tmp_path,
+        valid=tmp_path,
+        train=tmp_path,
+        texts=tmp_path,
+        unlabelled="more.txt",
+    )
+    chains |= {"structured": [make_chain(METHODS["structured"], seed, base) for seed in (1, 2)]}
+    making = Making(Plan(chains=chains, taught_rows=3.0), Clocked(), 0, lambda text: None)
+    # structured: 2 · (3 · 180 + 30); first-layers has no teacher.
+    assert making.estimate("structured") == pytest.approx(2 * (3 * 180 + 30))
+    assert making.estimate("first-layers") == pytest.approx(2 * 65)
+
+
 def test_a_command_that_fails_stops_its_own_seed_alone(chains: dict[str, list[Chain]]) -> None:
     engine = Clocked(room=4, failing="structured/seed-1/1-train")
     made = Making(Plan(chains=chains), engine, 0, lambda text: None).run()
