@@ -85,7 +85,7 @@ OPTIONS = {
     """,
     "compress": """
         run --latency --speedup --size --train --valid --data --vocabulary --quick=off --candidates
-        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts
+        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts --unlabelled
         --batch=1,32 --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
     "serve": """
