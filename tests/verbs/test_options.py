@@ -85,8 +85,8 @@ OPTIONS = {
     """,
     "compress": """
         run --latency --speedup --size --train --valid --data --vocabulary --quick=off --candidates
-        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts --unlabelled
-        --batch=1,32 --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
+        --no-training=off --epochs --batch-size --lr --precision --limit --hard --max-loss --texts
+        --unlabelled --batch=1,32 --lengths=32,128 --rounds=3 --threads --out --forms --calibrate
     """,
     "serve": """
         folders+ --host=127.0.0.1 --port=8000 --batch-size=16 --queue=1024 --timeout=30.0 --max-texts=256
