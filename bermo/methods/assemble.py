@@ -34,7 +34,7 @@ from bermo.methods.distill import DistilledLoss, needs_only_logits, set_aside
 from bermo.methods.evaluate import eval_rows
 from bermo.methods.head import start_head_
 from bermo.methods.keep_tokens import NAME as TOKENS
-from bermo.methods.keep_tokens import start_filtering_
+from bermo.methods.keep_tokens import check_reading, start_filtering_
 from bermo.methods.lora import rate_of_lora, start_lora_
 from bermo.methods.mix_schedule import MixHook, shipped_form
 from bermo.methods.mixout import MixoutHook
@@ -248,6 +248,8 @@ def _add_pruning(parts: _Parts, prepared: Prepared, seed: int) -> None:
 def _add_fewer_tokens(parts: _Parts, prepared: Prepared) -> None:
     share = prepared.spec.method.keep_tokens
     if share is None:
+        if parts.model.config.kept_tokens is not None:
+            check_reading(parts.model, prepared.spec.model.backbone)
         return
     tokens = start_filtering_(parts.model, share, prepared.num_steps, prepared.data.task.kind)
     parts.objective = PrunedLoss(parts.objective, tokens.penalty)

@@ -149,6 +149,15 @@ def check_kept_tokens(spec: RunSpec) -> None:
     """Refuse what a model that leaves tokens out cannot learn from."""
     if spec.method.keep_tokens is None:
         return
+    check_fewer_tokens(spec, "--keep-tokens")
+    if spec.train.contrast:
+        raise BermoError("--keep-tokens leaves tokens out that --contrast reads. Leave one out.")
+    if spec.data.task in ("own/embedding", "own/tagging"):
+        raise BermoError("--keep-tokens is for tasks with one answer a text. Leave it out.")
+
+
+def check_fewer_tokens(spec: RunSpec, who: str) -> None:
+    """Refuse what reads the tokens that an option or a model leaves out."""
     others = {
         f"--distill-as {spec.distill.named}": spec.distill.named is not None and spec.distill.has_inner,
         "--distill-hidden": spec.distill.hidden > 0,
@@ -159,13 +168,10 @@ def check_kept_tokens(spec: RunSpec) -> None:
         "--distill-last-attention": spec.distill.last_attention > 0,
         "--theseus": spec.method.theseus is not None,
         "--adversarial": spec.method.adversarial is not None,
-        "--contrast": bool(spec.train.contrast),
     }
     for flag, is_set in others.items():
         if is_set:
-            raise BermoError(f"--keep-tokens leaves tokens out that {flag} reads. Leave one out.")
-    if spec.data.task in ("own/embedding", "own/tagging"):
-        raise BermoError("--keep-tokens is for tasks with one answer a text. Leave it out.")
+            raise BermoError(f"{who} leaves tokens out that {flag} reads. Leave one out.")
 
 
 def check_answers(spec: DistillSpec) -> None:

@@ -61,6 +61,8 @@ class Facts:
     trained_pooling: Pooling | None = None
     has_pairs: bool = False
     teacher_pairs: Pairs | None = None
+    has_fewer_tokens: bool = False
+    """Whether the encoder hands on fewer tokens from layer to layer, of which only the first is sure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +166,10 @@ def _resolve_model(spec: RunSpec, facts: Facts) -> tuple[dict[str, object], list
     pooling, said = spec.model.pooling, []
     if spec.model.head is None and head == "probe":
         said.append("the head starts as a linear probe")
-    if pooling is None and head == "probe" and facts.kind in POOLED_KINDS and facts.trained_pooling:
+    if pooling is None and facts.has_fewer_tokens and not spec.has_teachers_layers:
+        pooling = "first"
+        said.append("pooling first (the encoder leaves other tokens out)")
+    elif pooling is None and head == "probe" and facts.kind in POOLED_KINDS and facts.trained_pooling:
         pooling = facts.trained_pooling
         said.append(f"pooling {pooling} (as the encoder's folder says)")
     return {"head": head, "pooling": pooling, "pairs": _resolve_pairs(spec.model.pairs, facts, head)}, said

@@ -82,17 +82,27 @@ class TokenHook:
         return PENALTY * (torch.arange(1, len(means_L) + 1, device=means_L.device) * means_L).mean()
 
 
-def check_tokens(model: BermoPreTrainedModel, kind: Kind) -> None:
-    """Refuse a task or a model that needs every token to the end."""
+def check_kind(kind: Kind, who: str = "--keep-tokens") -> None:
+    """Refuse a task that needs every token to the end."""
     if kind not in KINDS:
         raise BermoError(
-            f"--keep-tokens leaves tokens out, but {kind} needs every token to the end. It is for tasks with"
+            f"{who} leaves tokens out, but {kind} needs every token to the end. It is for tasks with"
             f" one answer a text: {', '.join(KINDS)}."
         )
+
+
+def check_tokens(model: BermoPreTrainedModel, kind: Kind) -> None:
+    """Refuse a task or a model that needs every token to the end."""
+    check_kind(kind)
     check_filter(encoder_of(model))
+    check_reading(model)
+
+
+def check_reading(model: BermoPreTrainedModel, who: str = "--keep-tokens") -> None:
+    """Refuse a head that reads tokens which may be gone."""
     if model.config.pooling != "first" or not model.mix.is_per_token:
         raise BermoError(
-            "--keep-tokens keeps the first token for sure, so the head must read that one alone, but got"
+            f"{who} keeps the first token for sure, so the head must read that one alone, but got"
             f' pooling {model.config.pooling} and the mix "{model.config.mix["kind"]}". Add --pooling first'
             " --mix none."
         )

@@ -16,9 +16,12 @@ from bermo.methods.checks import check_methods
 from bermo.methods.finetune import finetune
 from bermo.models.tasks import BermoForSequenceClassification
 from bermo.nn.tokens import WHOLE
+from bermo.progress import Quiet
 from bermo.ship.export.run import export
 from bermo.ship.export.spec import ExportSpec
-from bermo.spec import ModelSpec, PruneSpec, RunSpec, replace_in
+from bermo.ship.shrink.run import make_small
+from bermo.ship.shrink.spec import FisherSpec
+from bermo.spec import MixSpec, ModelSpec, PruneSpec, RunSpec, replace_in
 from bermo.vectors.encoder import load_encoder
 from tests import tiny
 from tests.methods.resumed import check_resumes_to_the_bit
@@ -80,6 +83,33 @@ def test_a_run_resumes_to_the_bit_keeps_the_wanted_share_and_exports_what_it_com
     np.testing.assert_allclose(answers, logits, atol=1e-4)
     with pytest.raises(BermoError, match="fewer tokens from layer to layer"):
         load_encoder(tmp_path / "whole")
+
+
+def test_a_training_goes_on_from_an_encoder_that_leaves_tokens_out_and_reads_the_first(
+    tmp_path: Path,
+) -> None:
+    finetune(KEPT, tmp_path / "kept")
+    source = str(tmp_path / "kept" / "model")
+    plain = replace_in(KEPT, method={"keep_tokens": None}, model={"backbone": source, "pooling": None})
+    for head in ("probe", "random"):
+        spec = replace_in(plain, model={"head": head}, train={"contrast": None})
+        finetune(spec, tmp_path / head)
+        model = BermoForSequenceClassification.from_pretrained(tmp_path / head / "model")
+        kept = BermoForSequenceClassification.from_pretrained(source)
+        assert (model.config.pooling, model.config.kept_tokens) == ("first", kept.config.kept_tokens)
+    refused: tuple[tuple[dict[str, dict[str, object]], str], ...] = (
+        ({"model": {"pooling": "mean"}}, "only the first is sure"),
+        ({"distill": {"teacher": str(tmp_path / "kept"), "hidden": 1.0}}, "that --distill-hidden reads"),
+        ({"method": {"adversarial": "smart"}}, "that --adversarial reads"),
+        ({"data": {"task": "box/arguments"}}, "tagging needs every token to the end"),
+        ({"model": {"mix": MixSpec(kind="tensor")}}, "the head must read that one alone"),
+    )
+    for changes, sentence in refused:
+        with pytest.raises(BermoError, match=sentence):
+            finetune(replace_in(plain, **changes), tmp_path / "refused")
+    with pytest.raises(BermoError, match="Units are refitted token by token"):
+        make_small(tmp_path / "kept", tmp_path / "small", Quiet(), FisherSpec(density=0.5))
+    assert not (tmp_path / "small").exists()
 
 
 def test_tasks_that_need_every_token_are_refused_before_training(tmp_path: Path) -> None:

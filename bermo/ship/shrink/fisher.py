@@ -49,6 +49,11 @@ def fisher_shrink(
     `batches` hold labelled training examples for the Fisher information; `tune` those of the refit.
     """
     display = display or Quiet()
+    if model.config.kept_tokens is not None:
+        raise BermoError(
+            "Units are refitted token by token, but this model leaves tokens out from layer to layer. Train"
+            " with --keep-tokens and --prune heads-and-neurons together, or choose by --fisher before."
+        )
     groups = groups_of(model)
     check_families(groups)
     gradients = gate_gradients(model, batches, display)
