@@ -8,6 +8,7 @@ from dataclasses import replace
 from bermo.distill_spec import INNER
 from bermo.errors import BermoError
 from bermo.fields import leaves
+from bermo.methods.fewer_tokens import check_kept_tokens
 from bermo.pruning.criteria import L0, AnyMethod, Magnitude, Movement, Proximal, SoftMovement, usual_scope
 from bermo.spec import USUAL_MIX, DistillSpec, PruneSpec, RunSpec, chosen
 
@@ -143,35 +144,6 @@ def check_steady(spec: RunSpec) -> None:
         raise BermoError("--rdrop and --adversarial need answers, which a sentence encoder has none of.")
     if spec.method.adversarial is not None and spec.train.precision == "fp16":
         raise BermoError("--adversarial needs gradients that fp16 rounds to nothing. Use fp32 or bf16.")
-
-
-def check_kept_tokens(spec: RunSpec) -> None:
-    """Refuse what a model that leaves tokens out cannot learn from."""
-    if spec.method.keep_tokens is None:
-        return
-    check_fewer_tokens(spec, "--keep-tokens")
-    if spec.train.contrast:
-        raise BermoError("--keep-tokens leaves tokens out that --contrast reads. Leave one out.")
-    if spec.data.task in ("own/embedding", "own/tagging"):
-        raise BermoError("--keep-tokens is for tasks with one answer a text. Leave it out.")
-
-
-def check_fewer_tokens(spec: RunSpec, who: str) -> None:
-    """Refuse what reads the tokens that an option or a model leaves out."""
-    others = {
-        f"--distill-as {spec.distill.named}": spec.distill.named is not None and spec.distill.has_inner,
-        "--distill-hidden": spec.distill.hidden > 0,
-        "--distill-relations": spec.distill.relations > 0,
-        "--distill-cosine": spec.distill.cosine > 0,
-        "--distill-patient": spec.distill.patient > 0,
-        "--distill-attention": spec.distill.attention > 0,
-        "--distill-last-attention": spec.distill.last_attention > 0,
-        "--theseus": spec.method.theseus is not None,
-        "--adversarial": spec.method.adversarial is not None,
-    }
-    for flag, is_set in others.items():
-        if is_set:
-            raise BermoError(f"{who} leaves tokens out that {flag} reads. Leave one out.")
 
 
 def check_answers(spec: DistillSpec) -> None:

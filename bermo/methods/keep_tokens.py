@@ -18,6 +18,7 @@ from bermo.data.tasks import Kind
 from bermo.encoders.sites import encoder_of
 from bermo.encoders.tokens import TokenFilter, check_filter, filter_of, filter_tokens_
 from bermo.errors import BermoError
+from bermo.methods.fewer_tokens import check_kind
 from bermo.models.encoder import BermoPreTrainedModel
 from bermo.nn.tokens import WHOLE, parts_of
 
@@ -28,7 +29,6 @@ PLACES = 64
 PENALTY = 0.1
 """λ of the paper, 10⁻³, times its usual 128 tokens."""
 SOFT_FROM, HARD_FROM = 1 / 4, 1 / 2
-KINDS: tuple[Kind, ...] = ("classification", "multi-label", "regression", "choice", "reranker")
 
 
 class TokenLearning(nn.Module):
@@ -80,15 +80,6 @@ class TokenHook:
             return 0.0
         means_L = self.learning.soft.clamp(0, 1).mean(1)
         return PENALTY * (torch.arange(1, len(means_L) + 1, device=means_L.device) * means_L).mean()
-
-
-def check_kind(kind: Kind, who: str = "--keep-tokens") -> None:
-    """Refuse a task that needs every token to the end."""
-    if kind not in KINDS:
-        raise BermoError(
-            f"{who} leaves tokens out, but {kind} needs every token to the end. It is for tasks with"
-            f" one answer a text: {', '.join(KINDS)}."
-        )
 
 
 def check_tokens(model: BermoPreTrainedModel, kind: Kind) -> None:

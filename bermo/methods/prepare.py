@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import transformers
 from bermo.data.features import Features, make_features
 from bermo.data.load import load_task
 from bermo.data.rows import ApartRows, Rows, TextRows, digest
-from bermo.data.tasks import Kind, TaskData
+from bermo.data.tasks import TaskData
 from bermo.data.teacher_answers import read_answers
 from bermo.data.unknown import check_ids
 from bermo.data.unlabelled import join_features, read_unlabelled
@@ -26,11 +26,10 @@ from bermo.encoders.tied import check_groups
 from bermo.encoders.trust import config_of
 from bermo.encoders.where import resolve
 from bermo.errors import BermoError
-from bermo.methods.checks import check_fewer_tokens
 from bermo.methods.class_weights import check_class_weights
 from bermo.methods.defaults import Facts, resolve_defaults
+from bermo.methods.fewer_tokens import check_model, has_fewer_tokens
 from bermo.methods.keep import kept_layers
-from bermo.methods.keep_tokens import check_kind
 from bermo.methods.student import student_from_teacher
 from bermo.methods.teacher import Teacher, check_segments, check_teacher, load_teacher
 from bermo.methods.thresholds import check_thresholds
@@ -110,7 +109,9 @@ def prepare(spec: RunSpec, display: Display, data: TaskData | None = None) -> Pr
         )
     largest = max(part.largest_id for part in (train, valid, unlabelled) if part is not None)
     check_ids(largest, int(config.vocab_size), tokenizer)
-    _check_fewer_tokens(spec, data.task.kind, folders)
+    fewer = [name for name in folders if has_fewer_tokens(config_of(resolve(name)))]
+    for name in fewer:
+        check_model(spec, data.task.kind, name, is_read=name == source)
     known = num_layers(config) - 1
     _check_layers(spec.model, known)
     if spec.method.tie_layers is not None:
@@ -182,24 +183,6 @@ def longest_text(prepared: Prepared) -> int:
     return min(prepared.spec.data.max_length, prepared.tokenizer.model_max_length)
 
 
-def _check_fewer_tokens(spec: RunSpec, kind: Kind, folders: Iterable[str]) -> None:
-    """Refuse what needs tokens that the encoder or the teacher leaves out."""
-    for name in folders:
-        if has_fewer_tokens(name):
-            check_fewer_tokens(spec, name)
-            check_kind(kind, name)
-            if name == _source(spec) and spec.model.pooling not in (None, "first"):
-                raise BermoError(
-                    f"{name} leaves tokens out, of which only the first is sure, so the head must read that"
-                    f" one, but got --pooling {spec.model.pooling}. Leave it out."
-                )
-
-
-def has_fewer_tokens(name: str) -> bool:
-    """Tell whether an encoder hands on fewer tokens from layer to layer."""
-    return getattr(config_of(resolve(name)), "kept_tokens", None) is not None
-
-
 def _check_layers(spec: ModelSpec, known: int) -> None:
     for name, count in (("first-layers", spec.first_layers), ("keep-layers", spec.keep_layers)):
         if count is not None and count > known:
@@ -218,7 +201,7 @@ def _facts(source: str, config: transformers.PretrainedConfig, data: TaskData, n
         family_pooling=family_of(config).pooling,
         trained_pooling=trained_pooling(source),
         has_pairs=isinstance(data.train, TextRows) and data.train.second is not None,
-        has_fewer_tokens=has_fewer_tokens(source),
+        has_fewer_tokens=has_fewer_tokens(config_of(resolve(source))),
     )
 
 
