@@ -155,6 +155,8 @@ def assemble(prepared: Prepared, seed: int, display: Display, accelerator: Accel
     own = _own_batches(prepared, seed, accelerator)
     torch.manual_seed(seed)
     model = _model(prepared, prepared.teacher)
+    if model.config.kept_tokens is not None:
+        check_reading(model, spec.model.backbone)
     weights_C = class_weights(spec.train.class_weights, prepared.train)
     # Before the head: it starts from what the mix gives at the first step.
     path = spec.method.mix_path
@@ -248,8 +250,6 @@ def _add_pruning(parts: _Parts, prepared: Prepared, seed: int) -> None:
 def _add_fewer_tokens(parts: _Parts, prepared: Prepared) -> None:
     share = prepared.spec.method.keep_tokens
     if share is None:
-        if parts.model.config.kept_tokens is not None:
-            check_reading(parts.model, prepared.spec.model.backbone)
         return
     tokens = start_filtering_(parts.model, share, prepared.num_steps, prepared.data.task.kind)
     parts.objective = PrunedLoss(parts.objective, tokens.penalty)
