@@ -99,6 +99,7 @@ def _own_data(rows: OwnRows) -> TaskData:
         label=rows.columns.label,
         label_separator=rows.label_separator,
         notes=rows.notes,
+        doubts=rows.doubts,
     )
 
 

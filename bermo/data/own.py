@@ -30,6 +30,7 @@ class OwnRows:
     columns: Columns
     label_separator: str | None = None
     notes: tuple[str, ...]
+    doubts: tuple[str, ...]
 
 
 def read_own(spec: DataSpec) -> OwnRows:
@@ -56,18 +57,20 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
     _check_classes(source, kind, columns)
     other = None if valid is None else _source(_with_texts(valid, columns), columns, kind, spec)
     text = " and ".join(f'"{name}"' for name in columns.text)
-    notes = [
-        f'text from column{"s" * (len(columns.text) > 1)} {text}, label from "{columns.label}": {kind}',
-        *source.table.notes,
-    ]
-    notes += other.table.notes if other is not None else ()
+    notes = [f'text from column{"s" * (len(columns.text) > 1)} {text}, label from "{columns.label}": {kind}']
+    about_rows = [*source.table.notes, *(other.table.notes if other is not None else ())]
+    doubts = find_doubts(source if other is None else _limited(source, spec.limit), other, columns.label)
+    if train.is_in_memory:  # they have no separator or sheet to note, only rows that are left out
+        doubts = [*about_rows, *doubts]
+    else:
+        notes += about_rows
     notes += _about_labels(source) if kind == "multi-label" else ()
-    notes += find_doubts(source if other is None else _limited(source, spec.limit), other, columns.label)
     if other is not None:
         train_rows, valid_rows = source.rows, other.rows
     else:
         train_rows, valid_rows, told = _divided(source, spec)
-        notes += [told, *only_class(valid_rows, f"{source.name}, divided")]
+        notes.append(told)
+        doubts += only_class(valid_rows, f"{source.name}, divided")
     return OwnRows(
         kind=kind,
         train=train_rows,
@@ -75,6 +78,7 @@ def rows_of_tables(spec: DataSpec, train: Table, valid: Table | None) -> OwnRows
         columns=columns,
         label_separator=spec.label_separator,
         notes=tuple(notes),
+        doubts=tuple(doubts),
     )
 
 

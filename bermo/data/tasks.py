@@ -80,6 +80,8 @@ class TaskData:
     label: str | None = None
     label_separator: str | None = None
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """What may be wrong with the rows; a program that gives them is warned."""
 
     @property
     def digest(self) -> str:

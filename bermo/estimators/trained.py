@@ -66,6 +66,9 @@ def train_rows(options: Options, texts: Any, labels: Any, valid: Any) -> Trained
     with as_arguments():
         spec = _with_kind(options.spec, train)
         data = task_of_tables(spec.data, train.table(), other)
+    for doubt in data.doubts:
+        warnings.warn(_as_argument(doubt), stacklevel=3)
+    data = replace(data, doubts=())
     own = train.labels(str(data.label)) if data.labels else {}
     if callable(metric := options.given.get("metric")):
         data = scored_by(data, replace(own_metric(metric), classes=own))
@@ -106,8 +109,11 @@ def as_arguments() -> Iterator[None]:
     except BermoError as error:
         if re.search(r"\bbermo [a-z]", str(error)):
             raise
-        said = re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), str(error))
-        raise BermoError(said) from None
+        raise BermoError(_as_argument(str(error))) from None
+
+
+def _as_argument(sentence: str) -> str:
+    return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), sentence)
 
 
 def _with_kind(spec: RunSpec, train: Columns) -> RunSpec:

@@ -275,7 +275,7 @@ def _tokenising(display: Display) -> Callable[[int, int], None]:
 def notes(prepared: Prepared) -> list[str]:
     """What a user should know about the data before training starts."""
     train, valid, spec = prepared.train, prepared.valid, prepared.spec
-    sentences = list(prepared.data.notes)
+    sentences = [*prepared.data.notes, *prepared.data.doubts]
     sentences.append(f"{len(train):,} training and {len(valid):,} validation inputs.")
     if prepared.unlabelled is not None:
         name = Path(str(spec.distill.unlabelled)).name

@@ -61,20 +61,17 @@ def test_many_rows_without_a_text_and_any_without_a_label_are_refused(write: Wri
 
 def test_only_rows_that_are_trained_on_can_be_in_the_validation_file_too(write: Write) -> None:
     train, valid = write("my.csv", MANY), write("dev.csv", "text,label\ntext number 5,a\nnew,b\n")
-    assert any("1 of 2 texts is also in my.csv" in note for note in _load(train, valid).notes)
-    assert not any("also in" in note for note in _load(train, valid, limit=4).notes)
+    assert any("1 of 2 texts is also in my.csv" in doubt for doubt in _load(train, valid).doubts)
+    assert not _load(train, valid, limit=4).doubts
 
 
 def test_what_is_doubtful_is_noted(write: Write) -> None:
     train = write("my.csv", MANY + "text number 0,b\nlast,A\n")
-    notes = " ".join(_load(train, write("dev.tsv", MANY)).notes)
-    for part in (
-        "capitals or blanks",
-        "several labels",
-        "all 200 validation texts are also",
-        "apart by comma",
-    ):
-        assert part in notes
+    data = _load(train, write("dev.tsv", MANY))
+    assert "apart by comma" in " ".join(data.notes)
+    doubts = " ".join(data.doubts)
+    for part in ("capitals or blanks", "several labels", "all 200 validation texts are also"):
+        assert part in doubts
 
 
 def test_rows_of_one_list_are_classes_and_of_several_are_multi_label(write: Write) -> None:
@@ -100,7 +97,7 @@ def test_whole_numbers_are_a_regression_where_it_is_asked_for(write: Write) -> N
     path = write("my.csv", "text,stars\n" + "".join(f"t{i},{i % 5}\n" for i in range(200)))
     data = _load(path)
     assert data.task.kind == "classification"
-    assert any("pass --task own/regression" in note for note in data.notes)
+    assert any("pass --task own/regression" in doubt for doubt in data.doubts)
     assert _load(path, task="own/regression").task.kind == "regression"
 
 

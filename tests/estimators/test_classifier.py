@@ -25,7 +25,8 @@ VALID = (TEXTS[:20] + TEXTS[-20:], LABELS[:20] + LABELS[-20:])
 
 
 # A few steps from random weights may end with one answer for everything, of which a fit warns.
-pytestmark = pytest.mark.filterwarnings("ignore:Seed ", "ignore:Careful: ")
+# Validation rows here are training rows too, of which it warns as well.
+pytestmark = pytest.mark.filterwarnings("ignore:Seed ", "ignore:Careful: ", "ignore:validation rows")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,28 @@ def test_a_fitted_classifier_says_classes_shares_and_scores(fitted: bermo.Classi
     right = np.mean(fitted.predict(VALID[0]) == np.array(VALID[1]))
     assert fitted.score(*VALID) == fitted.score({"text": VALID[0], "label": VALID[1]}) == right
     assert 100 * right == pytest.approx(fitted.result_.seeds[0].score)
+
+
+def test_what_is_doubtful_about_rows_is_warned_of_once_with_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts, labels = [*TEXTS, TEXTS[0], "a\0b", ""], [*LABELS, "second", "First", "first"]
+    with pytest.warns(UserWarning, match="rows:") as given:
+        bermo.Classifier(verbose=True, **SMALL).fit(texts, labels, VALID)
+    said, shown = [str(one.message) for one in given], capsys.readouterr().err
+    wanted = {
+        "1 of 75 rows has no text": "row 75",
+        "1 of 74 texts holds control characters": "row 74: 'a\\x00b'",
+        'the labels "first" (row 1), "First" (row 74) differ only in capitals': "2 classes",
+        "1 text has several labels": '"first" in row 1, "second" in row 73',
+        "validation rows: all 40 validation texts are also in training rows": "Leave valid out",
+    }
+    for start, example in wanted.items():
+        found = [sentence for sentence in said if start in sentence]
+        assert len(found) == 1, (start, said)
+        assert example in found[0]
+        assert start not in shown
+    assert all(one.filename == __file__ for one in given if "rows:" in str(one.message))
 
 
 def test_labels_of_any_type_come_back_as_they_were_given(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ class Predicted:
 def check_predict(opened: TrainedFolder, spec: PredictSpec) -> None:
     """Refuse what this kind of model cannot answer, before it is loaded."""
     kind = opened.trained.task.kind
+    _check_names(spec.id or (), empty_answer(opened.trained.task, opened.trained.labels, gives_all=True))
     given = {"--probabilities": spec.probabilities, "--top": spec.top is not None}
     for flag in (name for name, is_given in given.items() if is_given):
         if kind in WITHOUT_CLASSES:
@@ -174,9 +175,11 @@ def _beside(
         yield {name: column[row] for name, column in columns.items()}
 
 
-def _check_names(beside: dict[str, str], given: dict[str, Any]) -> None:
-    for name in beside:
+def _check_names(names: Iterable[str], given: Mapping[str, Any]) -> None:
+    for name in names:
         if name in given:
+            # Most often they are the right labels, to be looked at beside the answers.
+            way = "To see which answers are right, pass --truth label" if name == "label" else "Rename it"
             raise BermoError(
-                f'The column "{name}" has the name of a part of the answer. Rename it, or leave it out.'
+                f'The column "{name}" has the name of a part of the answer. {way}, or leave it out.'
             )

@@ -42,6 +42,8 @@ DROPPED = 50_000_000
 """Bytes of a body that is too large which are read, and forgotten, before it is refused."""
 OF_VECTORS, OF_ANSWERS = "/embed", "/predict"
 Handle = Callable[[Request], Awaitable[Response]]
+MOST_HEADERS = 16_384
+"""Bytes of a request's first line and headers. h11 refuses more that come in pieces, but not in one."""
 UNFORESEEN = "The server failed at this request. Its log says why."
 
 
@@ -110,6 +112,7 @@ class Server:
 
     async def _answered(self, handle: Handle, request: Request) -> Response:
         try:
+            _check_headers(request)
             return await handle(request)
         except Refused as refusal:
             return _failure(refusal.status, str(refusal), refusal.headers)
@@ -220,6 +223,12 @@ class Server:
 
 def _named(model: ServedModel, asked: Asked, answers: Answers) -> dict[str, Any]:
     return {"model": model.about.name, "vectors" if model.gives_vectors else "answers": answers}
+
+
+def _check_headers(request: Request) -> None:
+    sizes = (len(name) + len(value) for name, value in request.headers.raw)
+    if len(str(request.url)) + sum(sizes) > MOST_HEADERS:
+        raise Refused(431, f"Address and headers may have {MOST_HEADERS:,} bytes. Send shorter ones.")
 
 
 def _check_type(given: str) -> None:

@@ -12,6 +12,7 @@ ERRORS = {
     413: "the request is too large",
     415: "the body does not say that it is JSON",
     429: "too much waits; Retry-After says how many seconds to wait",
+    431: "address and headers are too long",
     500: "the model failed",
     503: "the server is stopping",
     504: "there was no answer in time",

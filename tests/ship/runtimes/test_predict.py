@@ -106,7 +106,14 @@ def test_a_column_named_like_the_answer_is_refused(models: Path, tmp_path: Path,
     (tmp_path / "a.csv").write_text("text,label\na good film,x\n")
     command = ["predict", str(models / "classification"), str(tmp_path / "a.csv"), "--id", "label"]
     assert main(command) == 2
-    assert 'The column "label" has the name of a part of the answer' in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert 'The column "label" has the name of a part of the answer' in said
+    assert "pass --truth label, or leave it out" in said
+    (tmp_path / "a.csv").write_text("text,probability\na good film,x\n")
+    assert main([*command[:-1], "probability"]) == 2
+    assert (
+        'The column "probability" has the name of a part of the answer. Rename it' in capsys.readouterr().err
+    )
 
 
 def test_other_columns_are_named(ask: Ask, tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def test_a_wrong_request_has_its_status_and_one_sentence(
     assert sentence in given.json()["error"]
 
 
+@pytest.mark.parametrize("path", ["/predict", "/models"])
+def test_headers_and_addresses_over_their_limit_are_refused_however_they_come(
+    client: TestClient, path: str
+) -> None:
+    ask = client.post if path == "/predict" else client.get
+    for given in (ask(path, headers={"x": "a" * 20_000}), ask(f"{path}?x={'a' * 20_000}")):
+        assert given.status_code == 431
+        assert given.json() == {"error": "Address and headers may have 16,384 bytes. Send shorter ones."}
+
+
 def test_models_health_description_metrics_and_page(client: TestClient) -> None:
     about = {item["name"]: item for item in client.get("/models").json()["models"]}
     assert about["span"]["reads"] == ["question", "context"]
