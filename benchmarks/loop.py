@@ -44,6 +44,7 @@ from bermo.data.features import Features, TokenFacts
 from bermo.data.tasks import Task
 from bermo.encoders.backbone import load_tokenizer
 from bermo.files import write_json
+from bermo.interrupts import own_process_
 from bermo.machine import processor
 from bermo.methods.assemble import LabelLoss, TaskBatches
 from bermo.methods.prune import PrunedLoss, PruneHook
@@ -56,7 +57,7 @@ from bermo.training.devices import make_accelerator
 from bermo.training.job import Job
 from bermo.training.loop import fit
 from bermo.training.schedule import rate_groups
-from bermo.verbs.light import keep_memory_, own_process_
+from bermo.verbs.light import keep_memory_
 
 # Tokens of SST-2's training rows in BERT's pieces, with both special ones: their 0, 1/16, … 16/16 quantiles;
 # mean 13.2.

@@ -80,8 +80,8 @@ class Clock:
 def import_all() -> None:
     """Import what a training needs, as the verb does in the process of the command."""
     sys.argv[0] = "bermo"
+    from bermo.interrupts import own_process_
     from bermo.verbs.importing import importing
-    from bermo.verbs.light import own_process_
 
     own_process_()
     with importing("training"):

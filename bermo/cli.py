@@ -13,14 +13,21 @@ from typing import NoReturn
 
 from bermo.crashes import describe, was_interrupted
 from bermo.errors import BermoError, FolderHeld
-from bermo.interrupts import SIGNALLED, STOPPED, die_quietly, follow_ctrl_c, raise_again, repeat_lost
+from bermo.interrupts import (
+    INTERRUPTED,
+    SIGNALLED,
+    STOPPED,
+    die_quietly,
+    follow_ctrl_c,
+    own_process_,
+    raise_again,
+    repeat_lost,
+)
 from bermo.printing import visible
 from bermo.verbs import VERBS
 from bermo.verbs.hints import option_hint, verb_hint, whose_options, word_hint
-from bermo.verbs.light import own_process_
 from bermo.verbs.options import add_options, flags_of, read_options, take_words
 
-INTERRUPTED = "Stopped. What was saved is whole; the same command goes on."
 BROKEN_PIPE = 13  # the number of SIGPIPE, which Windows does not have
 SPINS = "2000"  # about 0.1 ms: longer than Python takes from one operation to the next
 DESCRIPTION = "Mix, fine-tune, prune, probe and ship Transformer encoders."

@@ -16,10 +16,24 @@ import os
 import sys
 
 SECONDS_LATER = 0.05
+INTERRUPTED = "Stopped. What was saved is whole; the same command goes on."
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: stopped, and the same command goes on
 SIGNALLED = 128  # a command ended by signal N exits with 128 + N, as shells expect
 SCHEDULERS = tuple(getattr(_signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(_signal, name))
 """Signals that mean the same as Ctrl-C; Windows has no SIGUSR2."""
+
+
+_PROCESS = {"is_ours": False}
+
+
+def own_process_() -> None:
+    """Say that this process does nothing but run one command."""
+    _PROCESS["is_ours"] = True
+
+
+def is_own_process() -> bool:
+    """Tell whether this process does nothing but run one command."""
+    return _PROCESS["is_ours"]
 
 
 def end_at_once() -> bool:

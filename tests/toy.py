@@ -1,5 +1,7 @@
 """A toy job for the loop: a small network with dropout on random rows, in plain torch."""
 
+import os
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,24 @@ def run(job: Job, settings: TrainSpec = SETTINGS) -> Fit:
 
 def weights(job: Job) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in job.model.parameters()])
+
+
+class StopAt:
+    """A hook that sends this process a signal before a step, as a user or a scheduler would."""
+
+    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
+        self.stop_step, self.number = step, number
+
+    def begin(self, optimizer: torch.optim.Optimizer) -> None: ...
+
+    def plan(self, step: int) -> None:
+        if step == self.stop_step:
+            os.kill(os.getpid(), self.number)
+
+    def apply(self) -> None: ...
+
+    def generators(self) -> list[torch.Generator]:
+        return []
+
+    def metrics(self) -> dict[str, float]:
+        return {}

@@ -50,7 +50,7 @@ def fit(job: Job, settings: TrainSpec, accelerator: Accelerator) -> Fit:
 def fit_members(job: Job, settings: TrainSpec, accelerator: Accelerator) -> list[Fit]:
     """Train models that are stacked as one in the same way, and return how each of them ended."""
     loop = _Loop(job, settings, accelerator)
-    with catch_signals() as caught:
+    with catch_signals(job.display, loop.why_it_waits) as caught:
         try:
             return loop.run(caught)
         finally:
@@ -76,6 +76,8 @@ class _Loop:
         self.model, self.optimizer = accelerator.prepare(job.model, optimizer, device_placement=placed)
         self.inner = job.model
         self.step = self.num_rows = 0
+        self.saved_step: int | None = None
+        self.is_evaluating = False
         self.seconds = 0.0
         self.kernel_decisions: Decisions = {}
         self.saving_seconds = checkpoint.num_bytes(job.model) / SAVING_RATE
@@ -137,6 +139,15 @@ class _Loop:
             if self.shadow is not None:
                 self.shadow.close()
         return [member.fit(self.step, self.seconds, self.num_rows) for member in self.members]
+
+    def why_it_waits(self) -> str:
+        """Say what a signal to stop waits for, and what would be lost without it."""
+        what = "evaluation" if self.is_evaluating else "step"
+        from_where = "begins anew" if self.saved_step is None else f"goes on from step {self.saved_step}"
+        return (
+            f"Stopping when this {what} is done and the state is saved. Ctrl-C again ends at once; the same"
+            f" command then {from_where}."
+        )
 
     def _make_shadow(self) -> Shadow | None:
         """Return the copies that the forward pass reads in place of weights, if this training needs any."""
@@ -215,10 +226,12 @@ class _Loop:
 
     def _evaluate(self) -> None:
         """Score the validation set by each model, and show the first score."""
+        self.is_evaluating = True
         self.job.before_evaluation()
         for member in self.members:
             row = member.evaluate(self.step)
             self.accelerator.log(self._named(member, row), step=self.step)
+        self.is_evaluating = False
         main = next(iter(self.members[0].now.last))
         scores = " ".join(f"{member.now.last[main]:.2f}" for member in self.members)
         self.job.display.tell(f"step {self.step}: {main} {scores}")
@@ -276,6 +289,7 @@ class _Loop:
                 state=state,
             )
         self.accelerator.wait_for_everyone()
+        self.saved_step = self.step
         self.saving_seconds = time.monotonic() - started
 
     def _resume(self) -> None:
@@ -287,6 +301,7 @@ class _Loop:
             checkpoint.load_(last, self.inner, self.optimizer.optimizer)
             state = last.state
             self.step, self.num_rows = state["step"], state["num_rows"]
+            self.saved_step = self.step
             self.seconds, standings = state["seconds"], state["members"]
             self.kernel_decisions = state.get("kernels", {})
             # The sum over all processes was saved; one of them carries it on.

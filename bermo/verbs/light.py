@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from bermo.encoders import meta_kernels
+from bermo.interrupts import is_own_process
 
 OPTIONAL = ("scipy", "sklearn", "torchvision")
 NOT_TO_ANSWER = ("accelerate", "jinja2", "pydot")
@@ -96,17 +97,9 @@ def _same(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any
     return (lambda other: other) if function is None else function
 
 
-_PROCESS = {"is_ours": False}
-
-
-def own_process_() -> None:
-    """Say that this process does nothing but run one command."""
-    _PROCESS["is_ours"] = True
-
-
 def leave_out_(use: Use) -> None:
     """Let a process of ours import torch and transformers without what this use does not need."""
-    if use in ("all", "graphs") or not _PROCESS["is_ours"] or "transformers" in sys.modules:
+    if use in ("all", "graphs") or not is_own_process() or "transformers" in sys.modules:
         return
     if use == "training" and is_of_several():
         return
@@ -133,7 +126,7 @@ def keep_memory_() -> None:
     next step of a training: 30,000 faults a step of a small encoder.
     """
     is_set = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
-    if sys.platform != "linux" or is_set or not _PROCESS["is_ours"]:
+    if sys.platform != "linux" or is_set or not is_own_process():
         return
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if set_option is not None:

@@ -1,7 +1,6 @@
 """A stopped run resumes to the same bits, and a damaged checkpoint is skipped for the last whole one."""
 
 import json
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,29 +20,7 @@ from bermo.training.graphs import Decisions
 from bermo.training.job import Stopped
 from bermo.training.members import Member
 from bermo.training.step import Step
-from tests.toy import SETTINGS, run, toy_job, weights
-
-
-class StopAt:
-    """A hook that sends this process a signal before a step, as a user or a scheduler would."""
-
-    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
-        self.stop_step, self.number = step, number
-
-    def begin(self, optimizer: torch.optim.Optimizer) -> None: ...
-
-    def plan(self, step: int) -> None:
-        if step == self.stop_step:
-            os.kill(os.getpid(), self.number)
-
-    def apply(self) -> None: ...
-
-    def generators(self) -> list[torch.Generator]:
-        return []
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
+from tests.toy import SETTINGS, StopAt, run, toy_job, weights
 
 STOPS = [
     (1, signal.SIGINT),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bermo.interrupts import _PROCESS
 from bermo.verbs import light
 
 
@@ -41,8 +42,9 @@ def test_nothing_is_compiled_until_the_compiler_is_asked_for(monkeypatch: pytest
 
 
 COMPILES = """
+from bermo.interrupts import own_process_
 from bermo.verbs import light
-light.own_process_()
+own_process_()
 light.leave_out_("training")
 import torch, sys, transformers
 assert isinstance(sys.modules["torch._dynamo"], light.DecoratorsOnly)
@@ -90,9 +92,9 @@ def test_a_command_s_own_process_alone_keeps_its_memory_unless_the_user_says_how
     monkeypatch.setattr(light.sys, "platform", "linux")
     for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
         monkeypatch.delenv(name)
-    monkeypatch.setitem(light._PROCESS, "is_ours", False)
+    monkeypatch.setitem(_PROCESS, "is_ours", False)
     light.keep_memory_()
-    monkeypatch.setitem(light._PROCESS, "is_ours", True)
+    monkeypatch.setitem(_PROCESS, "is_ours", True)
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000")
     light.keep_memory_()
     assert asked == []
