@@ -26,6 +26,8 @@ SECONDS_OF_A_DAY = 24 * 60 * 60
 DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """What comes of a file whose text is no JSON, is nested without end, or holds other values than it should."""
 
+POINTER = "is a pointer of Git LFS, not the file itself. Fetch the file with git lfs pull, or download it."
+
 
 def cache_root(given: str | None) -> Path:
     """Return the folder of all caches: the given one, $BERMO_CACHE, or the user's cache folder."""
@@ -56,6 +58,11 @@ def _takes_files(folder: Path) -> bool:
     except OSError as error:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return True
+
+
+def is_pointer(start: bytes) -> bool:
+    """Tell whether a file starts as one that Git LFS leaves in place of a large one."""
+    return start.startswith(b"version https://git-lfs.github.com/spec/")
 
 
 def sync(path: Path) -> None:

@@ -195,7 +195,7 @@ class PretrainSpec:
                 "An inner mix cannot be computed again. Leave out --recompute or --inner-mix.",
             ),
             (bool(text.files), "There is nothing to read. Name one text file or more with --text."),
-            (not missing, f"There is no file {', '.join(missing)}. Pass texts or tables with --text."),
+            (not missing, f"{_no_files(missing)}. Pass texts or tables with --text."),
             (
                 pace.steps is None or pace.minutes is None,
                 "Give either --steps or --minutes: how long is it to train?",
@@ -287,6 +287,15 @@ class PretrainSpec:
 def _is_given(spec: Any, name: str) -> bool:
     """Tell whether a field differs from its default."""
     return bool(getattr(spec, name) != getattr(type(spec)(), name))
+
+
+def _no_files(names: Sequence[str]) -> str:
+    """Say of what is no file whether it is there at all."""
+    there = [name for name in names if Path(name).expanduser().exists()]
+    if there:
+        what = "a folder" if Path(there[0]).expanduser().is_dir() else "a pipe or a device"
+        return f"{there[0]} is {what}, not a file"
+    return f"There is no file {', '.join(names)}"
 
 
 def _flags(names: Sequence[str]) -> str:

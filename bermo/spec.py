@@ -38,6 +38,7 @@ MixKind = Literal[
     "gate",
 ]
 USUAL_MIX: MixKind = "across"
+FIXED: tuple[MixKind, ...] = ("none", "second-to-last", "concat-last-four", "gate")
 MixStart = Literal["xavier", "zeros", "last"]
 TokenPooling = Literal["first", "last"]
 Pooling = Literal[TokenPooling, "mean"]
@@ -84,6 +85,11 @@ class MixSpec:
         "mix-init",
         shown="last under 1,000 rows of classes, else xavier",
     )
+
+    def rules(self) -> Rules:
+        learned = self.layers or self.layer_dropout or self.init not in (None, "xavier")
+        what = "Leave out --mix-init, --layers and --layer-dropout, or choose another --mix, such as across."
+        return [(self.kind not in FIXED or not learned, f"The mix {self.kind} has no shares. {what}")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +178,10 @@ class DataSpec:
             (
                 self.label_separator is None or self.task in ("own", "own/multi-label"),
                 f"--label-separator is for several labels a row, but the task is {self.task}. Leave one out.",
+            ),
+            (
+                self.folder is None or not self.task.startswith("own"),
+                "--data is the folder of a named task. Name it with --task (bermo list), or leave it out.",
             ),
             (self.label_separator != "", "label-separator is empty. Give a character, such as |."),
             (
@@ -329,10 +339,8 @@ class Experiment:
 
 def replace_in(spec: RunSpec, **groups: Mapping[str, Any]) -> RunSpec:
     """Return `spec` with fields of its groups replaced: replace_in(spec, train={"epochs": 1})."""
-    return replace(
-        spec,
-        **{name: replace(getattr(spec, name), **values) for name, values in groups.items()},
-    )
+    changed = {name: replace(getattr(spec, name), **values) for name, values in groups.items()}
+    return replace(spec, **changed)
 
 
 def chosen(value: T | None) -> T:

@@ -55,6 +55,8 @@ def read_named(spec: DataSpec) -> TaskData:
 
 def _find_folder(folder: Path, task: Task) -> Path:
     if not folder.is_dir():
+        if folder.exists():
+            raise BermoError(f"{folder} is a file, but the folder of {task.name} was expected.")
         names = [p.name for p in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise BermoError(f"There is no folder {folder}." + (nearest(folder.name, names) if names else ""))
     inner = [folder / name for name in task.folders if (folder / name).is_dir()]

@@ -18,6 +18,10 @@ from bermo.spec import DataSpec
 
 MOST_EMPTY = 0.05
 """Rows without a text are left out up to this share; more of them are a mistake in the file."""
+MOST_OF_FEW = 50
+"""So many classes may be of few rows each."""
+LEAST_DIFFERENT = 20
+"""So many labels that all differ are no classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,9 +170,10 @@ def _check_classes(source: Source, kind: Kind, columns: Columns) -> None:
     if kind in ("regression", "reranker"):
         return
     labels = label_names(source.rows)
-    if len(set(labels)) > max(50, len(labels) // 2):
+    num_classes = len(set(labels))
+    if num_classes > max(MOST_OF_FEW, len(labels) // 2) or num_classes == len(labels) >= LEAST_DIFFERENT:
         raise BermoError(
-            f'{source.table.path}: the label column "{columns.label}" has {len(set(labels))} different values'
+            f'{source.table.path}: the label column "{columns.label}" has {num_classes} different values'
             f" in {len(source.rows)} rows, too many for classes. Name the right one with --label, or"
             f" {as_numbers(source.table)} if they are numbers to predict."
         )

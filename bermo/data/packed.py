@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from bermo.errors import BermoError, nearest
+from bermo.files import POINTER, is_pointer
 from bermo.machine import memory_bytes
 
 PACKED: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -24,9 +25,21 @@ MAGIC = {
     b"BZh": ".bz2",
     b"\xfd7zXZ\x00": ".xz",
     b"PAR1": ".parquet",
-    b"PK\x03\x04": ".xlsx",
 }
-"""How files that are no text start, and the ending of each; Excel's files are zip files."""
+"""How tables and packed texts start that are no text themselves, and the ending of each."""
+ZIP = b"PK\x03\x04"
+WORKBOOK = (b"[Content_Types].xml", b"xl/")
+"""Parts of a zip file that make it one of Excel's."""
+OTHERS = {
+    b"\x89PNG\r\n": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"GIF8": "an image",
+    b"%PDF-": "a PDF",
+    b"\xd0\xcf\x11\xe0": "a file of an old Word or Excel",
+    b"SQLite format 3\0": "a database",
+}
+"""How files of other programs start."""
+PAGES = (b"<!doctype html", b"<html")
 
 
 def kind_of(path: Path) -> str:
@@ -72,6 +85,20 @@ def open_bytes(path: Path) -> BinaryIO:
 def check_magic(path: Path, start: bytes) -> None:
     """Refuse a file that is no text although its name says so."""
     ending = next((ending for magic, ending in MAGIC.items() if start.startswith(magic)), None)
+    if start.startswith(ZIP):
+        if not any(part in start for part in WORKBOOK):
+            raise BermoError(f"{path} is a zip archive. Unpack it, and give the file that is in it.")
+        ending = ".xlsx"
+    what = next((what for magic, what in OTHERS.items() if start.startswith(magic)), None)
+    if what is not None:
+        raise BermoError(f"{path} is no text: it starts like {what}. Save its rows as a table, such as .csv.")
+    if is_pointer(start):
+        raise BermoError(f"{path} {POINTER}")
+    if kind_of(path) != ".txt" and start.lstrip().lower().startswith(PAGES):
+        raise BermoError(
+            f"{path} is a web page, not a table: it starts with <html>. Download the file that the page links"
+            " to."
+        )
     if ending is not None:
         raise BermoError(
             f"{path} is no text: it starts like a {ending} file. Give it a name that ends in {ending}."

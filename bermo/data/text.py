@@ -22,6 +22,8 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """Byte-order marks and their encodings; that of UTF-16 is the start of UTF-32's, so it comes later."""
+GUESSED = ("utf-16-be", "utf-16-le")
+"""What a file without a mark may be in, as its zero bytes say."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ def _opened(path: Path, encoding: str, newline: str) -> Iterator[io.TextIOWrappe
 
 def _wrong_byte(path: Path, encoding: str) -> BermoError:
     """Return the error that names the first line with a byte that is not UTF-8, and what the line may say."""
+    if encoding in GUESSED:
+        return BermoError(
+            f"{path} is no text, or is cut off: of every two bytes one is mostly zero, but together they are"
+            f" not {encoding.upper()}."
+        )
     if not encoding.startswith("utf-8"):
         return BermoError(f"{path} is cut off or damaged: it is not whole {encoding.upper()}.")
     with open_bytes(path) as file:

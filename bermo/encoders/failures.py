@@ -8,6 +8,7 @@ from pathlib import Path
 from bermo.crashes import was_interrupted
 from bermo.encoders.meta_kernels import are_left_out
 from bermo.errors import BermoError
+from bermo.files import POINTER, is_pointer
 
 UNTOUCHED = (BermoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
 """Errors that say themselves what they are about."""
@@ -30,7 +31,8 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
             raise KeyboardInterrupt from error
         if isinstance(error, NotImplementedError) and are_left_out():  # whoever loads tries with all kernels
             raise
-        raise BermoError(f'Could not load the {what} of "{name}": {_reason(error)}') from error
+        reason = _pointer(Path(name)) or _reason(error)
+        raise BermoError(f'Could not load the {what} of "{name}": {reason}') from error
 
 
 @contextmanager
@@ -47,6 +49,17 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(level)
+
+
+def _pointer(path: Path) -> str | None:
+    """Say which file of the folder, or that the file itself, is a pointer that `git clone` has left."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            with file.open("rb") as opened:
+                if is_pointer(opened.read(64)):
+                    return f"{file.name} {POINTER}"
+    return None
 
 
 def _reason(error: BaseException) -> str:

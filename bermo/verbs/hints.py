@@ -12,6 +12,8 @@ from bermo.spec import RunSpec
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 ALIKE = 0.7
 """How alike two names are, from 0 to 1, for one to be taken as a slip of the other."""
+ALMOST = 0.9
+"""With this a slip is likelier than an option of another verb: --task for --tasks."""
 
 VERB_ALIASES: Mapping[str, str] = {
     "finetune": "train",
@@ -60,6 +62,8 @@ def option_hint(verb: str | None, flag: str, flags: Mapping[str, Iterable[str]])
     for meant in (written, *OPTION_ALIASES.get(written, ())):
         if meant.split()[0] in own:
             return f' Did you mean "{meant}"?'
+    if near := get_close_matches(written, own, n=1, cutoff=ALMOST):
+        return f' Did you mean "{near[0]}"?'
     others = [f"bermo {name}" for name, known in flags.items() if name and name != verb and flag in known]
     if others:
         return f" It belongs to {', '.join(others)}. See: {_command(verb)} --help"

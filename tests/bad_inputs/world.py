@@ -1,8 +1,10 @@
 """A working folder full of things that are wrong: tables, models, exports and runs, each with one fault."""
 
+import io
 import json
 import pickle
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from tests.trees import treebank
 
 DEEP = "[" * 100_000
 ROWS = [f"{text},{label}" for label in ("good", "bad") for text in (f"a {label} film", f"the {label} cats")]
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(40)
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0a\nsize 12345\n"
 TABLE = "text,label\n" + "\n".join(ROWS * 4) + "\n"
 METRICS = """def cost(truth, answers):
     return 1 / 0
@@ -60,6 +64,7 @@ def _tables(root: Path) -> None:
         "semicolons.csv": ";;;;\n;;;;\n",
         "other-labels.csv": TABLE.replace(",bad", ",ugly"),
         "many-labels.csv": "text,label\n" + many,
+        "numbers.csv": "text,label\n" + "".join(f"film {k},{k / 7:.3f}\n" for k in range(40)) + "film,nan\n",
         "one-column.csv": "text\na good film\n",
         "columns.csv": "a,b\n1,2\n",
         "empty.txt": "",
@@ -88,9 +93,30 @@ def _tables(root: Path) -> None:
     for name, content in files.items():
         (root / name).write_text(content, encoding="utf-8")
     (root / "latin.csv").write_bytes(TABLE.replace("film", "café").encode("latin-1"))
+    files_of_others = {
+        "image.csv": PNG,
+        "binary.txt": b"\0\0\0\r" * 40 + b"\xd8\0" * 40,
+        "a-pdf.csv": b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n",
+        "old.csv": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(64),
+        "zipped.csv": _zipped("my.csv"),
+        "workbook.csv": _zipped("[Content_Types].xml"),
+        "page.csv": b"<!DOCTYPE html>\n<html><body>Please log in</body></html>\n",
+        "pointer.csv": POINTER,
+        "utf16-cut.csv": TABLE.encode("utf-16")[:-1],
+        "twice.csv": b"text,text,label\na,b,good\nc,d,bad\n",
+    }
+    for name, data in files_of_others.items():
+        (root / name).write_bytes(data)
     (root / "binary.csv").write_bytes(bytes(range(256)) * 8)
     (root / "nul.csv").write_bytes(b"text,label\na\0b,good\nc,bad\n")
     (root / "folder.csv").mkdir()
+
+
+def _zipped(name: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, TABLE)
+    return packed.getvalue()
 
 
 def _treebanks() -> dict[str, str]:
@@ -238,6 +264,8 @@ MODELS: dict[str, Change] = {
     "torn-tokenizer": _write("tokenizer.json", '{"version": '),
     "deep-tokenizer": _write("tokenizer.json", DEEP),
     "foreign-ids": _foreign_ids,
+    "pointer": _write("model.safetensors", POINTER),
+    "pointer-onnx": _export("model.onnx", POINTER),
     "torn-onnx": _export("model.onnx", b"no graph"),
     "empty-onnx": _export("model.onnx", b""),
     "torn-xml": _export("model.xml", b"<net"),
@@ -254,6 +282,7 @@ ENCODERS: dict[str, Change] = {
     "pickled-encoder": _pickled,
     "nan-encoder": _tensor("encoder.layer.0.output.dense.bias", torch.nan),
     "lost-layer": _tensor("encoder.layer.2.output.dense.weight", None),
+    "pointer-encoder": _write("model.safetensors", POINTER),
     "torn-encoder": _write("model.safetensors", b"\xff" * 64),
     "foreign-encoder": _foreign_ids,
     "a-decoder": _write("config.json", '{"model_type": "t5", "d_model": 16}'),

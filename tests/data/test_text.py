@@ -73,7 +73,11 @@ def test_a_torn_or_wrongly_named_packed_file_is_refused(tmp_path: Path, packing:
 
 @pytest.mark.parametrize(
     ("content", "ending"),
-    [(gzip.compress(b"text", mtime=0), ".gz"), (b"PK\x03\x04rest", ".xlsx"), (b"PAR1\x00\x01", ".parquet")],
+    [
+        (gzip.compress(b"text", mtime=0), ".gz"),
+        (b"PK\x03\x04xl/book", ".xlsx"),
+        (b"PAR1\x00\x01", ".parquet"),
+    ],
 )
 def test_a_file_that_is_no_text_is_named_by_what_it_is(tmp_path: Path, content: bytes, ending: str) -> None:
     path = tmp_path / "a.csv"

@@ -68,14 +68,15 @@ def _check(sources: dict[str, TrainedFolder], spec: BenchSpec, device: BenchDevi
                 f"{name} answers another question than {first_name}: {_question(known)}, not"
                 f" {_question(wanted)}. Compare models of one task."
             )
-        _check_lengths(name, source, spec)
+        check_lengths(name, source, spec)
     check_device(device)
     if spec.data is not None:
         # A wrong file is an error before any process starts.
         labelled(first, spec.data)
 
 
-def _check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
+def check_lengths(name: str, source: TrainedFolder, spec: BenchSpec) -> None:
+    """Refuse inputs that are longer than the model reads."""
     longest = longest_input(encoder_config(source.config))
     if longest is not None and max(spec.lengths) > longest:
         raise BermoError(

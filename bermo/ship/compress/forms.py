@@ -63,7 +63,9 @@ def write_forms(model: Path, out: Path, spec: FormsSpec, display: Display) -> Wr
                 refused[form.name] = reason
                 display.tell(f"{form.name} is left out. {reason}")
     if not folders:
-        raise BermoError(f"No form of {model} can be used on this machine. {' '.join(refused.values())}")
+        raise BermoError(
+            f"No form of {model} can be used on this machine. {' '.join(dict.fromkeys(refused.values()))}"
+        )
     return WrittenForms(folders=folders, refused=refused)
 
 

@@ -3,6 +3,7 @@
 5ms    4 (× the rows a second of the dense model in torch, fp32)    10MB
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def read_goal(latency: str | None, speedup: str | None, size: str | None) -> Goa
         )
     name, text = goals[0]
     value = _READERS[name](text)
-    if value is None or value <= 0:
+    if value is None or not math.isfinite(value) or value <= 0:
         example = {"latency": "5ms", "speedup": "4", "size": "10MB"}[name]
         raise BermoError(f'--{name} "{text}" cannot be read. Write it like this: --{name} {example}.')
     what: What = "latency" if name == "latency" else "speedup" if name == "speedup" else "size"

@@ -31,7 +31,7 @@ from bermo.runs.kept_options import locked_for
 from bermo.runs.model_files import check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.card import bench_rows
-from bermo.ship.bench.entries import line_up
+from bermo.ship.bench.entries import check_lengths, line_up
 from bermo.ship.bench.measured import Bench, Measured
 from bermo.ship.bench.run import bench, read_bench, write_bench
 from bermo.ship.bench.spec import BenchSpec
@@ -42,6 +42,7 @@ from bermo.ship.compress.sentence import (
     Agreement,
     agreement_rows,
     agreements,
+    enough_texts,
     open_source,
     prepare_taught,
     sentence_arm_spec,
@@ -80,13 +81,15 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
     for folder in (spec.run, *spec.candidates):
         check_not_exported(folder)
     source = open_source(spec)
+    texts = () if spec.texts is None else enough_texts(spec.texts)
     for folder in (spec.run, *spec.candidates):
         warn_diverged(folder, display.tell)
     run = _run_spec(spec) if spec.texts is None else RunSpec()
+    check_lengths(spec.run.name, source, spec.bench)
     with locked_for(out, "compress.json", asdict(spec), leaves(CompressSpec)):
         work, taught = out / "work", None
         if spec.texts is not None:
-            taught = prepare_taught(spec, source, work, display)
+            taught = prepare_taught(spec, texts, source, work, display)
             run, source = taught.run, open_trained(taught.teacher)
             spec = replace(spec, run=taught.teacher)
         measured = replace(spec.bench, data=valid_file(run.data, work, "compress"))

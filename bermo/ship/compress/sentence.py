@@ -85,14 +85,18 @@ def open_source(spec: CompressSpec) -> TrainedFolder:
     return opened
 
 
-def prepare_taught(spec: CompressSpec, source: TrainedFolder, work: Path, display: Display) -> Taught:
-    """Divide the texts, let the teacher score pairs of those held out, and return what is trained."""
-    assert spec.texts is not None
-    texts = _distinct(read_column(spec.texts))
+def enough_texts(path: Path) -> Sequence[str]:
+    """Return the different texts of a file; too few are an error."""
+    texts = _distinct(read_column(path))
     if len(texts) < FEWEST_TEXTS:
-        raise BermoError(
-            f"{spec.texts} has {len(texts)} different texts; at least {FEWEST_TEXTS} are needed."
-        )
+        raise BermoError(f"{path} has {len(texts)} different texts; at least {FEWEST_TEXTS} are needed.")
+    return texts
+
+
+def prepare_taught(
+    spec: CompressSpec, texts: Sequence[str], source: TrainedFolder, work: Path, display: Display
+) -> Taught:
+    """Divide the texts, let the teacher score pairs of those held out, and return what is trained."""
     train, held_out = hold_out(texts[: spec.limit])
     teacher = prepared_teacher(source, work / source.folder.name)
     valid = work / "valid.jsonl"

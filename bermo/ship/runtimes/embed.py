@@ -168,6 +168,8 @@ def read_vectors(path: Path, count: int, corpus: Path) -> Vectors:
         vectors = np.asarray(vectors, dtype=np.float32)
     except (OSError, EOFError, SyntaxError, TokenError, *DAMAGED) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
+        if "allow_pickle" in reason:  # what numpy takes any file for that is not its own
+            reason = "it is no .npy file of numbers"
         raise BermoError(f"{path} holds no vectors ({reason}). Write it with bermo encode.") from None
     if vectors.ndim != 2 or len(vectors) != count:
         raise BermoError(
