@@ -79,7 +79,7 @@ def about_change(found: Change) -> str:
     is_seen = "more than" if found.p < LEVEL else "no more than"
     return (
         f"{found.against} is right on {found.score:.2f} % of the rows.\n{found.num_lost:,} answers became"
-        f" wrong, {found.num_won:,} right: {is_seen} chance explains (sign test, p = {found.p:.2g})."
+        f" wrong, {found.num_won:,} right: {is_seen} chance explains\n(sign test, p = {found.p:.2g})."
     )
 
 

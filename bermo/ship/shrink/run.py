@@ -197,10 +197,10 @@ def _choose(
     small, choice = fisher_shrink(
         model, _batches(train, rows, spec), _batches(train, tune, spec), table, budget, display
     )
+    whole = table.total([group.kind for group in groups], [group.count for group in groups])
     display.tell(
-        f"{choice.lost:.1%} of the importance is in what goes;"
-        f" what stays costs {_amount(choice.cost, table)} of"
-        f" {_amount(table.total([g.kind for g in groups], [g.count for g in groups]), table)}."
+        f"{choice.lost:.1%} of the importance is in what goes; what stays costs {_amount(choice.cost)} of"
+        f" {_amount(whole)} {table.unit}."
     )
     scored = tuple(_score(item, valid, spec, accelerator) for item in (model, small))
     return small.cpu(), cast(tuple[_Scored, _Scored], scored)
@@ -218,9 +218,9 @@ def _budget(
     return table, now / cast(float, spec.speedup)
 
 
-def _amount(cost: float, table: CostTable) -> str:
-    """Return a cost with its unit: whole weights, or milliseconds with their digits."""
-    return f"{cost:,.0f} {table.unit}" if cost >= 1000 else f"{cost:.4g} {table.unit}"
+def _amount(cost: float) -> str:
+    """Write whole weights, or milliseconds with their digits."""
+    return f"{cost:,.0f}" if cost >= 1000 else f"{cost:.4g}"
 
 
 def _features(opened: TrainedFolder, spec: FisherSpec, display: Display) -> tuple[Features, Features]:
