@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bermo.crashes import was_interrupted
@@ -54,11 +54,10 @@ def _quiet() -> Iterator[None]:
 def _pointer(path: Path) -> str | None:
     """Say which file of the folder, or that the file itself, is a pointer that `git clone` has left."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    for file in files:
-        if file.is_file():
-            with file.open("rb") as opened:
-                if is_pointer(opened.read(64)):
-                    return f"{file.name} {POINTER}"
+    for file in filter(Path.is_file, files):
+        with suppress(OSError), file.open("rb") as opened:
+            if is_pointer(opened.read(64)):
+                return f"{file.name} {POINTER}"
     return None
 
 
