@@ -125,6 +125,8 @@ class _Loop:
                 if not is_finite:
                     self.job.display.tell(f"The loss is no longer a number at step {self.step}: stopped.")
                     break
+                if self.accelerator.num_processes == 1:  # several have agreed before the step
+                    stop = bool(caught)
                 if due or stop:
                     self._save()
                     saved = time.monotonic()
@@ -142,7 +144,8 @@ class _Loop:
 
     def why_it_waits(self) -> str:
         """Say what a signal to stop waits for, and what would be lost without it."""
-        what = "evaluation" if self.is_evaluating else "step"
+        step = "step" if self.accelerator.num_processes == 1 else "step and the next one"
+        what = "evaluation" if self.is_evaluating else step
         from_where = "begins anew" if self.saved_step is None else f"goes on from step {self.saved_step}"
         return (
             f"Stopping when this {what} is done and the state is saved. Ctrl-C again ends at once; the same"

@@ -20,7 +20,7 @@ def test_options_make_the_spec_of_the_command_line() -> None:
     given = {
         "model": Path("encoder"),
         "out": None,
-        "mix": "none",
+        "mix": "raw",
         "layers": (0, -1),
         "epochs": np.float64(2),
         "prune": "movement",
@@ -33,7 +33,7 @@ def test_options_make_the_spec_of_the_command_line() -> None:
     texts = {
         "data.task": "own/classification",
         "model.backbone": "encoder",
-        "model.mix.kind": "none",
+        "model.mix.kind": "raw",
         "model.mix.layers": "0,-1",
         "train.epochs": "2",
         "prune.method": "movement",

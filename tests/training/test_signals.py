@@ -56,6 +56,11 @@ def test_a_step_that_takes_long_says_what_ctrl_c_waits_for(
     )
 
 
+def test_a_signal_in_a_step_is_obeyed_at_its_end(tmp_path: Path) -> None:
+    with pytest.raises(Stopped, match="Stopped at step 3 of"):  # the hook counts from 0
+        run(toy_job(tmp_path, SETTINGS, hooks=(StopAt(2),)))
+
+
 def test_a_signal_that_is_obeyed_soon_has_no_word_and_leaves_no_thread(tmp_path: Path) -> None:
     told, before = Told(), threading.active_count()
     with pytest.raises(Stopped):
