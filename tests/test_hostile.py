@@ -40,7 +40,7 @@ MODELS = {
     "export": "export hostile --to onnx --out out",
     "shrink": "shrink hostile --out out",
     "bench": "bench hostile --rounds 1 --batch 1 --lengths 8",
-    "compress": "compress hostile --speedup 2 --train my.csv --valid dev.csv --out out",
+    "compress": "compress hostile --speedup 2 --lengths 16 --train my.csv --valid dev.csv --out out",
     "analyse": "analyse hostile --data dev.csv --out out",
 }
 

@@ -70,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskData:
-    """Checked rows of a task; `text` and `label` are the columns that they were read from."""
+    """Checked rows of a task; `text` and `label` are their columns, `doubts` what may be wrong with them."""
 
     task: Task
     train: Rows
@@ -81,7 +81,6 @@ class TaskData:
     label_separator: str | None = None
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    """What may be wrong with the rows; a program that gives them is warned."""
 
     @property
     def digest(self) -> str:

@@ -99,7 +99,7 @@ def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -
 
 
 def test_a_collapsed_run_can_be_given_up_early(tmp_path: Path) -> None:
-    train = {"lr": 0.3, "warmup": 0.0, "clip": 0.0, "epochs": 4.0}
+    train = {"lr": 3.0, "warmup": 0.0, "clip": 0.0, "epochs": 4.0}
     whole = finetune(replace_in(TINY, train=train), tmp_path / "whole")
     short = finetune(replace_in(TINY, train=train | {"give_up": 1}), tmp_path / "short")
     assert whole.num_diverged == short.num_diverged == 1
