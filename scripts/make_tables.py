@@ -62,6 +62,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "step-bytes": speed.layer_bytes,
     "fast-ways": speed.fast_ways,
     "inference": speed.inference,
+    "cold-start": speed.cold_start,
     "epoch": speed.epoch,
     "mix-cost": speed.mix_cost,
     "loop": speed.loop,

@@ -151,6 +151,21 @@ def epoch() -> str:
     return table(head, rows)
 
 
+UNITS = ("clock", "processor")
+WHENS = ("before", "now")
+
+
+def cold_start() -> str:
+    """Seconds from the start of `bermo predict` to its end."""
+    found = read("predict-start-x86.json")["seconds"]
+    names = {"torch": "a run of gte-small, by torch", "int8": "its ONNX export in int8"}
+    rows = [
+        [name, *(f"{found[f'{key}, {when}'][unit]:.2f}" for when in WHENS for unit in UNITS)]
+        for key, name in names.items()
+    ]
+    return table(["seconds", *(f"{unit}, {when}" for when in WHENS for unit in UNITS)], rows)
+
+
 def command_seconds(text: str) -> float:
     """Return what an epoch takes as a command by itself, kernels built and tokens cached (start-cuda.txt)."""
     line = re.search(r"tokens cached: ([\d.]+) s", text)
