@@ -151,19 +151,16 @@ def epoch() -> str:
     return table(head, rows)
 
 
-UNITS = ("clock", "processor")
-WHENS = ("before", "now")
-
-
 def cold_start() -> str:
     """Seconds from the start of `bermo predict` to its end."""
     found = read("predict-start-x86.json")["seconds"]
     names = {"torch": "a run of gte-small, by torch", "int8": "its ONNX export in int8"}
+    columns = [(when, unit) for when in ("before", "now") for unit in ("clock", "processor")]
     rows = [
-        [name, *(f"{found[f'{key}, {when}'][unit]:.2f}" for when in WHENS for unit in UNITS)]
+        [name, *(f"{found[f'{key}, {when}'][unit]:.2f}" for when, unit in columns)]
         for key, name in names.items()
     ]
-    return table(["seconds", *(f"{unit}, {when}" for when in WHENS for unit in UNITS)], rows)
+    return table(["seconds", *(f"{unit}, {when}" for when, unit in columns)], rows)
 
 
 def command_seconds(text: str) -> float:
