@@ -27,6 +27,8 @@ class Base:
     out: Path
     valid: Path
     """The validation rows as a file."""
+    judged: Path
+    """Some of them, by which an export chooses its form."""
     train: Path
     """The training rows as a file, in the same columns."""
     texts: Path
@@ -146,7 +148,7 @@ def _job(step: Step, name: str, seed: int, source: Path, dense: Path, base: Base
             return Job(name=name, folder=folder, words=tuple(words), makes=folder)
         case Export():
             # The table says what a form loses, however much that is.
-            judged = ["--data", str(base.valid), "--max-loss", "100"]
+            judged = ["--data", str(base.judged), "--max-loss", "100"]
             words = ["export", str(source), "--to", step.to, *judged, "--out", str(folder)]
             words += ["--calibrate", str(base.train)] if step.is_calibrated else []
             words += ["--keep-fp32", str(step.keep_fp32)] if step.keep_fp32 else []

@@ -1,5 +1,6 @@
 """The table of methods: every chain is made of commands that the command line takes."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from bermo.verbs.options import read_options
 
 @pytest.fixture
 def base(tmp_path: Path) -> Base:
-    files = {name: tmp_path / name for name in ("valid", "train", "texts")}
+    files = {name: tmp_path / name for name in ("valid", "judged", "train", "texts")}
     return Base(spec=RunSpec(), num_layers=6, out=tmp_path, **files)
 
 
@@ -169,3 +170,22 @@ def test_int8_is_calibrated_with_rows_that_a_model_of_pairs_reads(tmp_path: Path
     assert list(zip(read.first, read.second, strict=True)) == [
         pair for a, b in pairs for pair in ((a, b), (b, a))
     ]
+
+
+def test_an_export_chooses_its_form_by_rows_from_all_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "sorted.tsv"
+    path.write_text(
+        "text\tlabel\n" + "".join(f"text {n}\t{'no' if n < 300 else 'yes'}\n" for n in range(600))
+    )
+    data = DataSpec(train=str(path), valid=str(path))
+    task = load_task(data)
+    assert isinstance(task.train, TextRows)
+    assert isinstance(task.valid, TextRows)
+    rows = Rows(data=task, train=task.train, valid=task.valid)
+    base = make_base(RunSpec(model=ModelSpec(backbone="box"), data=data), rows, tmp_path / "out")
+    *_, job = make_chain(METHODS["int8"], 1, base).jobs
+    judged = [
+        json.loads(line) for line in Path(job.words[job.words.index("--data") + 1]).read_text().splitlines()
+    ]
+    assert len(judged) == 200
+    assert [row["label"] for row in judged] == ["no"] * 100 + ["yes"] * 100

@@ -49,7 +49,15 @@ def chains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Ch
     monkeypatch.setattr(Making, "_dense_seconds", lambda self: 100.0)
     monkeypatch.setattr(module, "has_ended", lambda job: job.folder.exists())
     monkeypatch.setattr(drive, "job_state", lambda job: "done" if job.folder.exists() else "to do")
-    base = Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path, train=tmp_path, texts=tmp_path)
+    base = Base(
+        spec=RunSpec(),
+        num_layers=6,
+        out=tmp_path,
+        valid=tmp_path,
+        judged=tmp_path,
+        train=tmp_path,
+        texts=tmp_path,
+    )
     names = ("dense", "int8", "structured", "first-layers")
     return {name: [make_chain(METHODS[name], seed, base) for seed in (1, 2)] for name in names}
 
@@ -93,6 +101,7 @@ def test_a_training_that_reads_texts_without_labels_takes_as_much_longer(
         num_layers=6,
         out=tmp_path,
         valid=tmp_path,
+        judged=tmp_path,
         train=tmp_path,
         texts=tmp_path,
         unlabelled="more.txt",

@@ -158,7 +158,15 @@ def test_mistakes_are_one_sentence_before_any_work(
 def test_one_model_that_cannot_be_timed_does_not_spoil_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = Base(spec=RunSpec(), num_layers=3, out=tmp_path, valid=tmp_path, train=tmp_path, texts=tmp_path)
+    base = Base(
+        spec=RunSpec(),
+        num_layers=3,
+        out=tmp_path,
+        valid=tmp_path,
+        judged=tmp_path,
+        train=tmp_path,
+        texts=tmp_path,
+    )
     chains = [make_chain(method, 1, base) for method in table.METHODS.values()]
     timed: list[str] = []
 

@@ -40,12 +40,20 @@ def benches(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def chains(tmp_path: Path) -> list[Chain]:
-    base = Base(spec=RunSpec(), num_layers=6, out=tmp_path, valid=tmp_path, train=tmp_path, texts=tmp_path)
+    base = Base(
+        spec=RunSpec(),
+        num_layers=6,
+        out=tmp_path,
+        valid=tmp_path,
+        judged=tmp_path,
+        train=tmp_path,
+        texts=tmp_path,
+    )
     return [make_chain(METHODS[name], 1, base) for name in TIMES]
 
 
 def make_timer(out: Path, device: Any = "cpu") -> Timer:
-    base = Base(spec=RunSpec(), num_layers=6, out=out, valid=out, train=out, texts=out)
+    base = Base(spec=RunSpec(), num_layers=6, out=out, valid=out, judged=out, train=out, texts=out)
     return Timer(base, make_bench(TIMES).spec, 1, Quiet(), device)
 
 

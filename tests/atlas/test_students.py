@@ -89,7 +89,7 @@ def test_a_teacher_is_asked_about_texts_without_labels_after_those_with(has_pair
 def test_students_are_trained_on_a_gpu_unless_another_device_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = dict.fromkeys(("out", "valid", "train", "texts"), tmp_path)
+    paths = dict.fromkeys(("out", "valid", "judged", "train", "texts"), tmp_path)
     devices: dict[tuple[bool, str], str] = {}
     for has_gpu in (False, True):
         monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
