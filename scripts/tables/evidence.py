@@ -10,6 +10,8 @@ printed number again from it:
     probing-gpu.json: CASE − CASE        the mix of the first less the plain encoder of the second
     probing-gpu.json: CASE/ARM           the mean of an arm's last scores over the seeds that did not diverge
     grid.json: ENCODER/TASK/METHOD/mix   the mean of a cell of the grid
+    grid.json: ENCODER/N tasks/METHOD/mix  the seeds that live, over the tasks that have the mix and plain
+    box-rank-cpu.json: RUN               the last score of its one seed
     grid.json: CELL − CELL               the difference of two means, with Welch's interval
     grid.json: kept CELL ÷ CELL          how many times as many weights the first keeps (means of logs)
 """
@@ -21,6 +23,7 @@ from statistics import fmean
 
 from bermo.methods.probing.paired import Paired
 from bermo.printing import number_of
+from scripts.tables.counts import counted
 from scripts.tables.grid import TASKS, WORDS, Arm, Cell, Grid, Place, distance, grid, welch
 from scripts.tables.numbers import (
     RESULTS,
@@ -54,6 +57,11 @@ class Evidence:
     """The interval of an arm's own mean, which figures show."""
 
     @property
+    def data(self) -> str:
+        """What a difference was measured on, by its words."""
+        return self.what.removeprefix("mix − plain, ").partition(", mix, ")[0]
+
+    @property
     def row(self) -> list[str]:
         return [self.encoder, self.what, self.value, self.n, f"`{self.source}`"]
 
@@ -73,7 +81,7 @@ def arm(what: str, name: str) -> Evidence:
         encoder="gte-small",
         what=what,
         value=with_interval(alive) if alive else "–",
-        n=f"{len(alive)} of {num_seeds(name)} live",
+        n=counted(len(alive), num_seeds(name), "live"),
         source=f"gpu.json: {name}",
         dead=num_seeds(name) - len(alive),
         num_seeds=num_seeds(name),
@@ -141,7 +149,7 @@ def fine_tuned(what: str, case: str, name: str) -> Evidence:
         encoder=encoder_of(case),
         what=what,
         value=with_interval(scores) if scores else "–",
-        n=f"{len(scores)} of {len(runs)} learn",
+        n=counted(len(scores), len(runs), "learn"),
         source=f"probing-gpu.json: {case}/{name}",
         dead=len(runs) - len(scores),
         num_seeds=len(runs),
@@ -152,17 +160,6 @@ def fine_tuned(what: str, case: str, name: str) -> Evidence:
 def measured_grid() -> Grid | None:
     """The grid of further encoders, where it was measured."""
     return grid(read("grid.json")) if (RESULTS / "grid.json").exists() else None
-
-
-def of_grid(known: Grid | None, task: str, methods: tuple[str, ...], prefix: str = "") -> list[Evidence]:
-    """Cells of some methods on a task, for the encoders of the grid that have the mix and the plain form."""
-    places = [place for place in known.places if place.task == task] if known else []
-    return [
-        _cell(place.encoder, task, cell, prefix)
-        for place in places
-        for cell in place.pruned
-        if cell.arm.method in methods and (cell.arm.method, not cell.arm.mix) in _arms(place)
-    ]
 
 
 def _arms(place: Place) -> dict[tuple[str, bool], Cell]:
@@ -240,14 +237,14 @@ def _welch(place: Place, what: str, one: Cell, other: Cell) -> Evidence:
     )
 
 
-def _cell(encoder: str, task: str, cell: Cell, prefix: str) -> Evidence:
-    mix = "mix" if cell.arm.mix else "plain"
+def cell_evidence(encoder: str, task: str, cell: Cell) -> Evidence:
+    """A cell of the grid: the mean of its seeds that live, and how many do."""
     return Evidence(
         encoder=encoder,
-        what=f"{prefix}{cell.arm.name}",
+        what=f"{TASKS.get(task, task)}, {cell.arm.name}",
         value=with_interval(cell.alive) if cell.alive else "–",
-        n=f"{len(cell.alive)} of {len(cell.rows)} live",
-        source=f"grid.json: {encoder}/{task}/{cell.arm.method}/{mix}",
+        n=counted(len(cell.alive), len(cell.rows), "live"),
+        source=f"grid.json: {encoder}/{task}/{cell.arm.method}/{'mix' if cell.arm.mix else 'plain'}",
         dead=cell.num_dead,
         num_seeds=len(cell.rows),
     )

@@ -1,8 +1,10 @@
 """How a verdict follows from the numbers beside it.
 
-    a gain is claimed      every interval above 0: holds; every one below the claim: does not; else not shown
+    a gain is claimed      every interval above 0: holds; every one below the claim: does not; some above 0:
+                           it depends on what is named then; else not shown
     no loss is claimed     no interval below 0: holds; all below the paper's own losses: does not; else part
-    seeds are claimed      the same on every encoder: holds or does not; else it depends on the encoder
+    seeds are claimed      more plain seeds dead than mixed, by more than chance: holds; fewer plain ones dead
+                           than the paper's share, by the whole interval: does not; else not shown
     sooner is claimed      an interval above 0 at some length of training: shown there; else not shown
 
 Of ten comparisons and more, one in twenty may differ by chance: whatever is claimed, so many do not count.
@@ -11,12 +13,16 @@ Each encoder is judged by itself; where one says that a claim holds and another 
 
 from collections.abc import Callable, Sequence
 
+from scripts.tables.contrasts import Contrast
+from scripts.tables.counts import share_interval
 from scripts.tables.evidence import Evidence
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not shown"
 SAME = "holds: no difference shown"
 LARGEST_LOSS = -0.9
 """Points that the mix loses somewhere in the paper, which calls that about as good."""
+CHANCE = 0.05
+"""How likely a difference of counts may be by chance where it is taken for one."""
 MANY = 10
 """Comparisons from which on one that differs is what chance gives."""
 
@@ -48,7 +54,20 @@ def gain_verdict(rows: Sequence[Evidence], claim: float) -> str:
     known = [one.interval for one in rows if one.interval]
     if all(low > 0 for low, _ in known):
         return HOLDS
-    return FAILS if all(low <= 0 and high < claim for low, high in known) else OPEN
+    if all(low <= 0 and high < claim for low, high in known):
+        return FAILS
+    shown, others = (
+        [one.data for one in rows if one.interval and (one.interval[0] > 0) == is_so]
+        for is_so in (True, False)
+    )
+    return f"depends (shown: {listed(shown)}; not: {listed(others)})" if shown else OPEN
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names once each, as a sentence does; names with commas of their own are kept apart."""
+    each = list(dict.fromkeys(names))
+    comma = "; " if any("," in name for name in each) else ", "
+    return f"{comma.join(each[:-1])} and {each[-1]}" if each[1:] else each[0]
 
 
 def differing(rows: Sequence[Evidence]) -> list[Evidence]:
@@ -89,33 +108,44 @@ def ratio_verdict(rows: Sequence[Evidence], least: float, claim: float) -> str:
     return FAILS if known and all(high < claim for _, high in known) else OPEN
 
 
-def seeds_verdict(is_as_claimed: dict[str, bool]) -> str:
-    """Judge a claim about which seeds live."""
-    if len(set(is_as_claimed.values())) > 1:
-        yes, no = (
-            ", ".join(name for name, is_so in is_as_claimed.items() if is_so == want)
-            for want in (True, False)
-        )
-        return f"depends on the encoder: holds on {yes}, not on {no}"
-    return HOLDS if all(is_as_claimed.values()) else FAILS
-
-
-def dies_plain_only(rows: Sequence[Evidence]) -> bool:
-    """Tell whether a plain seed died and no mixed one did."""
-    plain, mix = ([one for one in rows if ("plain" in one.what) == want] for want in (True, False))
-    return any(one.dead for one in plain) and not any(one.dead for one in mix)
-
-
-def cure_verdict(rows: Sequence[Evidence]) -> str:
-    """Judge the claim that nothing but the mix keeps seeds alive, for each encoder and ranking."""
-    ways: dict[tuple[str, str], list[Evidence]] = {}
-    for one in rows:
-        ways.setdefault(
-            (one.encoder, one.what.replace("plain", "").replace("mix", "").strip(", ")), []
-        ).append(one)
-    needed = [f"on {encoder} ({how})" for (encoder, how), own in ways.items() if dies_plain_only(own)]
-    if not needed:
-        return FAILS
-    if len(needed) == len(ways):
+def seeds_word(one: Contrast, claim: float) -> str:
+    """Judge one training: by the paper a share `claim` of the plain seeds dies, and no mixed one."""
+    if one.chance <= CHANCE:
         return HOLDS
-    return f"depends on the ranking and the rate: the mix is needed {' and '.join(needed)}, not elsewhere"
+    return FAILS if share_interval(one.plain.dead, one.plain.num_seeds)[1] < claim else OPEN
+
+
+def seeds_verdict(contrasts: Sequence[Contrast], claim: float) -> str:
+    """Judge a claim about which seeds live: one word, or which encoders and tasks say which."""
+    words = [(seeds_word(one, claim), one) for one in contrasts]
+    said = [word for word in (HOLDS, FAILS, OPEN) if any(word == own for own, _ in words)]
+    if len(said) == 1:
+        return said[0]
+    parts = "; ".join(f"{word} on {listed(_places(words, word))}" for word in said)
+    return f"depends: {parts}" if said[:2] == [HOLDS, FAILS] else parts
+
+
+def _places(words: Sequence[tuple[str, Contrast]], wanted: str) -> list[str]:
+    """Name the encoders that have a word; with their tasks where another of them has another word."""
+    places = []
+    for encoder in dict.fromkeys(one.encoder for word, one in words if word == wanted):
+        own = [(word, one) for word, one in words if one.encoder == encoder]
+        tasks = list(dict.fromkeys(one.case.partition(",")[0] for word, one in own if word == wanted))
+        is_whole = all(word == wanted for word, _ in own)
+        places.append(encoder if is_whole else f"{encoder} ({', '.join(tasks)})")
+    return places
+
+
+def cure_verdict(contrasts: Sequence[Contrast], claim: float) -> str:
+    """Judge the claim that nothing but the mix keeps seeds alive, for each encoder and ranking."""
+    words = [seeds_word(one, claim) for one in contrasts]
+    needed = [
+        f"{one.encoder} ({one.case})" for word, one in zip(words, contrasts, strict=True) if word == HOLDS
+    ]
+    if FAILS not in words:
+        return HOLDS if needed and OPEN not in words else OPEN
+    return (
+        f"depends on the ranking and the start: the mix is needed on {listed(needed)}, not elsewhere"
+        if needed
+        else FAILS
+    )

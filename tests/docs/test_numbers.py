@@ -401,7 +401,6 @@ def by_sensitivity_on_all_of_sst2() -> str:
         ("docs/explanation/pruning.md", comparing_over_all_matrices),
         ("docs/explanation/pruning.md", density_that_soft_movement_reaches),
         ("docs/explanation/pruning.md", fast_student_share),
-        ("docs/verdicts.md", the_box_by_score_and_by_size),
         ("results/README.md", rte_is_too_hard),
         ("docs/verdicts.md", rte_is_too_hard),
         ("results/README.md", word_content_of_the_box),

@@ -14,6 +14,8 @@ from scipy import stats
 from scripts.tables import evidence, numbers, verdicts
 from scripts.tables.claim import Claim
 from scripts.tables.claim_figures import figure_of
+from scripts.tables.contrasts import Contrast
+from scripts.tables.counts import counted
 from scripts.tables.evidence import Evidence
 from scripts.tables.judged import (
     by_encoder,
@@ -22,6 +24,7 @@ from scripts.tables.judged import (
     gain_verdict,
     no_loss_verdict,
     ratio_verdict,
+    seeds_verdict,
     sooner_verdict,
 )
 from scripts.tables.scores import cases, unknown_share
@@ -92,6 +95,10 @@ def expected(source: str) -> list[float]:
     one, _, other = name.partition(" − ")
     if file == "mix-cuda.json":
         return [read(file)["ways"]["text, mix streaming"][name]]
+    if " tasks/" in name:
+        return []
+    if file == "box-rank-cpu.json":
+        return [read(file)[name]["last_score"]]
     if name.startswith("kept "):
         plain, mix = (grid_cell(cell, "density") for cell in name.removeprefix("kept ").split(" ÷ "))
         return [math.exp(end) for end in welch(*([math.log(share) for share in arm] for arm in (plain, mix)))]
@@ -125,11 +132,32 @@ def test_a_printed_number_is_that_of_its_file(title: str, row: dict[str, str]) -
     assert shown == pytest.approx(wanted, abs=0.00501), f"{title}: {source}"
 
 
+def alive_and_all(source: str) -> tuple[int, int]:
+    """Count the seeds of an arm: those whose last evaluation gives more than one answer, and all."""
+    file, _, name = source.partition(": ")
+    if file == "gpu.json":
+        return len(alive(name)), len(read(file)[name]["seeds"])
+    if file == "box-rank-cpu.json":
+        return int(read(file)[name]["diverged"] is None), 1
+    if file == "probing-gpu.json":
+        case, _, arm = name.partition("/")
+        runs = read(file)["finetuned"][case][arm]
+        return sum(run["diverged"] is None for run in runs), len(runs)
+    encoder, task, method, form = name.split("/")
+    rows = [r for r in read(file) if (r["encoder"], r["method"]) == (encoder, method)]
+    both = {r["task"] for r in rows if r["mix"]} & {r["task"] for r in rows if not r["mix"]}
+    tasks = both if task.endswith(" tasks") else {task}
+    own = [r for r in rows if r["task"] in tasks and r["mix"] == (form == "mix")]
+    assert not task.endswith(" tasks") or task == f"{len(tasks)} tasks"
+    return sum(not r["dead"] for r in own), len(own)
+
+
 def test_how_many_seeds_live_is_counted_by_their_answers() -> None:
-    for _, row in EVIDENCE:
-        name = row["from"].strip("`").removeprefix("gpu.json: ")
-        if row["from"].startswith("`gpu.json") and " − " not in name:
-            assert row["n"] == f"{len(alive(name))} of {len(read('gpu.json')[name]['seeds'])} live"
+    arms = [row for _, row in EVIDENCE if " live" in row["n"] or " learn" in row["n"]]
+    assert len(arms) > 20
+    for row in arms:
+        word = "learn" if " learn" in row["n"] else "live"
+        assert row["n"] == counted(*alive_and_all(row["from"].strip("`")), word)
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.title)
@@ -167,6 +195,15 @@ def test_a_gain_is_judged_by_its_intervals() -> None:
     assert gain_verdict([gap(0.1, 0.9), gap(0.2, 0.5)], 2.0) == "holds"
     assert gain_verdict([gap(-0.1, 0.9), gap(-0.2, 0.5)], 2.0) == "does not hold"
     assert gain_verdict([gap(-0.1, 2.9), gap(-0.2, 0.5)], 2.0) == "not shown"
+
+
+def test_a_gain_that_is_shown_on_some_data_names_them() -> None:
+    def taught(data: str, low: float) -> Evidence:
+        what = f"{data}, mix, by size: taught − untaught"
+        return Evidence(encoder="e", what=what, value="", n="", source="", interval=(low, 1.0))
+
+    rows = [taught("MRPC", 0.1), taught("SST-2, 20,000 rows", -0.1), taught("RTE", -0.2)]
+    assert gain_verdict(rows, 0.0) == "depends (shown: MRPC; not: SST-2, 20,000 rows and RTE)"
 
 
 def test_a_claim_s_figure_shows_its_rows_with_their_intervals_and_the_paper_s_number() -> None:
@@ -239,17 +276,38 @@ def test_fewer_weights_are_judged_by_the_paper_s_own_ratio() -> None:
     assert ratio_verdict([gap(0.9, 1.3)], 1.1, 1.29) == "not shown"
 
 
-def test_the_mix_is_a_cure_only_where_a_plain_seed_died() -> None:
-    def seeds(what: str, dead: int, encoder: str = "base") -> Evidence:
-        return Evidence(encoder=encoder, what=what, value="", n="", source="", dead=dead)
-
-    lives = [seeds("by sensitivity, plain", 0), seeds("by sensitivity, mix", 0)]
-    died = [seeds("by size, plain", 2), seeds("by size, mix", 0)]
-    assert cure_verdict(lives) == "does not hold"
-    assert cure_verdict(died) == "holds"
-    assert cure_verdict([*lives, *died]) == (
-        "depends on the ranking and the rate: the mix is needed on base (by size), not elsewhere"
+def contrast(case: str, plain: tuple[int, int], mix: tuple[int, int], encoder: str = "base") -> Contrast:
+    """So many dead of so many, plain and mixed."""
+    both = (
+        Evidence(encoder=encoder, what=case, value="", n="", source="", dead=dead, num_seeds=total)
+        for dead, total in (plain, mix)
     )
+    return Contrast(case=case, plain=next(both), mix=next(both))
+
+
+def test_the_mix_is_a_cure_only_where_more_plain_seeds_died_than_chance_gives() -> None:
+    lives = contrast("SST-2, by sensitivity", (0, 5), (0, 5))
+    died = contrast("SST-2, by size", (3, 3), (0, 3))
+    one_died = contrast("MRPC, by size", (1, 5), (0, 5))
+    assert cure_verdict([lives], 0.8) == "does not hold"
+    assert cure_verdict([died], 0.8) == "holds"
+    assert cure_verdict([lives, one_died], 0.8) == "does not hold"
+    assert cure_verdict([contrast("by size", (0, 1), (0, 1))], 0.8) == "not shown"
+    assert cure_verdict([lives, died], 0.8) == (
+        "depends on the ranking and the start: the mix is needed on base (SST-2, by size), not elsewhere"
+    )
+
+
+def test_counts_of_seeds_are_judged_by_what_chance_gives_and_by_the_paper_s_share() -> None:
+    killed = contrast("SST-2, 3 epochs", (10, 10), (0, 10))
+    alive = contrast("SST-2", (0, 5), (0, 5))
+    open_ = contrast("RTE, 10 epochs", (5, 5), (2, 5))
+    assert seeds_verdict([killed], 0.8) == "holds"
+    assert seeds_verdict([alive], 0.8) == "does not hold"
+    assert seeds_verdict([alive], 0.4) == "not shown"
+    assert seeds_verdict([killed, open_], 0.8) == "holds on base (SST-2); not shown on base (RTE)"
+    other = contrast("SST-2", (0, 3), (0, 3), "wide")
+    assert seeds_verdict([killed, other], 0.8) == "depends: holds on base; does not hold on wide"
 
 
 def test_another_encoder_in_the_grid_changes_the_verdicts(
@@ -284,10 +342,14 @@ def test_another_encoder_in_the_grid_changes_the_verdicts(
     monkeypatch.setattr(evidence, "read", lambda name: rows if name == "grid.json" else numbers.read(name))
     known = {claim.title: claim for claim in claims()}
     kills = known["Movement pruning to 10 % kills BERT and not BERMo"]
-    assert kills.verdict == "depends on the encoder: holds on gte-small, not on base"
+    assert kills.verdict == (
+        "depends: holds on gte-small (SST-2, MRPC); does not hold on base;"
+        " not shown on gte-small (RTE) and the box"
+    )
     cure = known["The mix is what makes pruning stable"]
-    assert cure.verdict.startswith("depends on the ranking and the rate: the mix is needed on base (movement")
-    assert [one.n for one in cure.evidence if one.encoder == "base"] == ["0 of 3 live", "3 of 3 live"]
+    assert cure.verdict.startswith("depends on the ranking and the start: the mix is needed on base (SST-2")
+    counts = [one.n for one in cure.evidence if one.encoder == "base"]
+    assert counts == ["0 of 3 live (0 … 71 %)", "3 of 3 live (29 … 100 %)"]
     taught = known["Taught, the mix is as good as the plain encoder"]
     assert taught.evidence[0].value.startswith("+1.00 (")
     assert taught.verdict == "holds: no difference shown"
