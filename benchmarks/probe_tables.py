@@ -35,6 +35,11 @@ from bermo.report.finetuned_probes import finetune_findings, finetune_table, gro
 from bermo.report.frozen_probes import frozen_findings, frozen_table
 from bermo.report.page import check_out, to_page
 
+WEAK_CONTROL = """
+Memorising does not solve the control task of these rows, and their mixes were stopped before the shares had
+settled: mix, centre, control and selectivity say little.
+"""
+
 
 def frozen(folder: Path) -> list[Probed]:
     """Return the tasks that were probed in a folder."""
@@ -176,6 +181,11 @@ def box_table(out: Path) -> Table:
     return Table(title="The box on real data", columns=columns, rows=tuple(rows), note=note)
 
 
+def doubt_of(items: Sequence[Probed]) -> str:
+    """Say what is not to be trusted in rows whose control has no memoriser beside it."""
+    return WEAK_CONTROL if any(item.control and item.memoriser is None for item in items) else ""
+
+
 def words_table(content: Rows) -> Table:
     """Word content for many epochs: how many seeds learn it, plain and mixed."""
     rows: list[tuple[Any, ...]] = []
@@ -253,7 +263,7 @@ def main() -> None:
         facts = {"model": ENCODERS[encoder], "data": "X-Probe"}
         page = frozen_findings(items, facts)
         pages[f"frozen-{encoder}"] = replace(page, title=f"Frozen layers: {ENCODERS[encoder]}")
-        text += f"\n## Frozen layers: {ENCODERS[encoder]}\n{markdown(frozen_table(items))}"
+        text += f"\n## Frozen layers: {ENCODERS[encoder]}\n{doubt_of(items)}{markdown(frozen_table(items))}"
     check_out(out / "probing.html")
     write_text(
         out / "probing.html",

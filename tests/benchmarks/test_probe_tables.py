@@ -14,6 +14,7 @@ from bermo.recipes.core import beside_plain
 from bermo.runs.results import write_result
 from bermo.runs.rows import METRICS_FILE, write_rows
 from bermo.spec import DataSpec, RunSpec
+from scripts.tables.numbers import read
 from tests.results import make_result
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -106,6 +107,15 @@ def test_a_later_sitting_adds_a_reading_of_the_norm_and_many_epochs_of_words(
     finetuned = json.loads(kept.read_text(encoding="utf-8"))["finetuned"]
     assert list(finetuned) == ["gte-right", "gte-tensor-right", "box-words"]
     assert list(finetuned["gte-tensor-right"]) == ["tense-mix"]
+
+
+def test_a_control_without_a_memoriser_is_doubted(tables: ModuleType) -> None:
+    rows = read("probing-gpu.json")["frozen"]["gte"]
+    (first, *_) = tables._frozen({"frozen": {"gte": rows}}, "gte")
+    old, new = replace(first, memoriser=None), replace(first, memoriser=50.0)
+    assert "say little" in tables.doubt_of([old, new])
+    assert tables.doubt_of([new]) == ""
+    assert tables.doubt_of([replace(old, control=())]) == ""
 
 
 def test_a_folder_without_results_is_refused(
