@@ -12,7 +12,7 @@ from bermo.atlas.methods import METHODS
 from bermo.atlas.steps import Export
 from scripts.tables.grid import welch
 from scripts.tables.grid_pages import seeds_for
-from scripts.tables.numbers import difference, gap, read, spread
+from scripts.tables.numbers import difference, gap, num_seeds, read, spread
 from scripts.tables.numbers import last_scores as scores_of
 from scripts.tables.pruning import enough
 from scripts.tables.ship import candidates
@@ -265,6 +265,27 @@ def layers_in_use_by_score() -> str:
     )
 
 
+def seeds_that_live_by_size() -> str:
+    arms = {"SST-2": "stability/size-plain", "RTE": "rte/size-plain", "MRPC": "mrpc/size-plain"}
+    lives = [f"{len(scores_of(arm))} of {num_seeds(arm)} on {task}" for task, arm in arms.items()]
+    return f"Plain encoders survive ({', '.join(lives)})"
+
+
+def seeds_that_die_beyond_sst2() -> str:
+    by_size, by_score = (num_seeds(arm) - len(scores_of(arm)) for arm in ("mrpc/size-plain", "rte/score-mix"))
+    assert num_seeds("mrpc/size-plain") == num_seeds("rte/score-mix") == 5
+    return (
+        f"On MRPC {number_or_word(by_size)} of five plain seeds died by size, on RTE"
+        f" {number_or_word(by_score)} of five mixed ones by score"
+    )
+
+
+def a_seed_that_dies_by_size() -> str:
+    dead = num_seeds("mrpc/size-plain") - len(scores_of("mrpc/size-plain"))
+    total = num_seeds("mrpc/size-plain")
+    return f"on MRPC {number_or_word(dead)} of gte-small's {number_or_word(total)} plain seeds died"
+
+
 def the_box_by_score_and_by_size() -> str:
     last = {name: arm["last_score"] for name, arm in read("box-rank-cpu.json").items() if "-" in name}
     return "by score {:.1f} plain and {:.1f} mixed, by size {:.1f} and {:.1f}".format(
@@ -398,6 +419,9 @@ def by_sensitivity_on_all_of_sst2() -> str:
         ("docs/explanation/pruning.md", layers_in_use_by_size),
         ("docs/explanation/pruning.md", layers_in_use_by_score),
         ("docs/explanation/pruning.md", the_box_by_score_and_by_size),
+        ("docs/explanation/pruning.md", seeds_that_live_by_size),
+        ("results/README.md", seeds_that_die_beyond_sst2),
+        ("docs/how-to/prune.md", a_seed_that_dies_by_size),
         ("docs/explanation/pruning.md", comparing_over_all_matrices),
         ("docs/explanation/pruning.md", density_that_soft_movement_reaches),
         ("docs/explanation/pruning.md", fast_student_share),
