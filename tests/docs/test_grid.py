@@ -172,7 +172,7 @@ def test_a_committed_grid_is_what_its_numbers_give() -> None:
 
 
 AHEAD = re.compile(
-    r"([\d.]+) to ([\d.]+)\s(?:points\s)?ahead\sof\s(soft\smovement|the\spaper|ranking\sby\s\w+|magnitude)"
+    r"(−?[\d.]+) to ([\d.]+)\s(?:points\s)?ahead\sof\s(soft\smovement|the\spaper|ranking\sby\s\w+|magnitude)"
 )
 RIVALS = {
     "soft movement": "soft",
@@ -205,7 +205,7 @@ def test_how_far_the_default_is_ahead_is_what_the_grid_gives(page: str) -> None:
     for low, high, rival in found:
         leads = lead_over(RIVALS[" ".join(rival.split())])
         for shown, real in ((low, min(leads)), (high, max(leads))):
-            assert float(shown) == round(real, len(shown.partition(".")[2])), (rival, leads)
+            assert float(shown.replace("−", "-")) == round(real, len(shown.partition(".")[2])), (rival, leads)
 
 
 def test_no_training_by_sensitivity_died_and_nowhere_is_the_mix_shown_to_matter_to_it() -> None:
