@@ -70,6 +70,10 @@ class Bars:
     series: Mapping[str, tuple[Number, ...]]
     errors: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     note: str = ""
+    is_level: bool = False
+    """Dots with level whiskers in place of bars, a line for each, so that many and long names have room."""
+    limits: tuple[float, float] | None = None
+    """Where the axis of level whiskers ends, and those that are longer with it; else it shows all."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,10 +82,14 @@ def _bars(figure: Bars) -> str:
     sentences = []
     for series, values in figure.series.items():
         pairs = zip(figure.names, values, strict=True)
-        words = ", ".join(f"{name} {number(value, DIGITS) or 'none'}" for name, value in pairs)
+        # A level figure has a line for what was measured alone.
+        shown = [(name, value) for name, value in pairs if not figure.is_level or finite([value])]
+        words = ", ".join(f"{name} {number(value, DIGITS) or 'none'}" for name, value in shown)
         sentences.append(f"{series}: {words}")
     whiskers = " Whiskers show intervals." if figure.errors else ""
-    return f"Bars of {figure.y_label} for each {figure.x_label}. {_few(sentences)}{whiskers}"
+    each = f" for each {figure.x_label}" if figure.x_label else ""
+    kind = "Dots" if figure.is_level else "Bars"
+    return f"{kind} of {figure.y_label}{each}. {_few(sentences)}{whiskers}"
 
 
 def _points(figure: Points) -> str:

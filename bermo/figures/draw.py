@@ -15,6 +15,7 @@ from bermo.figures.bars import draw_bars
 from bermo.figures.data import Arcs, Bars, Figure, Heat, Lines, Points, Table, check
 from bermo.figures.describe import describe
 from bermo.figures.heat import draw_heat
+from bermo.figures.level import draw_level
 from bermo.figures.lines import draw_lines, y_axis
 from bermo.figures.points import draw_points
 from bermo.figures.svg import Drawing, element, short, text, wrap
@@ -70,6 +71,8 @@ def draw(figure: Figure, is_live: bool = False) -> Drawing:
             return draw_lines(figure, is_live=is_live)
         case Heat():
             return draw_heat(figure)
+        case Bars(is_level=True):
+            return draw_level(figure, is_live)
         case Bars():
             return draw_bars(figure, is_live)
         case Points():

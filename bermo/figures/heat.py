@@ -128,7 +128,8 @@ def _numbers_fit(figure: Heat, cell: float) -> bool:
 def _written(value: Number, digits: int) -> str:
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{value:.{digits}f}".replace("-", "−")
+    # Adding 0 makes −0 a 0.
+    return f"{round(value, digits) + 0:.{digits}f}".replace("-", "−")
 
 
 def _places(figure: Heat, frame: Frame) -> Iterator[tuple[Number, float, float]]:

@@ -1,4 +1,7 @@
-"""A claim's numbers as a figure: what was compared, a dot or bar for each encoder, its 95 % interval."""
+"""A claim's numbers as a figure: what was compared, a dot or bar for each encoder, its 95 % interval.
+
+Differences are dots on level whiskers, scores bars.
+"""
 
 from bermo.figures.data import Bars
 from scripts.tables.claim import Claim
@@ -6,6 +9,8 @@ from scripts.tables.evidence import Evidence
 from scripts.tables.judged import encoders
 
 NO_ENDS = (float("nan"), float("nan"))
+LONGEST = 7.0
+"""Points from zero at which whiskers of differences are cut, so that the others can be seen."""
 
 
 def figure_of(claim: Claim) -> Bars:
@@ -20,6 +25,8 @@ def figure_of(claim: Claim) -> Bars:
         errors[encoder] = tuple(_ends(own.get(name)) for name in names)
     if claim.paper_value is not None:
         series["the paper"] = tuple(claim.paper_value for _ in names)
+    known = [end for one in rows if one.interval for end in one.interval]
+    is_cut = any(abs(end) > LONGEST for end in known)
     return Bars(
         title=f"Claim: {claim.title}",
         x_label="",
@@ -27,12 +34,16 @@ def figure_of(claim: Claim) -> Bars:
         names=names,
         series=series,
         errors=errors,
-        note="Whiskers: 95 % intervals over seeds.",
+        note="Whiskers: 95 % intervals over seeds."
+        + (" One that is longer than the axis ends with an arrow." if is_cut else ""),
+        is_level=bool(known),
+        limits=(max(-LONGEST, min(known)), min(LONGEST, max(known))) if is_cut else None,
     )
 
 
 def _label(one: Evidence) -> str:
-    words = one.what.removesuffix(", mix − plain").removesuffix(": taught − untaught").partition(": kept")[0]
+    words = one.what.removeprefix("mix − plain, ").removesuffix(", mix − plain")
+    words = words.removesuffix(": taught − untaught").partition(": kept")[0]
     return words.replace(", 20,000 rows", " part").replace("movement by ", "by ")
 
 

@@ -42,13 +42,16 @@ SHORT = {
     "sensitivity": "by sensitivity",
     "no-scores": "without scores",
     "size": "by size",
-    "size-global": "by size, over all",
-    "size-random": "by size, head, frozen",
-    "size-head": "by size, random head",
-    "size-frozen": "by size, frozen",
+    "size-global": "size over all",
+    "size-random": "paper's start",
+    "size-head": "random head",
+    "size-frozen": "frozen",
     "score": "by score",
+    "soft": "soft movement",
+    "l0": "L0",
     "default": "movement",
 }
+"""For the narrow space beside a heat map, whose numbers need the rest."""
 STARTS = ("size-random", "size-head", "size-frozen")
 """Arms that differ from "size" in how the training starts alone."""
 TASKS = {

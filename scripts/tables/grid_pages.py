@@ -136,7 +136,9 @@ def _heat(known: Grid, encoder: str) -> Heat:
         title=encoder,
         x_label="task",
         y_label="arm",
-        columns=tuple(TASKS.get(place.task, place.task) for place in places),
+        columns=tuple(
+            TASKS.get(place.task, place.task.replace(", 20,000 rows", " part")) for place in places
+        ),
         rows=tuple(_short(arm, known.default) for arm in arms),
         values=tuple(tuple(_behind_of(place, arm) for place in places) for arm in arms),
         unit="points",

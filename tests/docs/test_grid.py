@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bermo.errors import BermoError
+from bermo.figures.draw import to_svg
 from scripts import make_grid
 from scripts.tables.evidence import mix_gaps
 from scripts.tables.grid import ALONE, grid
@@ -98,7 +99,7 @@ def test_the_seeds_that_an_interval_wants_follow_from_the_deviation_of_one(rows:
 def test_a_heat_map_has_the_distance_to_the_best_and_a_gap_for_arms_that_died(rows: list[Any]) -> None:
     small, base = heats(grid(rows))
     assert (small.title, small.columns, base.columns) == ("small", ("SST-2", "MRPC"), ("SST-2",))
-    assert small.rows == ("by sensitivity, mix ★", "soft, mix", "by score, mix")
+    assert small.rows == ("by sensitivity, mix ★", "soft movement, mix", "by score, mix")
     assert base.rows == ("by sensitivity, mix ★", "magnitude, plain")
     assert small.values == ((-1.5, -0.267), (0.0, 0.0), (None, None))
     assert base.values == ((None,), (0.0,))
@@ -215,3 +216,13 @@ def test_no_training_by_sensitivity_died_and_nowhere_is_the_mix_shown_to_matter_
     gaps = mix_gaps(grid(rows), lambda _, one: one.method == "sensitivity")
     assert gaps
     assert not differing(gaps)
+
+
+def test_every_map_shows_its_numbers_and_the_whole_names_of_its_arms() -> None:
+    for one in heats(grid(json.loads((ROOT / "results" / "grid.json").read_text(encoding="utf-8")))):
+        drawn = to_svg(one)
+        assert all(f">{name}<" in drawn for name in one.rows)
+        assert "−0.0<" not in drawn
+        assert any(
+            f">{value:.1f}<".replace("-", "−") in drawn for row in one.values for value in row if value
+        )
