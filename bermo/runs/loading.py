@@ -15,7 +15,6 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-import bermo.models.tasks  # noqa: F401 (lets the Auto classes know the models of bermo)
 from bermo.data.tasks import Kind
 from bermo.encoders import backbone, families
 from bermo.encoders.failures import loading
@@ -30,10 +29,28 @@ from bermo.encoders.trust import (
 )
 from bermo.errors import BermoError
 from bermo.models.config import BermoConfig, encoder_config
+from bermo.models.encoder import BermoPreTrainedModel
+from bermo.models.quick_read import read_saved
 from bermo.models.sentence import BermoForSentenceEmbedding, settings_of
+from bermo.models.tasks import (
+    BermoForMultipleChoice,
+    BermoForQuestionAnswering,
+    BermoForSequenceClassification,
+    BermoForTokenClassification,
+)
 from bermo.nn.fast.overrides import NoSymbols
 from bermo.runs.reading import Reading
 
+CLASSES: Mapping[Kind, type[BermoPreTrainedModel]] = {
+    "classification": BermoForSequenceClassification,
+    "multi-label": BermoForSequenceClassification,
+    "regression": BermoForSequenceClassification,
+    "tagging": BermoForTokenClassification,
+    "span": BermoForQuestionAnswering,
+    "choice": BermoForMultipleChoice,
+    "embedding": BermoForSentenceEmbedding,
+    "reranker": BermoForSequenceClassification,
+}
 AUTO_CLASSES: Mapping[Kind, Any] = {
     "classification": AutoModelForSequenceClassification,
     "multi-label": AutoModelForSequenceClassification,
@@ -93,6 +110,10 @@ def create_model(folder: Path, config: PretrainedConfig, kind: Kind) -> PreTrain
 def load_model(folder: Path, config: PretrainedConfig, kind: Kind) -> PreTrainedModel:
     """Load a folder's model in float32 and eval mode."""
     check_weights(folder)
+    if isinstance(config, BermoConfig) and _has_head(config, kind):
+        read = read_saved(CLASSES[kind], folder, config)
+        if read is not None:
+            return read
     with loading("weights", folder), NoSymbols():
         model, report = AUTO_CLASSES[kind].from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, **ONLY_TENSORS
@@ -101,6 +122,11 @@ def load_model(folder: Path, config: PretrainedConfig, kind: Kind) -> PreTrained
         check_loaded(folder, report["missing_keys"])
         check_finite(folder, model)
     return model.eval()
+
+
+def _has_head(config: BermoConfig, kind: Kind) -> bool:
+    """Tell whether a folder holds the head too; a sentence encoder may be what lies under another head."""
+    return kind != "embedding" or getattr(config, "sentence", None) is not None
 
 
 def check_is_bermo(folder: Path, config: PretrainedConfig, kind: Kind) -> None:
