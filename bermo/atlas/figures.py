@@ -12,6 +12,7 @@ from bermo.figures.draw import write_svg
 from bermo.files import write_text
 from bermo.printing import number_of
 from bermo.report.page import check_out, to_page
+from bermo.runs.statistics import within
 
 NEAR = 95
 """Percent of its teacher's score from which on a model is looked at more closely."""
@@ -128,15 +129,18 @@ def _points(atlas: Atlas, title: str, label: str, field: str) -> Points:
 
 
 def _table(atlas: Atlas) -> Table:
-    return Table(title="Every method", columns=COLUMNS, rows=tuple(map(_cells, atlas.rows)))
+    return Table(
+        title="Every method", columns=COLUMNS, rows=tuple(_cells(row, atlas.metric) for row in atlas.rows)
+    )
 
 
-def _cells(row: Row) -> tuple[str | float | None, ...]:
+def _cells(row: Row, metric: str) -> tuple[str | float | None, ...]:
     low, high = row.speedup_spread
+    interval = within(row.interval, metric)
     return (
         row.name,
         round(row.mean, 2),
-        "–" if row.interval is None else "{:.2f} … {:.2f}".format(*row.interval),
+        "–" if interval is None else "{:.2f} … {:.2f}".format(*interval),
         len(row.seeds),
         _rounded(row.kept, 2),
         round(row.same_labels, 2),

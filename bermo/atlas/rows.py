@@ -8,7 +8,7 @@ from typing import Any
 
 from bermo.atlas.steps import Published
 from bermo.files import write_json
-from bermo.runs.statistics import spread
+from bermo.runs.statistics import spread, within
 
 BASELINE_GROUP = "baselines"
 """The group of rows that are no encoder."""
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean, from two seeds on."""
+        """The 95 % interval of the mean, from two seeds on, as Student's t gives it; `within` cuts it."""
         return spread(self.scores).interval
 
     @property
@@ -107,5 +107,5 @@ def write_atlas(path: Path, atlas: Atlas) -> None:
     """Write everything that is known as JSON."""
     values: dict[str, Any] = asdict(atlas)
     for row, known in zip(values["rows"], atlas.rows, strict=True):
-        row |= {"mean": known.mean, "interval": known.interval, "kept": known.kept}
+        row |= {"mean": known.mean, "interval": within(known.interval, atlas.metric), "kept": known.kept}
     write_json(path, values)

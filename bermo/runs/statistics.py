@@ -1,11 +1,19 @@
-"""The numbers over seeds: mean, deviation and the 95 % interval of Student's t."""
+"""The numbers over seeds: mean, deviation and the 95 % interval of Student's t.
+
+t knows nothing of a score's ends: of two seeds (t = 12.7) it may reach beyond 100 %. Since no mean of scores
+can, the interval of a score is cut there, which takes no true value out of it.
+"""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bermo.data.tasks import built_in
 from bermo.runs.results import RunResult, SeedResult, read_seed
+
+CORRELATIONS = ("matthews", "pearson", "spearman", "mean")
+"""Metrics that may be below 0: a mean may be one of correlations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +33,7 @@ def summarise(seeds: list[SeedResult]) -> RunResult:
         metric=seeds[0].metric,
         mean=best.mean,
         deviation=best.deviation,
-        interval=best.interval,
+        interval=within(best.interval, seeds[0].metric),
         num_diverged=len(seeds) - len(survivors),
         seeds=seeds,
     )
@@ -33,7 +41,16 @@ def summarise(seeds: list[SeedResult]) -> RunResult:
 
 def last_scores(result: RunResult) -> Spread:
     """Put the last evaluations together, which nobody chose by the rows that score them."""
-    return spread([item.last_score for item in result.seeds if item.diverged is None])
+    known = spread([item.last_score for item in result.seeds if item.diverged is None])
+    return replace(known, interval=within(known.interval, result.metric))
+
+
+def within(interval: tuple[float, float] | None, metric: str) -> tuple[float, float] | None:
+    """Cut an interval at the ends that a metric has; the number of a user's function may be any."""
+    if interval is None or not built_in(metric):
+        return interval
+    least = -100.0 if metric in CORRELATIONS else 0.0
+    return max(interval[0], least), min(interval[1], 100.0)
 
 
 def spread(scores: Sequence[float]) -> Spread:
