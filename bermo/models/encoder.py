@@ -253,7 +253,9 @@ class BermoModel(BermoPreTrainedModel):
         self, layers: tuple[Tensor, ...], attention_mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         if rows is not None and self.layer_mix.is_per_token:
-            return self.layer_mix([take_rows(hidden, rows) for hidden in layers])
+            read = self.layer_mix.layers
+            kept = {n: take_rows(hidden, rows) for n, hidden in enumerate(layers) if n in read}
+            return self._mix_kept(kept, len(layers))
         mixed = self.layer_mix(layers, attention_mask)
         return mixed if rows is None else take_rows(mixed, rows)
 
@@ -279,9 +281,12 @@ class BermoModel(BermoPreTrainedModel):
             kept[index] = hidden if has_top_rows and index == top else take_rows(hidden, rows)
 
         visit(self.backbone, inputs, self.layer_mix.layers, keep)
-        # Layers that the mix does not read were not kept, and any of the kept ones may stand for them.
+        return self._mix_kept(kept, self.layer_mix.num_layers)
+
+    def _mix_kept(self, kept: Mapping[int, Tensor], num_layers: int) -> Tensor:
+        """Mix the layers that were kept, which are those that the mix reads; any may stand for the others."""
         some = next(iter(kept.values()))
-        return self.layer_mix([kept.get(index, some) for index in range(self.layer_mix.num_layers)])
+        return self.layer_mix([kept.get(index, some) for index in range(num_layers)])
 
 
 def model_card(

@@ -229,3 +229,14 @@ def test_choices_that_do_not_exist_are_refused(options: dict[str, Any], sentence
 def test_a_decoder_cannot_be_a_masked_lm() -> None:
     with pytest.raises(BermoError, match="reads from left to right only"):
         make_model("gpt2", BermoForMaskedLM)
+
+
+def test_rows_are_taken_from_the_layers_that_the_mix_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bermo.models import encoder
+
+    taken, take = [], encoder.take_rows
+    monkeypatch.setattr(encoder, "take_rows", lambda *given: taken.append(1) or take(*given))
+    for mix, count in (("none", 1), ("across", 4)):
+        taken.clear()
+        make_model("bert", mix=mix)(**make_inputs("bert", BermoForSequenceClassification))
+        assert len(taken) == count
