@@ -17,7 +17,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "attention": ("flash", "fmha", "attend_", "shear_", "attention", "softmax"),
     "matrix products": ("nvjet", "gemm", "gemv", "splitk", "cublas", "::mm", "addmm", "bmm"),
     "residual, dropout, LayerNorm": ("residual_", "prenorm_", "_sum_parts", "layer_norm", "dropout"),
-    "gelu, joined inputs": ("gelu", "gated_", "rotary_", "_join"),
+    "gelu, joined inputs": ("gelu", "gated_", "rotary_", "join"),
     "mix": ("mix_forward", "mix_backward"),
     "masks": (
         "bracket",

@@ -93,6 +93,8 @@ class Fusion:
         self.used_seeds: set[int] = set()
         self.num_seeds = 0
         self.overrides: list[Override] = []
+        # Of the pass that is running; its backward pass keeps it.
+        self.late: Any = None
         self.parts = Parts(
             dtype=self.dtype,
             cast=self._cast,
@@ -105,6 +107,7 @@ class Fusion:
             grad_buffer=self._grad_buffer,
             next_seed=self._next_seed,
             seed=self._seed,
+            late=lambda: self.late,
         )
         self.layers = PreNormLayers(
             self.parts, fused.linear, has_sums=fused.prenorm, has_gates=fused.gated, has_angles=fused.rotary
@@ -164,7 +167,10 @@ class Fusion:
     @contextmanager
     def active(self, device: torch.device) -> Iterator[None]:
         """Let the model compute by fused kernels inside the block."""
+        from bermo.nn.fast.late import Late
+
         self._draw_seeds(device)
+        self.late = Late()
         try:
             for override in self.overrides:
                 if override.is_hookable or not has_hooks(override.module):
@@ -177,6 +183,7 @@ class Fusion:
             self.casts.clear()
             self.precomputed.clear()
             self.layers.clear()
+            self.late = None
 
     def _fused_attention(self) -> AbstractContextManager[Any]:
         if not self.has_attention:
@@ -227,7 +234,9 @@ class Fusion:
         adds_bias = bias is not None and bias.dim() == 2
         dtype = self.dtype if self.fused.linear else None
         seed = self._seed(number)
-        y, cast_y = residual(h, x, norm.weight, norm.bias, seed, p, norm.eps, bias, dtype, adds_bias)
+        y, cast_y = residual(
+            h, x, norm.weight, norm.bias, seed, p, norm.eps, bias, dtype, adds_bias, self.late
+        )
         if cast_y is not None:
             self.casts[id(y)] = (y, cast_y)
         return y
@@ -252,7 +261,7 @@ class Fusion:
             if not self._reads_copies(dense):
                 return type(module).forward(module, hidden_states)
             h, adds_bias = self._linear(dense, hidden_states), dense.bias.dim() == 2
-            return cast(Tensor, Gelu.apply(h, dense.bias, adds_bias))
+            return cast(Tensor, Gelu.apply(h, dense.bias, adds_bias, None, 0.0, self.late))
 
         return forward
 
@@ -304,9 +313,10 @@ class Fusion:
         weights, biases = [p.weight for p in projections], [p.bias for p in projections]
         can_read = all(self._reads_copies(linear) for linear in projections)
         if can_read and are_side_by_side(weights) and are_side_by_side(biases):
-            joined = StackedThree if isinstance(projections[0], StackedLinear) else Joined
-            given = (self._cast(x), self._grad_buffer(weights), *weights, *biases)
-            return cast(Sequence[Tensor], joined.apply(*given))
+            given = (self._cast(x), self._grad_buffer(weights))
+            if isinstance(projections[0], StackedLinear):
+                return cast(Sequence[Tensor], StackedThree.apply(*given, *weights, *biases))
+            return cast(Sequence[Tensor], Joined.apply(*given, self.late, *weights, *biases))
         return [self._plain_linear(linear, x) for linear in projections]
 
     def _plain_linear(self, linear: nn.Linear, x: Tensor) -> Tensor:

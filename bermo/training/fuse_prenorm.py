@@ -162,7 +162,7 @@ class PreNormLayers:
         if (p > 0 or bias is not None) and h is not output:
             raise RuntimeError("a block of a layer does not return what its last module returned")
         scale, shift, seed = norm.weight, norm.bias, self.parts.seed(end.seed)
-        return add_and_norm(h, x, scale, shift, bias, seed, p, norm.eps, self.parts.dtype)
+        return add_and_norm(h, x, scale, shift, bias, seed, p, norm.eps, self.parts.dtype, self.parts.late())
 
     def _dropout(self, end: End) -> Forward:
         dropout = cast(nn.Dropout, end.dropout)

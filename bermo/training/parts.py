@@ -34,6 +34,8 @@ class Parts:
     """The number of one more seed."""
     seed: Callable[[int], Tensor]
     """A seed by its number, another one in each pass."""
+    late: Callable[[], Any]
+    """What adds up the gradients of vectors at the end of the backward pass (bermo.nn.fast.late)."""
 
 
 def attend(module: Any, heads: Sequence[Tensor], bias: Tensor, scale: float) -> Tensor:

@@ -136,7 +136,7 @@ def feed_forward(module: Any, parts: Parts) -> Callable[[Tensor], Tensor] | None
             return cast(Tensor, type(module).forward(module, inp))
         p = module.dropout.p if module.dropout.training else 0.0
         h, seed = parts.linear(first, inp), parts.seed(inner_number) if p > 0 else None
-        inner = Gelu.apply(h, first.bias, first.bias.dim() == 2, seed, p)
+        inner = Gelu.apply(h, first.bias, first.bias.dim() == 2, seed, p, parts.late())
         return parts.add_and_norm(module, module.layer_2, inner, inp, number)
 
     return forward

@@ -13,131 +13,16 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast import dense_kernels as kernels
+from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.product import weight_grad
 from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
 
 # Rows and columns of a tile, one program each.
 HEIGHT, WIDTH = 32, 128
-
-
-@triton.jit
-def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """A tile of a group's (rows, D): its columns, its indices in the whole tensor, and which exist."""
-    row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
-    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    exists = (row < rows)[:, None] & (column < D)[None, :]
-    whole = (tl.program_id(2) * rows + row).to(tl.int64)
-    return column, whole[:, None] * D + column[None, :], exists
-
-
-@triton.jit
-def _kept(seed, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
-    row = tl.program_id(2) * rows + tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
-    quarter = tl.program_id(1) * (WIDTH // 4) + tl.arange(0, WIDTH // 4)
-    counter = row[:, None] * (tl.cdiv(D, WIDTH) * (WIDTH // 4)) + quarter[None, :]
-    first, second, third, fourth = tl.rand4x(tl.load(seed), counter, ROUNDS)
-    even = tl.join((first >= P).to(tl.int8), (third >= P).to(tl.int8))
-    odd = tl.join((second >= P).to(tl.int8), (fourth >= P).to(tl.int8))
-    is_kept = tl.reshape(tl.join(even, odd), (HEIGHT, WIDTH))
-    return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
-
-
-@triton.jit
-def _gelu_forward(
-    h,
-    bias,
-    seed,
-    out,
-    rows,
-    D: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ADD: tl.constexpr,
-    P,
-    DROP: tl.constexpr,
-    ROUNDS: tl.constexpr,
-):
-    """m ⊙ gelu(h + b), with a bias for each group of rows, or gelu(h)."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
-    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
-    if ADD:
-        value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
-    gelu = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
-    if DROP:
-        gelu *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
-    tl.store(out + at, gelu.to(out.dtype.element_ty), mask=exists)
-
-
-@triton.jit
-def _gelu_backward(
-    grad,
-    h,
-    bias,
-    seed,
-    dh,
-    parts,
-    rows,
-    D: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ADD: tl.constexpr,
-    P,
-    DROP: tl.constexpr,
-    ROUNDS: tl.constexpr,
-):
-    """dh = m ⊙ g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
-    group = tl.program_id(2)
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
-    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
-    if ADD:
-        value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
-    g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
-    if DROP:
-        g *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
-    cumulated = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
-    density = 0.3989422804014327 * tl.exp(-0.5 * value * value)
-    of_h = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
-    tl.store(dh + at, of_h, mask=exists)
-    # Rounded values are summed, those that the products read, as torch does.
-    total = tl.sum(of_h.to(tl.float32), 0)
-    part = (group * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
-    tl.store(parts + part * D + column, total, mask=column < D)
-
-
-@triton.jit
-def _join(
-    first,
-    second,
-    third,
-    joined,
-    parts,
-    rows,
-    D: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-):
-    """Write three (rows, D) side by side, and the sums over the rows of a tile."""
-    row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
-    source = tl.program_id(1) // BLOCKS
-    column = (tl.program_id(1) % BLOCKS) * WIDTH + tl.arange(0, WIDTH)
-    exists = (row < rows)[:, None] & (column < D)[None, :]
-    at = row[:, None] * D + column[None, :]
-    if source == 0:
-        value = tl.load(first + at, mask=exists, other=0.0)
-    elif source == 1:
-        value = tl.load(second + at, mask=exists, other=0.0)
-    else:
-        value = tl.load(third + at, mask=exists, other=0.0)
-    across = source * D + column
-    tl.store(joined + row[:, None] * (3 * D) + across[None, :], value, mask=exists)
-    total = tl.sum(value.to(tl.float32), 0)
-    tl.store(parts + tl.program_id(0).to(tl.int64) * (3 * D) + across, total, mask=column < D)
 
 
 def gelu_forward(
@@ -147,22 +32,28 @@ def gelu_forward(
     size, num_groups = h.shape[-1], 1 if added is None else len(added)
     rows = h.numel() // size // num_groups
     out = torch.empty_like(h)
-    _gelu_forward[(triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH), num_groups)](
+    kernels.gelu_forward[(triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH), num_groups)](
         h, h if added is None else added, h if seed is None else seed, out, rows, **_options(size, added, p)
     )
     return out
 
 
 def gelu_backward(
-    grad: Tensor, h: Tensor, added: Tensor | None = None, seed: Tensor | None = None, p: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Return dh and its sums over tiles of rows, (G, tiles, 1, D); `added` is a bias (G, D) that h lacks."""
-    size, num_groups = h.shape[-1], 1 if added is None else len(added)
+    grad: Tensor,
+    h: Tensor,
+    parts: Tensor,
+    added: Tensor | None = None,
+    seed: Tensor | None = None,
+    p: float = 0.0,
+) -> Tensor:
+    """Return dh, and write its sums over tiles of rows to parts (G, tiles, 1, D).
+
+    `added` is a bias (G, D) that h lacks.
+    """
+    num_groups, tiles, _, size = parts.shape
     rows = h.numel() // size // num_groups
     dh = torch.empty_like(h)
-    tiles = triton.cdiv(rows, HEIGHT)
-    parts = h.new_empty((num_groups, tiles, 1, size), dtype=torch.float32)
-    _gelu_backward[(tiles, triton.cdiv(size, WIDTH), num_groups)](
+    kernels.gelu_backward[(tiles, triton.cdiv(size, WIDTH), num_groups)](
         grad,
         h,
         h if added is None else added,
@@ -172,7 +63,7 @@ def gelu_backward(
         rows,
         **_options(size, added, p),
     )
-    return dh, parts
+    return dh
 
 
 def _options(size: int, added: Tensor | None, p: float) -> dict[str, Any]:
@@ -180,16 +71,17 @@ def _options(size: int, added: Tensor | None, p: float) -> dict[str, Any]:
     return tile | {"ADD": added is not None, "P": p, "DROP": p > 0, "ROUNDS": ROUNDS}
 
 
-def join(grads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return three (rows, D) as one (rows, 3 D), and its sums over tiles of rows, (1, tiles, 1, 3 D)."""
+def join(grads: Sequence[Tensor], parts: Tensor) -> Tensor:
+    """Return three (rows, D) as one (rows, 3 D), and write its sums over tiles of rows to parts
+    (1, tiles, 1, 3 D).
+    """
     rows, size = grads[0].shape
     joined = grads[0].new_empty((rows, 3 * size))
-    tiles, blocks = triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH)
-    parts = joined.new_empty((1, tiles, 1, 3 * size), dtype=torch.float32)
-    _join[(tiles, 3 * blocks)](
+    tiles, blocks = parts.shape[1], triton.cdiv(size, WIDTH)
+    kernels.join_three[(tiles, 3 * blocks)](
         *grads, joined, parts, rows, D=size, BLOCKS=blocks, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
     )
-    return joined, parts
+    return joined
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -265,39 +157,63 @@ def _thrice(rows: Tensor) -> Tensor:
 
 
 class Joined(torch.autograd.Function):
-    """Three linear layers of one input and one shape; weights are neighbours in memory, and so are biases."""
+    """Three linear layers of one input and one shape; weights are neighbours in memory, and so are biases.
+
+    With `late` their biases' gradients are made at the end of the backward pass.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, target: Tensor | None, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, x: Tensor, target: Tensor | None, late: Late | None, *given: Tensor
+    ) -> tuple[Tensor, ...]:
         weights, biases = given[:3], given[3:]
         ctx.save_for_backward(x, *weights)
         ctx.target, ctx.bias = target, biases[0]
+        ctx.late, ctx.place = late, None
+        if late is not None and can_wait(*biases):
+            shape = (1, triton.cdiv(x.numel() // x.shape[-1], HEIGHT), 1, 3 * len(biases[0]))
+            ctx.place = late.take(shape, [biases])
         out = functional.linear(x, _side_by_side(weights), _side_by_side(biases))
         return out.chunk(3, dim=-1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         x, *weights = ctx.saved_tensors
-        joined, parts = join([_flat(grad).contiguous() for grad in grads])
+        flat = [_flat(grad).contiguous() for grad in grads]
+        parts = _parts(ctx, flat[0], (1, 3 * flat[0].shape[-1]))
+        joined = join(flat, parts)
         dx = None
         if ctx.needs_input_grad[0]:
             dx = torch.mm(joined, _side_by_side(weights)).view_as(x)
+        of_weight = weight_grad(joined, _flat(x), ctx.target)
+        if ctx.place is not None:
+            return dx, None, None, *of_weight.chunk(3), *(None,) * 3
         of_bias = ctx.bias.new_empty(joined.shape[1])
         sum_parts(parts, [of_bias])
-        of_weight = weight_grad(joined, _flat(x), ctx.target)
-        return dx, None, *of_weight.chunk(3), *of_bias.chunk(3)
+        return dx, None, None, *of_weight.chunk(3), *of_bias.chunk(3)
 
 
 class Gelu(torch.autograd.Function):
     """m ⊙ h Φ(h) with dropout p by a seed; the bias (G, D) that was added to make h, or that is added here,
-    gets its gradient here.
+    gets its gradient here, or with `late` at the end of the backward pass.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, h: Tensor, bias: Tensor | None, adds: bool, seed: Tensor | None = None, p: float = 0.0
+        ctx: Any,
+        h: Tensor,
+        bias: Tensor | None,
+        adds: bool,
+        seed: Tensor | None = None,
+        p: float = 0.0,
+        late: Late | None = None,
     ) -> Tensor:
         h = h.contiguous()
+        ctx.late, ctx.place = late, None
+        if late is not None and bias is not None and can_wait(bias):
+            size, num_groups = h.shape[-1], len(bias) if adds else 1
+            tiles = triton.cdiv(h.numel() // size // num_groups, HEIGHT)
+            ctx.place = late.take((num_groups, tiles, 1, size), [[bias]])
         ctx.save_for_backward(h, seed)
         ctx.bias, ctx.adds, ctx.p = bias, adds, p
         added = bias if adds else None
@@ -307,12 +223,23 @@ class Gelu(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         h, seed = ctx.saved_tensors
         added = ctx.bias.detach() if ctx.adds else None
-        dh, parts = gelu_backward(grad.contiguous(), h, added, seed, ctx.p)
-        if ctx.bias is None:
-            return dh, None, None, None, None
+        parts = _parts(ctx, h, (1 if added is None else len(added), h.shape[-1]))
+        dh = gelu_backward(grad.contiguous(), h, parts, added, seed, ctx.p)
+        if ctx.bias is None or ctx.place is not None:
+            return dh, *(None,) * 5
         of_bias = torch.empty_like(ctx.bias)
         sum_parts(parts, [of_bias])
-        return dh, of_bias, None, None, None
+        return dh, of_bias, *(None,) * 4
+
+
+def _parts(ctx: Any, h: Tensor, sums: tuple[int, int]) -> Tensor:
+    """Memory for the sums over tiles of rows: (groups, tiles, 1, size) for `sums` (groups, size)."""
+    if ctx.place is not None:
+        found: Tensor = ctx.late.parts(ctx.place)
+        return found
+    groups, size = sums
+    tiles = triton.cdiv(h.numel() // h.shape[-1] // groups, HEIGHT)
+    return h.new_empty((groups, tiles, 1, size), dtype=torch.float32)
 
 
 def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:

@@ -17,13 +17,14 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.prenorm_kernels import prenorm_backward, prenorm_forward
-from bermo.nn.fast.residual import NUM_PROGRAMS
+from bermo.nn.fast.residual import parts_of
 from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
 
 
 class AddAndNorm(torch.autograd.Function):
-    """(h, x, γ, β, bias, seed, p, ε, dtype) -> z in float32 and y in that dtype."""
+    """(h, x, γ, β, bias, seed, p, ε, dtype, late) -> z in float32 and y in that dtype."""
 
     @staticmethod
     def forward(
@@ -37,6 +38,7 @@ class AddAndNorm(torch.autograd.Function):
         p: float,
         eps: float,
         dtype: torch.dtype,
+        late: Late | None,
     ) -> tuple[Tensor, Tensor]:
         h, x = h.contiguous(), x.contiguous()
         size = x.shape[-1]
@@ -62,6 +64,9 @@ class AddAndNorm(torch.autograd.Function):
         )
         ctx.save_for_backward(z, gamma, seed, means, spreads)
         ctx.p, ctx.dtype, ctx.beta, ctx.bias = p, h.dtype, beta, bias
+        ctx.late, ctx.place = late, None
+        if late is not None and beta is not None and bias is not None and can_wait(gamma, beta, bias):
+            ctx.place = late.take((1, parts_of(rows)[0], 3, size), [[gamma], [beta], [bias]])
         ctx.set_materialize_grads(False)
         return z, y
 
@@ -69,16 +74,14 @@ class AddAndNorm(torch.autograd.Function):
     def backward(ctx: Any, z_grad: Tensor | None, y_grad: Tensor | None) -> tuple[Any, ...]:
         z, gamma, seed, means, spreads = ctx.saved_tensors
         if z_grad is None and y_grad is None:
-            return (None,) * 9
+            return (None,) * 10
         y_grad = torch.zeros_like(z) if y_grad is None else y_grad.contiguous()
         size = z.shape[-1]
         rows = z.numel() // size
-        num_blocks = triton.cdiv(rows, 4)
-        num = triton.next_power_of_2(triton.cdiv(num_blocks, NUM_PROGRAMS))
-        num_parts = triton.cdiv(num_blocks, num)
+        num_parts, num = parts_of(rows)
         kinds = 1 if ctx.beta is None and ctx.bias is None else 3
         dh, dx = torch.empty_like(z, dtype=ctx.dtype), torch.empty_like(z)
-        parts = z.new_empty((1, num_parts, kinds, size))
+        parts = z.new_empty((1, num_parts, kinds, size)) if ctx.place is None else ctx.late.parts(ctx.place)
         prenorm_backward[(num_parts,)](
             z,
             gamma,
@@ -97,11 +100,13 @@ class AddAndNorm(torch.autograd.Function):
             KINDS=kinds,
             **_options(size, ctx.p),
         )
+        if ctx.place is not None:
+            return dh, dx, *(None,) * 8
         vectors = [gamma, ctx.beta, ctx.bias][:kinds]
         sums = [torch.empty_like(gamma if vector is None else vector) for vector in vectors]
         sum_parts(parts, sums)
         wanted = [None if vector is None else one for vector, one in zip(vectors, sums, strict=True)]
-        return dh, dx, *wanted, *[None] * (7 - kinds)
+        return dh, dx, *wanted, *[None] * (8 - kinds)
 
 
 def _options(size: int, p: float) -> dict[str, Any]:
@@ -125,13 +130,15 @@ def add_and_norm(
     p: float,
     eps: float,
     dtype: torch.dtype | None,
+    late: Late | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return z = x + dropout(h) in float32, and LayerNorm(z) in a dtype.
 
     `bias` was added, detached, where h was made: its gradient, the sum of h's, is computed here. `seed` is
-    one int64 on the device.
+    one int64 on the device. With `late` the gradients of γ, β and the bias are made at the backward pass's
+    end.
     """
-    z, y = AddAndNorm.apply(h, x, gamma, beta, bias, seed, p, eps, dtype or torch.float32)
+    z, y = AddAndNorm.apply(h, x, gamma, beta, bias, seed, p, eps, dtype or torch.float32, late)
     return z, y
 
 

@@ -18,6 +18,7 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.residual_kernels import (
     LARGEST,
     ROUNDS,
@@ -35,7 +36,7 @@ def _num_warps(width: int) -> int:
 
 
 class Residual(torch.autograd.Function):
-    """(h, x, γ, β, bias, adds, seed, p, ε, dtype) -> y and its copy in that dtype (empty if None)."""
+    """(h, x, γ, β, bias, adds, seed, p, ε, dtype, late) -> y and its copy in that dtype (empty if None)."""
 
     @staticmethod
     def forward(
@@ -50,7 +51,9 @@ class Residual(torch.autograd.Function):
         p: float,
         eps: float,
         dtype: torch.dtype | None,
+        late: Late | None,
     ) -> tuple[Tensor, Tensor]:
+        leaves = (gamma, beta) if bias is None else (gamma, beta, bias)
         h, x, gamma, beta = h.contiguous(), x.contiguous(), gamma.contiguous(), beta.contiguous()
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
         total = x.numel() // size
@@ -84,6 +87,10 @@ class Residual(torch.autograd.Function):
         )
         ctx.save_for_backward(h, x, gamma, seed, means, spreads)
         ctx.rows, ctx.p, ctx.beta, ctx.bias, ctx.adds = rows, p, beta.shape, bias, adds
+        ctx.late, ctx.place = late, None
+        if late is not None and can_wait(*leaves):
+            num_parts, _ = parts_of(rows, num_groups)
+            ctx.place = late.take((num_groups, num_parts, 3, size), [[leaf] for leaf in leaves])
         ctx.set_materialize_grads(False)
         if not has_half:
             ctx.mark_non_differentiable(half)
@@ -92,14 +99,15 @@ class Residual(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, half_grad: Tensor | None) -> tuple[Any, ...]:
         if grad is None and half_grad is None:
-            return (None,) * 10
+            return (None,) * 11
         h, x, gamma, seed, means, spreads = ctx.saved_tensors
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
-        num_blocks = triton.cdiv(ctx.rows, 4)
-        num = triton.next_power_of_2(triton.cdiv(num_blocks * num_groups, NUM_PROGRAMS))
-        num_parts = triton.cdiv(num_blocks, num)
+        num_parts, num = parts_of(ctx.rows, num_groups)
         dh, dx = torch.empty_like(h), torch.empty_like(x)
-        parts = x.new_empty((num_groups, num_parts, 3, size), dtype=torch.float32)
+        if ctx.place is None:
+            parts = x.new_empty((num_groups, num_parts, 3, size), dtype=torch.float32)
+        else:
+            parts = ctx.late.parts(ctx.place)
         width = triton.next_power_of_2(size)
         wide = x if grad is None else grad.contiguous()
         residual_backward[(num_parts, num_groups)](
@@ -116,7 +124,7 @@ class Residual(torch.autograd.Function):
             dx,
             parts,
             ctx.rows,
-            num_blocks,
+            triton.cdiv(ctx.rows, 4),
             D=size,
             WIDTH=width,
             P=ctx.p,
@@ -128,10 +136,19 @@ class Residual(torch.autograd.Function):
             ADD=ctx.adds,
             num_warps=_num_warps(width),
         )
+        if ctx.place is not None:
+            return dh, dx, *(None,) * 9
         of_gamma, of_beta = torch.empty_like(gamma), torch.empty_like(gamma)
         bias = None if ctx.bias is None else torch.empty_like(ctx.bias)
         sum_parts(parts, [of_gamma, of_beta] if bias is None else [of_gamma, of_beta, bias])
-        return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, None, None, None, None, None
+        return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, *(None,) * 6
+
+
+def parts_of(rows: int, num_groups: int = 1) -> tuple[int, int]:
+    """In how many parts the rows of a group are summed, and how many blocks of four rows are in each."""
+    num_blocks = triton.cdiv(rows, 4)
+    num = triton.next_power_of_2(triton.cdiv(num_blocks * num_groups, NUM_PROGRAMS))
+    return triton.cdiv(num_blocks, num), num
 
 
 def residual(
@@ -145,13 +162,15 @@ def residual(
     bias: Tensor | None = None,
     half: torch.dtype | None = None,
     adds: bool = False,
+    late: Late | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """LayerNorm(x + dropout(h)) in float32, and a copy in the dtype `half`, if one is given.
 
     `bias` was added, detached, where h was made, or with `adds` is added to h here. Its gradient, the sum of
-    h's, is computed here in both cases. `seed` is one int64 on the device.
+    h's, is computed here in both cases. `seed` is one int64 on the device. With `late` the gradients of γ, β
+    and the bias are made at the end of the backward pass.
     """
-    y, copy = Residual.apply(h, x, gamma, beta, bias, adds, seed, p, eps, half)
+    y, copy = Residual.apply(h, x, gamma, beta, bias, adds, seed, p, eps, half, late)
     return y, None if half is None else copy
 
 

@@ -38,7 +38,7 @@ def test_three_layers_as_one_product_equal_three_products(has_target: bool) -> N
     assert not are_side_by_side([torch.ones(2), torch.ones(2), torch.ones(2)])
     x = torch.randn(3, 13, 12, requires_grad=True)
     target = torch.full((390, 12), 7.0) if has_target else None
-    fast = dense.Joined.apply(x, target, *weights, *biases)
+    fast = dense.Joined.apply(x, target, None, *weights, *biases)
     slow = [functional.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
     grads = [torch.randn(3, 13, 130) for _ in range(3)]
     inputs = (x, *weights, *biases)

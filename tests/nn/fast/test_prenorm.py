@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 prenorm = pytest.importorskip("bermo.nn.fast.prenorm", reason="needs Triton")
+residual = pytest.importorskip("bermo.nn.fast.residual")
 
 
 def leaves(rows: int, size: int, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -54,7 +55,7 @@ def test_both_outputs_and_all_gradients_equal_the_twin(
 def test_a_program_takes_several_blocks_of_rows_where_there_are_many(
     num_programs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prenorm, "NUM_PROGRAMS", num_programs)
+    monkeypatch.setattr(residual, "NUM_PROGRAMS", num_programs)
     given, slow = (leaves(9, 5, torch.float32) for _ in range(2))
     names = ("h", "x", "gamma", "beta")
     fast = prenorm.add_and_norm(*given.values(), torch.tensor([7]), 0.2, 1e-5, torch.float32)

@@ -1,0 +1,123 @@
+"""Kernels of `nn.fast.dense`: the gelu and its gradient, and three gradients side by side, with their sums
+over the rows of a tile.
+"""
+
+import triton
+import triton.language as tl
+
+from bermo.nn.fast.normal_kernels import normal
+
+
+@triton.jit
+def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """A tile of a group's (rows, D): its columns, its indices in the whole tensor, and which exist."""
+    row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    exists = (row < rows)[:, None] & (column < D)[None, :]
+    whole = (tl.program_id(2) * rows + row).to(tl.int64)
+    return column, whole[:, None] * D + column[None, :], exists
+
+
+@triton.jit
+def _kept(seed, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
+    row = tl.program_id(2) * rows + tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    quarter = tl.program_id(1) * (WIDTH // 4) + tl.arange(0, WIDTH // 4)
+    counter = row[:, None] * (tl.cdiv(D, WIDTH) * (WIDTH // 4)) + quarter[None, :]
+    first, second, third, fourth = tl.rand4x(tl.load(seed), counter, ROUNDS)
+    even = tl.join((first >= P).to(tl.int8), (third >= P).to(tl.int8))
+    odd = tl.join((second >= P).to(tl.int8), (fourth >= P).to(tl.int8))
+    is_kept = tl.reshape(tl.join(even, odd), (HEIGHT, WIDTH))
+    return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
+
+
+@triton.jit
+def gelu_forward(
+    h,
+    bias,
+    seed,
+    out,
+    rows,
+    D: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ADD: tl.constexpr,
+    P,
+    DROP: tl.constexpr,
+    ROUNDS: tl.constexpr,
+):
+    """m ⊙ gelu(h + b), with a bias for each group of rows, or gelu(h)."""
+    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
+    if ADD:
+        value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
+    gelu = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    if DROP:
+        gelu *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+    tl.store(out + at, gelu.to(out.dtype.element_ty), mask=exists)
+
+
+@triton.jit
+def gelu_backward(
+    grad,
+    h,
+    bias,
+    seed,
+    dh,
+    parts,
+    rows,
+    D: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ADD: tl.constexpr,
+    P,
+    DROP: tl.constexpr,
+    ROUNDS: tl.constexpr,
+):
+    """dh = m ⊙ g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
+    group = tl.program_id(2)
+    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
+    if ADD:
+        value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
+    g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
+    if DROP:
+        g *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+    cumulated, density = normal(value)
+    of_h = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
+    tl.store(dh + at, of_h, mask=exists)
+    # Rounded values are summed, those that the products read, as torch does.
+    total = tl.sum(of_h.to(tl.float32), 0)
+    part = (group * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
+    tl.store(parts + part * D + column, total, mask=column < D)
+
+
+@triton.jit
+def join_three(
+    first,
+    second,
+    third,
+    joined,
+    parts,
+    rows,
+    D: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Write three (rows, D) side by side, and the sums over the rows of a tile."""
+    row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
+    source = tl.program_id(1) // BLOCKS
+    column = (tl.program_id(1) % BLOCKS) * WIDTH + tl.arange(0, WIDTH)
+    exists = (row < rows)[:, None] & (column < D)[None, :]
+    at = row[:, None] * D + column[None, :]
+    if source == 0:
+        value = tl.load(first + at, mask=exists, other=0.0)
+    elif source == 1:
+        value = tl.load(second + at, mask=exists, other=0.0)
+    else:
+        value = tl.load(third + at, mask=exists, other=0.0)
+    across = source * D + column
+    tl.store(joined + row[:, None] * (3 * D) + across[None, :], value, mask=exists)
+    total = tl.sum(value.to(tl.float32), 0)
+    tl.store(parts + tl.program_id(0).to(tl.int64) * (3 * D) + across, total, mask=column < D)
