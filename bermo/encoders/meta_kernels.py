@@ -5,47 +5,23 @@ with the kernels that torch has in C++. The others, with all that they import, a
 only answers would import. Where a model needs one of them, it is built again with all.
 """
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from bermo.encoders import not_yet
 
 T = TypeVar("T")
 NAME = "torch._meta_registrations"
 
 
-class NotYet(ModuleType):
-    """Stands for the kernels until something of them is asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        bring_back_()
-        return getattr(sys.modules[NAME], name)
-
-
 def leave_out_() -> None:
     """Let torch, which is not imported yet, be imported without these kernels, where it has such a module."""
-    found = importlib.util.find_spec("torch")
-    places = found.submodule_search_locations if found is not None else None
-    is_there = any((Path(place) / f"{NAME.partition('.')[2]}.py").is_file() for place in places or ())
-    if is_there and "torch" not in sys.modules:
-        sys.modules.setdefault(NAME, NotYet(NAME))
+    not_yet.leave_out_(NAME)
 
 
 def are_left_out() -> bool:
     """Tell whether torch has been imported without them."""
-    return isinstance(sys.modules.get(NAME), NotYet)
-
-
-def bring_back_() -> None:
-    """Import them after all."""
-    if are_left_out():
-        del sys.modules[NAME]
-        importlib.import_module(NAME)
+    return not_yet.is_left_out(NAME)
 
 
 def with_all_kernels(load: Callable[[], T]) -> T:
@@ -55,5 +31,5 @@ def with_all_kernels(load: Callable[[], T]) -> T:
     except NotImplementedError:
         if not are_left_out():
             raise
-    bring_back_()
+    not_yet.bring_back(NAME)
     return load()

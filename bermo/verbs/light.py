@@ -5,26 +5,31 @@ decorators) and scipy: half of all modules, of which a forward pass uses none, a
 accelerate alone. A process that does nothing else does without them: packages that transformers can miss are
 as if not installed, torch has no distributed part, the compiler's decorators give their functions back, and
 no model was compiled. Whoever asks the compiler for anything else gets the real one. A command that answers
-also leaves out kernels that hardly any model is built with (encoders/meta_kernels.py). Nor does a command
-give the memory of freed tensors back to the system at every step (`keep_memory_`).
+also leaves out kernels that hardly any model is built with (encoders/meta_kernels.py), and torch.export. Nor
+does a command give the memory of freed tensors back to the system at every step (`keep_memory_`).
 """
 
 import ctypes
 import importlib.abc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from bermo.encoders import meta_kernels
+from bermo.encoders import meta_kernels, not_yet
 from bermo.interrupts import is_own_process
 
 OPTIONAL = ("scipy", "sklearn", "torchvision")
 NOT_TO_ANSWER = ("accelerate", "jinja2", "pydot")
 """Packages that an answer can do without too: for loops of training, templates of chats, and drawn graphs."""
+NOT_YET: Mapping[str, tuple[str, ...]] = {
+    "torch.export": (),
+    "torch._dynamo._trace_wrapped_higher_order_op": ("TransformGetItemToIndex",),
+}
+"""Modules of torch that an answer hardly ever asks for, and their classes that others import by name."""
 # Set where a command is one of several processes, by whatever started them.
 SEVERAL = ("WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE")
 COMPILER = "torch._dynamo"
@@ -107,6 +112,8 @@ def leave_out_(use: Use) -> None:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     if use == "answers":
         meta_kernels.leave_out_()
+        for name, classes in NOT_YET.items():
+            not_yet.leave_out_(name, classes)
     import torch
     from torch import distributed
 

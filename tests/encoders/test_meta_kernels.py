@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from bermo.encoders import meta_kernels
+from bermo.encoders import not_yet
 from bermo.encoders.failures import loading
-from bermo.encoders.meta_kernels import NAME, NotYet, are_left_out, with_all_kernels
+from bermo.encoders.meta_kernels import NAME, are_left_out, with_all_kernels
+from bermo.encoders.not_yet import NotYet
 from bermo.errors import BermoError
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.candidate import open_candidate
@@ -20,8 +22,11 @@ WITHOUT = """
 import sys
 sys.argv[0] = "bermo"
 from pathlib import Path
-from bermo.encoders.meta_kernels import are_left_out, leave_out_, with_all_kernels
-leave_out_()
+from bermo.encoders.meta_kernels import are_left_out, with_all_kernels
+from bermo.interrupts import own_process_
+from bermo.verbs.light import leave_out_
+own_process_()
+leave_out_("answers")
 import numpy as np, torch
 from bermo.runs.trained import open_trained
 from bermo.ship.runtimes.candidate import open_candidate
@@ -55,7 +60,7 @@ def test_models_answer_the_same_without_them_and_they_come_where_they_are_needed
 
 def test_a_load_that_lacks_a_kernel_is_done_again_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, NAME, NotYet(NAME))
-    monkeypatch.setattr(meta_kernels.importlib, "import_module", lambda name: None)
+    monkeypatch.setattr(not_yet.importlib, "import_module", lambda name: None)
     tries = []
 
     def load() -> str:
@@ -81,9 +86,12 @@ def test_what_no_kernel_helps_is_said_as_ever() -> None:
 def test_the_kernels_are_imported_when_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     real = sys.modules[NAME]
     monkeypatch.setitem(sys.modules, NAME, NotYet(NAME))
-    monkeypatch.setattr(
-        meta_kernels.importlib, "import_module", lambda name: sys.modules.update({name: real})
-    )
+
+    def bring(name: str) -> ModuleType:
+        sys.modules[name] = real
+        return real
+
+    monkeypatch.setattr(not_yet.importlib, "import_module", bring)
     stand_in = sys.modules[NAME]
     with pytest.raises(AttributeError):
         stand_in.__wrapped__  # noqa: B018

@@ -63,10 +63,12 @@ NOT_TO_ANSWER = {
     "sympy",
     "torch._decomp",
     "torch._dynamo",
+    "torch._export",
     "torch._inductor",
     "torch._meta_registrations",
     "torch.distributed.fsdp",
     "torch.distributed.tensor",
+    "torch.export",
     "torch.onnx",
     "triton",
 }
