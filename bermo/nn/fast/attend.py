@@ -197,6 +197,7 @@ class AttentionOverride(FunctionOverrides):
         super().__init__()
         self.seeds = torch.empty(0)
         self.num_calls = 0
+        self.masks: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def attention(self, call: AttentionCall) -> Tensor | None:
         """The attention, or None where torch has to compute it."""
@@ -205,10 +206,21 @@ class AttentionOverride(FunctionOverrides):
         if not call.is_causal and can_attend(q, k, v, mask):
             seed = self._seed(q.device) if call.p > 0 else None
             return attend(q, k, v, mask, seed, call.p, call.scale)
+        if mask is not None and mask.dtype == torch.bool:
+            mask = self._added(mask, q.dtype)
         if mask is call.mask:
             return None
         options: dict[str, Any] = {"dropout_p": call.p, "is_causal": call.is_causal, "scale": call.scale}
-        return functional.scaled_dot_product_attention(q, k, v, **options)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+
+    def _added(self, mask: Tensor, dtype: torch.dtype) -> Tensor:
+        """A mask of truths as one that is added: made once, where torch would make it in each layer."""
+        key = mask.data_ptr(), mask.shape, mask.stride(), dtype
+        if key not in self.masks:
+            added = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+            # The mask is kept, so that no other one can come to lie in its place.
+            self.masks[key] = mask, added.masked_fill_(~mask, float("-inf"))
+        return self.masks[key][1]
 
     def _seed(self, device: torch.device) -> Tensor:
         """A new seed for each call, drawn on the device, so that a replayed graph draws others."""

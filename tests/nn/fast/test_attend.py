@@ -1,5 +1,6 @@
 """Attention by kernels, in Triton's interpreter, equals torch's, which computes what the kernels cannot."""
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import pytest
@@ -165,12 +166,27 @@ def test_a_mask_of_one_value_for_all_keys_never_reaches_torch() -> None:
     long = torch.randn(2, 1, 200, 4)
     one = torch.ones(1, 1, 200, 1, dtype=torch.bool).expand(2, 1, 200, 200)
     real = one.clone()
-    for mask in (one, real):
-        with Seen(), ours.AttentionOverride():
+    expected = functional.scaled_dot_product_attention(long, long, long)
+    with Seen(), ours.AttentionOverride():
+        for mask in (one, real, real[:]):
             out = functional.scaled_dot_product_attention(long, long, long, attn_mask=mask)
-        torch.testing.assert_close(out, functional.scaled_dot_product_attention(long, long, long))
+            torch.testing.assert_close(out, expected)
     assert Seen.masks[0] is None
-    assert Seen.masks[1] is real
+    assert Seen.masks[1].dtype == torch.float32
+    assert Seen.masks[2] is Seen.masks[1], "made once"
+
+
+def test_a_mask_of_truths_is_added_as_torch_adds_it() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 70, 8, requires_grad=True) for _ in range(3))
+    mask = torch.rand(2, 1, 70, 70) > 0.3
+    found = []
+    for mode in (ours.AttentionOverride(), nullcontext()):
+        with mode:
+            out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(2, 3, 70, 70))
+        found.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v))))
+    for mine, theirs in zip(*found, strict=True):
+        assert torch.equal(mine, theirs)
 
 
 def test_every_call_of_a_pass_has_its_own_seed() -> None:
