@@ -6,7 +6,33 @@ Four rows share one draw of four random numbers, as in `residual_kernels`.
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.residual_kernels import _dropout_factors, _normal_of, _sum_of
+
+@triton.jit
+def _dropout_factors(seed, counters, P, ROUNDS: tl.constexpr):
+    """Four factors for each counter: 0 with chance P, else 1 / (1 − P)."""
+    first, second, third, fourth = tl.rand4x(tl.load(seed), counters, ROUNDS)
+    grown = 1.0 / (1.0 - P)
+    return (
+        tl.where(first >= P, grown, 0.0),
+        tl.where(second >= P, grown, 0.0),
+        tl.where(third >= P, grown, 0.0),
+        tl.where(fourth >= P, grown, 0.0),
+    )
+
+
+@triton.jit
+def _sum_of(h, x, row, columns, exists, added, kept, D: tl.constexpr):
+    """x + m ⊙ (h + b) of one row."""
+    z = tl.load(h + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+    return (z + added) * kept + tl.load(x + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _normal_of(z, means, spreads, row, exists, is_row):
+    """A row's normalised values, and 1/deviation."""
+    mean = tl.load(means + row, mask=is_row, other=0.0)
+    spread = tl.load(spreads + row, mask=is_row, other=0.0)
+    return tl.where(exists, (z - mean) * spread, 0.0), spread
 
 
 @triton.jit

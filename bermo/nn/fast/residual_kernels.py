@@ -15,43 +15,30 @@ LARGEST = 2**31
 
 @triton.jit
 def _dropout_factors(seed, counters, P, ROUNDS: tl.constexpr):
-    """Four factors for each counter: 0 with chance P, else 1 / (1 − P)."""
+    """Factors of four rows, (4, WIDTH), one counter for each column: 0 with chance P, else 1 / (1 − P)."""
     first, second, third, fourth = tl.rand4x(tl.load(seed), counters, ROUNDS)
-    grown = 1.0 / (1.0 - P)
-    return (
-        tl.where(first >= P, grown, 0.0),
-        tl.where(second >= P, grown, 0.0),
-        tl.where(third >= P, grown, 0.0),
-        tl.where(fourth >= P, grown, 0.0),
-    )
+    row = tl.arange(0, 4)[:, None]
+    lower = tl.where(row == 0, first[None, :], second[None, :])
+    upper = tl.where(row == 2, third[None, :], fourth[None, :])
+    return tl.where(tl.where(row < 2, lower, upper) >= P, 1.0 / (1.0 - P), 0.0)
 
 
 @triton.jit
-def _sum_of(h, x, row, columns, exists, added, kept, D: tl.constexpr):
-    """x + m ⊙ (h + b) of one row."""
-    z = tl.load(h + row * D + columns, mask=exists, other=0.0).to(tl.float32)
-    return (z + added) * kept + tl.load(x + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+def _sum_of(h, x, at, exists, added, kept):
+    """x + m ⊙ (h + b) of four rows."""
+    z = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
+    return (z + added) * kept + tl.load(x + at, mask=exists, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def _normal_of(z, means, spreads, row, exists, is_row):
-    """A row's normalised values, and 1/deviation."""
-    mean = tl.load(means + row, mask=is_row, other=0.0)
-    spread = tl.load(spreads + row, mask=is_row, other=0.0)
-    return tl.where(exists, (z - mean) * spread, 0.0), spread
-
-
-@triton.jit
-def _gradient_of(
-    grad, half_grad, row, columns, exists, D: tl.constexpr, WIDE: tl.constexpr, HALF: tl.constexpr
-):
-    """The gradient of one row of y, from both of its copies."""
+def _gradient_of(grad, half_grad, at, exists, WIDE: tl.constexpr, HALF: tl.constexpr):
+    """The gradient of four rows of y, from both of its copies."""
     if WIDE:
-        g = tl.load(grad + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+        g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
         if HALF:
-            g += tl.load(half_grad + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+            g += tl.load(half_grad + at, mask=exists, other=0.0).to(tl.float32)
     else:
-        g = tl.load(half_grad + row * D + columns, mask=exists, other=0.0).to(tl.float32)
+        g = tl.load(half_grad + at, mask=exists, other=0.0).to(tl.float32)
     return g
 
 
@@ -77,47 +64,34 @@ def residual_forward(
     HALF: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """y, its copy in another dtype, mean and 1/deviation of four rows of one group."""
+    """y, its copy in another dtype, mean and 1/deviation of four rows of one group, all four at once."""
     block, group = tl.program_id(0), tl.program_id(1)
     columns = tl.arange(0, WIDTH)
     is_column = columns < D
     scale = tl.load(gamma + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
     shift = tl.load(beta + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
+    added, kept = 0.0, 1.0
     if ADD:
-        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
+        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
     if DROP:
         number = group * tl.num_programs(0) + block
-        first, second, third, fourth = _dropout_factors(seed, number * D + columns, P, ROUNDS)
-    else:
-        first, second, third, fourth = 1.0, 1.0, 1.0, 1.0
-    if not ADD:
-        added = 0.0
-    # All four are read before one is written: no load waits for a store.
-    local = block * 4
+        kept = _dropout_factors(seed, number * D + columns, P, ROUNDS)
+    local = block * 4 + tl.arange(0, 4)
     row = (group * rows + local).to(tl.int64)
-    z0 = _sum_of(h, x, row, columns, is_column & (local < rows), added, first, D)
-    z1 = _sum_of(h, x, row + 1, columns, is_column & (local + 1 < rows), added, second, D)
-    z2 = _sum_of(h, x, row + 2, columns, is_column & (local + 2 < rows), added, third, D)
-    z3 = _sum_of(h, x, row + 3, columns, is_column & (local + 3 < rows), added, fourth, D)
-    for k in tl.static_range(4):
-        if k == 0:
-            z = z0
-        elif k == 1:
-            z = z1
-        elif k == 2:
-            z = z2
-        else:
-            z = z3
-        exists = is_column & (local + k < rows)
-        mean = tl.sum(z) / D
-        centred = tl.where(is_column, z - mean, 0.0)
-        spread = 1.0 / tl.sqrt(tl.sum(centred * centred) / D + eps)
-        normal = centred * spread * scale + shift
-        tl.store(y + (row + k) * D + columns, normal, mask=exists)
-        if HALF:
-            tl.store(half + (row + k) * D + columns, normal.to(half.dtype.element_ty), mask=exists)
-        tl.store(means + row + k, mean, mask=local + k < rows)
-        tl.store(spreads + row + k, spread, mask=local + k < rows)
+    exists = is_column[None, :] & (local < rows)[:, None]
+    at = row[:, None] * D + columns[None, :]
+    z = _sum_of(h, x, at, exists, added, kept)
+    # What is added where there is no column must not count.
+    z = tl.where(exists, z, 0.0)
+    mean = tl.sum(z, 1) / D
+    centred = tl.where(exists, z - mean[:, None], 0.0)
+    spread = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / D + eps)
+    normal = centred * spread[:, None] * scale[None, :] + shift[None, :]
+    tl.store(y + at, normal, mask=exists)
+    if HALF:
+        tl.store(half + at, normal.to(half.dtype.element_ty), mask=exists)
+    tl.store(means + row, mean, mask=local < rows)
+    tl.store(spreads + row, spread, mask=local < rows)
 
 
 @triton.jit
@@ -151,57 +125,39 @@ def residual_backward(
     columns = tl.arange(0, WIDTH)
     is_column = columns < D
     scale = tl.load(gamma + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
+    added = 0.0
     if ADD:
-        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
+        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
     of_scale = tl.zeros([WIDTH], tl.float32)
     of_shift = tl.zeros([WIDTH], tl.float32)
     of_bias = tl.zeros([WIDTH], tl.float32)
-    if not ADD:
-        added = 0.0
     for i in range(NUM):
         block = part * NUM + i
         if DROP:
             number = group * num_blocks + block
-            first, second, third, fourth = _dropout_factors(seed, number * D + columns, P, ROUNDS)
+            kept = _dropout_factors(seed, number * D + columns, P, ROUNDS)
         else:
-            first, second, third, fourth = 1.0, 1.0, 1.0, 1.0
-        # All four are read before one is written: no load waits for a store.
-        local = block * 4
+            kept = 1.0
+        local = block * 4 + tl.arange(0, 4)
         row = (group * rows + local).to(tl.int64)
-        e0, e1 = is_column & (local < rows), is_column & (local + 1 < rows)
-        e2, e3 = is_column & (local + 2 < rows), is_column & (local + 3 < rows)
-        z0 = _sum_of(h, x, row, columns, e0, added, first, D)
-        z1 = _sum_of(h, x, row + 1, columns, e1, added, second, D)
-        z2 = _sum_of(h, x, row + 2, columns, e2, added, third, D)
-        z3 = _sum_of(h, x, row + 3, columns, e3, added, fourth, D)
-        g0 = _gradient_of(grad, half_grad, row, columns, e0, D, WIDE, HALF)
-        g1 = _gradient_of(grad, half_grad, row + 1, columns, e1, D, WIDE, HALF)
-        g2 = _gradient_of(grad, half_grad, row + 2, columns, e2, D, WIDE, HALF)
-        g3 = _gradient_of(grad, half_grad, row + 3, columns, e3, D, WIDE, HALF)
-        n0, s0 = _normal_of(z0, means, spreads, row, e0, local < rows)
-        n1, s1 = _normal_of(z1, means, spreads, row + 1, e1, local + 1 < rows)
-        n2, s2 = _normal_of(z2, means, spreads, row + 2, e2, local + 2 < rows)
-        n3, s3 = _normal_of(z3, means, spreads, row + 3, e3, local + 3 < rows)
-        for k in tl.static_range(4):
-            if k == 0:
-                g, normal, spread, exists, kept = g0, n0, s0, e0, first
-            elif k == 1:
-                g, normal, spread, exists, kept = g1, n1, s1, e1, second
-            elif k == 2:
-                g, normal, spread, exists, kept = g2, n2, s2, e2, third
-            else:
-                g, normal, spread, exists, kept = g3, n3, s3, e3, fourth
-            at = (row + k) * D + columns
-            scaled = g * scale
-            dz = (scaled - tl.sum(scaled) / D - normal * (tl.sum(scaled * normal) / D)) * spread
-            dz = tl.where(exists, dz, 0.0)
-            tl.store(dx + at, dz.to(dx.dtype.element_ty), mask=exists)
-            if DROP:
-                dz *= kept
-            tl.store(dh + at, dz.to(dh.dtype.element_ty), mask=exists)
-            of_scale += g * normal
-            of_shift += g
-            of_bias += dz
+        exists = is_column[None, :] & (local < rows)[:, None]
+        at = row[:, None] * D + columns[None, :]
+        z = _sum_of(h, x, at, exists, added, kept)
+        g = _gradient_of(grad, half_grad, at, exists, WIDE, HALF)
+        mean = tl.load(means + row, mask=local < rows, other=0.0)
+        spread = tl.load(spreads + row, mask=local < rows, other=0.0)
+        normal = tl.where(exists, (z - mean[:, None]) * spread[:, None], 0.0)
+        scaled = g * scale[None, :]
+        pull, turn = tl.sum(scaled, 1) / D, tl.sum(scaled * normal, 1) / D
+        dz = (scaled - pull[:, None] - normal * turn[:, None]) * spread[:, None]
+        dz = tl.where(exists, dz, 0.0)
+        tl.store(dx + at, dz.to(dx.dtype.element_ty), mask=exists)
+        if DROP:
+            dz *= kept
+        tl.store(dh + at, dz.to(dh.dtype.element_ty), mask=exists)
+        of_scale += tl.sum(g * normal, 0)
+        of_shift += tl.sum(g, 0)
+        of_bias += tl.sum(dz, 0)
     target = parts + ((group * tl.num_programs(0) + part) * 3).to(tl.int64) * D + columns
     tl.store(target, of_scale, mask=is_column)
     tl.store(target + D, of_shift, mask=is_column)
