@@ -171,6 +171,41 @@ def steps() -> Bars:
     )
 
 
+def step_kernels() -> Bars:
+    """Where the milliseconds of a step go: kernels by kind, and the time in which the GPU waits."""
+    steps = {(row["name"], row["length"]): row["median_ms"] for row in read("step-cuda.json")["rows"]}
+    known = {(row["name"], row["length"]): row for row in read("step-kernels-cuda.json")["rows"]}
+    ways = {"Hugging Face, eager": "Hugging Face, eager", "bermo, plain": "plain, auto"}
+    ways |= {"bermo, mix + movement": "mix + movement, auto"}
+    short = {
+        "matrix products": "products",
+        "attention": "attention",
+        "residual, dropout, LayerNorm": "residual, norm",
+        "gelu, joined inputs": "gelu",
+        "AdamW, norm of the gradients": "AdamW",
+        "masks": "masks",
+    }
+    kinds = {
+        name: {kind: one["us"] for kind, one in known[way, 128]["kinds"].items()}
+        for name, way in ways.items()
+    }
+    return Bars(
+        title="Where a training step's time goes",
+        x_label="",
+        y_label="ms, BERT-base shape, batch 32, length 128, bf16, one H200",
+        names=(*short.values(), "the rest", "waiting"),
+        series={
+            name: (
+                *(round(found.get(kind, 0.0) / 1000, 2) for kind in short),
+                round(sum(us for kind, us in found.items() if kind not in short) / 1000, 2),
+                max(0.0, round(steps[ways[name], 128] - sum(found.values()) / 1000, 2)),
+            )
+            for name, found in kinds.items()
+        },
+        note="Waiting: the GPU has nothing to do until Python starts the next kernel.",
+    )
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "results/front.svg": front,
     "results/atlas-front.svg": atlas_front,
@@ -178,6 +213,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "docs/figures/first-cut.svg": first_cut,
     "docs/figures/alive.svg": alive,
     "docs/figures/step.svg": steps,
+    "docs/figures/step-kernels.svg": step_kernels,
 } | {f"results/{claim.figure}": partial(figure_of, claim) for claim in claims() if claim.unit}
 
 
