@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bermo import sums
 from bermo.errors import BermoError
-from bermo.files import write_sealed
-from bermo.sums import SUMS_FILE, check_sums, write_sums
+from bermo.files import checksum, write_sealed
+from bermo.sums import SUMS_FILE, check_sums, sum_ahead_, write_sums
 
 
 @pytest.fixture
@@ -78,3 +79,38 @@ def test_sums_name_no_file_outside_of_their_folder(folder: Path, name: str) -> N
     write_sealed(folder / SUMS_FILE, {"files": {name: {"bytes": 1, "crc32": 1}}})
     with pytest.raises(BermoError, match="names a file outside of its folder"):
         check_sums(folder)
+
+
+def test_sums_begun_ahead_count_once_and_only_of_files_that_are_not_touched_since(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summed: list[Path] = []
+
+    def counted(file: Path) -> dict[str, int]:
+        summed.append(file)
+        return checksum(file)
+
+    monkeypatch.setattr(sums, "checksum", counted)
+    sum_ahead_(folder)
+    check_sums(folder)
+    assert sorted(file.name for file in summed) == ["config.json", "model.safetensors"]
+    check_sums(folder)
+    assert len(summed) == 4
+    sum_ahead_(folder)
+    sums.AHEAD[folder / SUMS_FILE].join()
+    (folder / "config.json").write_text('{"name": "config.jsom"}')
+    with pytest.raises(BermoError, match=r"config\.json is damaged, or was changed"):
+        check_sums(folder)
+
+
+def test_what_cannot_be_summed_ahead_is_said_as_ever(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    sum_ahead_(folder)
+    with pytest.raises(BermoError, match=r"model\.safetensors is missing"):
+        check_sums(folder)
+    (folder / SUMS_FILE).write_text("{")
+    sum_ahead_(folder)
+    with pytest.raises(BermoError, match=SUMS_FILE):
+        check_sums(folder)
+    sum_ahead_(tmp_path / "nowhere")
+    assert not sums.AHEAD

@@ -10,6 +10,7 @@ from threading import Event, Thread
 
 from bermo.encoders.quick_import import quick_imports
 from bermo.interrupts import ending_at_once
+from bermo.verbs.ahead import sum_models_
 from bermo.verbs.light import Use, leave_out_
 
 WAIT = "loading torch"
@@ -52,6 +53,7 @@ def importing_answers(*folders: Path) -> Iterator[None]:
     """
     from bermo.runs.reading import needs_torch
 
+    sum_models_(folders)
     has_torch = needs_torch(*folders)
     with importing("answers" if has_torch else "graphs"):
         if has_torch:

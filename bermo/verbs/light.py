@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from bermo.encoders import meta_kernels, not_yet
 from bermo.interrupts import is_own_process
+from bermo.verbs.ahead import loading_libraries
 
 OPTIONAL = ("scipy", "sklearn", "torchvision")
 NOT_TO_ANSWER = ("accelerate", "jinja2", "pydot")
@@ -114,6 +115,8 @@ def leave_out_(use: Use) -> None:
         meta_kernels.leave_out_()
         for name, classes in NOT_YET.items():
             not_yet.leave_out_(name, classes)
+    with loading_libraries():
+        import transformers  # noqa: F401
     import torch
     from torch import distributed
 
