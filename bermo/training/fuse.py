@@ -36,7 +36,7 @@ from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.stacked import StackedLinear
 from bermo.training.biased import biased_attention
 from bermo.training.disentangled import disentangled
-from bermo.training.fuse_mix import mixed
+from bermo.training.fuse_mix import ReadRows, mixed
 from bermo.training.fuse_prenorm import PreNormLayers
 from bermo.training.fusible import (
     attention_projections,
@@ -95,6 +95,7 @@ class Fusion:
         self.overrides: list[Override] = []
         # Of the pass that is running; its backward pass keeps it.
         self.late: Any = None
+        self.read = ReadRows()
         self.parts = Parts(
             dtype=self.dtype,
             cast=self._cast,
@@ -137,7 +138,8 @@ class Fusion:
         for index, linear in enumerate(projections or ()):
             self._add(linear, "forward", self._projection(cast(Any, projections), index))
         if self.fused.mix and isinstance(module, BermoModel) and can_fuse_mix(module.layer_mix):
-            self._add(module, "_mix_stacked", mixed(module, self.parts))
+            self._add(module, "_mix_stacked", mixed(module, self.parts, self.read))
+            self._add(module, "forward", self.read.noting(module))
 
     def _plan_layers(self) -> None:
         """Add the overrides of pre-norm layers and of what is in them."""
@@ -157,7 +159,7 @@ class Fusion:
 
     def _add(self, module: nn.Module, attribute: str, function: Callable[..., Any]) -> None:
         # The first override of a module wins: a stacked query layer is a projection of its parent first.
-        if all(override.module is not module for override in self.overrides):
+        if all(one.module is not module or one.attribute != attribute for one in self.overrides):
             self.overrides.append(Override(module, attribute, function))
 
     def _next_seed(self) -> int:
@@ -183,6 +185,7 @@ class Fusion:
             self.casts.clear()
             self.precomputed.clear()
             self.layers.clear()
+            self.read.clear()
             self.late = None
 
     def _fused_attention(self) -> AbstractContextManager[Any]:
@@ -234,11 +237,11 @@ class Fusion:
         adds_bias = bias is not None and bias.dim() == 2
         dtype = self.dtype if self.fused.linear else None
         seed = self._seed(number)
-        y, cast_y = residual(
-            h, x, norm.weight, norm.bias, seed, p, norm.eps, bias, dtype, adds_bias, self.late
-        )
+        last = (bias, dtype, adds_bias, self.read.tokens_of(x), self.late)
+        y, cast_y, rows = residual(h, x, norm.weight, norm.bias, seed, p, norm.eps, *last)
         if cast_y is not None:
             self.casts[id(y)] = (y, cast_y)
+        self.read.keep(y, rows)
         return y
 
     def _norm(self, module: Any, hidden_states: Tensor) -> Tensor:

@@ -31,18 +31,18 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     ("family", "count"),
     [
-        ("bert", 19),
-        ("electra", 19),
-        ("roberta", 19),
-        ("distilbert", 10),
-        ("albert", 5),
-        ("mpnet", 19),
-        ("deberta", 20),
-        ("deberta-v2", 13),
-        ("modernbert", 22),
-        ("gpt2", 25),
-        ("mobilebert", 1),
-        ("xlnet", 7),
+        ("bert", 20),
+        ("electra", 20),
+        ("roberta", 20),
+        ("distilbert", 11),
+        ("albert", 6),
+        ("mpnet", 20),
+        ("deberta", 21),
+        ("deberta-v2", 14),
+        ("modernbert", 23),
+        ("gpt2", 26),
+        ("mobilebert", 2),
+        ("xlnet", 8),
     ],
 )
 def test_modules_are_known_by_what_they_are_made_of(family: str, count: int) -> None:
@@ -78,6 +78,27 @@ def test_each_part_can_be_left_out(part: str) -> None:
     torch.testing.assert_close(loss, slow_loss, rtol=1e-5, atol=1e-6)
     for name, grad in slow.items():
         torch.testing.assert_close(found[name], grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_a_mix_of_one_token_reads_that_token_alone_of_every_layer_but_the_embeddings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from bermo.nn.fast import mixing
+    from bermo.training import fuse_mix
+
+    mixed, taken = mixing.mixing, []
+    shapes: list[torch.Size] = []
+    monkeypatch.setattr(
+        mixing, "mixing", lambda layers, *rest: shapes.extend(x.shape for x in layers) or mixed(layers, *rest)
+    )
+    take = fuse_mix.take_rows
+    monkeypatch.setattr(fuse_mix, "take_rows", lambda *given: taken.append(1) or take(*given))
+    found = gradients.__wrapped__("bert", Fused(), False)
+    assert {shape[1] for shape in shapes} == {1}
+    assert len(taken) == 1
+    slow = gradients("bert", NOTHING, False)
+    for name, grad in slow.gradients.items():
+        torch.testing.assert_close(found.gradients[name], grad, rtol=1e-3, atol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize("is_taken", [True, False])

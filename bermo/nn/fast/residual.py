@@ -11,7 +11,7 @@ for each group: the rows of x are then divided into as many equal groups.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -35,8 +35,19 @@ def _num_warps(width: int) -> int:
     return 4 if width <= 1024 else 8
 
 
+class Summed(NamedTuple):
+    """What is made of a sum."""
+
+    y: Tensor
+    copy: Tensor | None
+    read: Tensor | None
+    """Of the chosen token of each text, (B, 1, D)."""
+
+
 class Residual(torch.autograd.Function):
-    """(h, x, γ, β, bias, adds, seed, p, ε, dtype, late) -> y and its copy in that dtype (empty if None)."""
+    """(h, x, γ, β, bias, adds, seed, p, ε, dtype, tokens, late) -> y, its copy in that dtype, and the rows of
+    the chosen tokens; empty where there is no dtype, or no tokens.
+    """
 
     @staticmethod
     def forward(
@@ -51,8 +62,9 @@ class Residual(torch.autograd.Function):
         p: float,
         eps: float,
         dtype: torch.dtype | None,
+        tokens: Tensor | None,
         late: Late | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         leaves = (gamma, beta) if bias is None else (gamma, beta, bias)
         h, x, gamma, beta = h.contiguous(), x.contiguous(), gamma.contiguous(), beta.contiguous()
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
@@ -61,6 +73,7 @@ class Residual(torch.autograd.Function):
         y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
         has_half = dtype is not None
         half = torch.empty(x.shape if has_half else (0,), dtype=dtype, device=x.device)
+        read = y.new_empty((0,) if tokens is None else (*tokens.shape, size))
         means, spreads = torch.empty(2, total, dtype=torch.float32, device=x.device).unbind()
         width = triton.next_power_of_2(size)
         residual_forward[(triton.cdiv(rows, 4), num_groups)](
@@ -74,7 +87,10 @@ class Residual(torch.autograd.Function):
             half,
             means,
             spreads,
+            seed if tokens is None else tokens,
+            read,
             rows,
+            x.shape[-2],
             eps,
             D=size,
             WIDTH=width,
@@ -83,24 +99,27 @@ class Residual(torch.autograd.Function):
             ROUNDS=ROUNDS,
             HALF=has_half,
             ADD=adds,
+            READ=tokens is not None,
             num_warps=_num_warps(width),
         )
-        ctx.save_for_backward(h, x, gamma, seed, means, spreads)
+        ctx.save_for_backward(h, x, gamma, seed, means, spreads, tokens)
         ctx.rows, ctx.p, ctx.beta, ctx.bias, ctx.adds = rows, p, beta.shape, bias, adds
         ctx.late, ctx.place = late, None
         if late is not None and can_wait(*leaves):
             num_parts, _ = parts_of(rows, num_groups)
             ctx.place = late.take((num_groups, num_parts, 3, size), [[leaf] for leaf in leaves])
         ctx.set_materialize_grads(False)
-        if not has_half:
-            ctx.mark_non_differentiable(half)
-        return y, half
+        absent = [*([] if has_half else [half]), *([] if tokens is not None else [read])]
+        ctx.mark_non_differentiable(*absent)
+        return y, half, read
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, half_grad: Tensor | None) -> tuple[Any, ...]:
-        if grad is None and half_grad is None:
-            return (None,) * 11
-        h, x, gamma, seed, means, spreads = ctx.saved_tensors
+    def backward(
+        ctx: Any, grad: Tensor | None, half_grad: Tensor | None, read_grad: Tensor | None
+    ) -> tuple[Any, ...]:
+        if grad is None and half_grad is None and read_grad is None:
+            return (None,) * 12
+        h, x, gamma, seed, means, spreads, tokens = ctx.saved_tensors
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
         num_parts, num = parts_of(ctx.rows, num_groups)
         dh, dx = torch.empty_like(h), torch.empty_like(x)
@@ -120,11 +139,14 @@ class Residual(torch.autograd.Function):
             spreads,
             wide,
             h if half_grad is None else half_grad.contiguous(),
+            seed if tokens is None else tokens,
+            x if read_grad is None else read_grad.contiguous(),
             dh,
             dx,
             parts,
             ctx.rows,
             triton.cdiv(ctx.rows, 4),
+            x.shape[-2],
             D=size,
             WIDTH=width,
             P=ctx.p,
@@ -134,14 +156,15 @@ class Residual(torch.autograd.Function):
             HALF=half_grad is not None,
             NUM=num,
             ADD=ctx.adds,
+            READ=read_grad is not None,
             num_warps=_num_warps(width),
         )
         if ctx.place is not None:
-            return dh, dx, *(None,) * 9
+            return dh, dx, *(None,) * 10
         of_gamma, of_beta = torch.empty_like(gamma), torch.empty_like(gamma)
         bias = None if ctx.bias is None else torch.empty_like(ctx.bias)
         sum_parts(parts, [of_gamma, of_beta] if bias is None else [of_gamma, of_beta, bias])
-        return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, *(None,) * 6
+        return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, *(None,) * 7
 
 
 def parts_of(rows: int, num_groups: int = 1) -> tuple[int, int]:
@@ -162,16 +185,18 @@ def residual(
     bias: Tensor | None = None,
     half: torch.dtype | None = None,
     adds: bool = False,
+    tokens: Tensor | None = None,
     late: Late | None = None,
-) -> tuple[Tensor, Tensor | None]:
+) -> Summed:
     """LayerNorm(x + dropout(h)) in float32, and a copy in the dtype `half`, if one is given.
 
     `bias` was added, detached, where h was made, or with `adds` is added to h here. Its gradient, the sum of
     h's, is computed here in both cases. `seed` is one int64 on the device. With `late` the gradients of γ, β
-    and the bias are made at the end of the backward pass.
+    and the bias are made at the end of the backward pass. With `tokens` (B, 1), one token of each text of x
+    (B, T, D), their rows are given by themselves, and the backward pass adds their gradient.
     """
-    y, copy = Residual.apply(h, x, gamma, beta, bias, adds, seed, p, eps, half, late)
-    return y, None if half is None else copy
+    y, copy, read = Residual.apply(h, x, gamma, beta, bias, adds, seed, p, eps, half, tokens, late)
+    return Summed(y, None if half is None else copy, None if tokens is None else read)
 
 
 def fits_kernels(x: Tensor) -> bool:

@@ -31,18 +31,29 @@ def _sum_of(h, x, at, exists, added, kept):
 
 
 @triton.jit
+def _read_at(tokens, row, exists, num_tokens, columns, D: tl.constexpr):
+    """Where four rows would stand in (texts, D), and which are the chosen token of their text."""
+    text = row // num_tokens
+    chosen = tl.load(tokens + text, mask=exists, other=-1)
+    return text[:, None] * D + columns[None, :], (chosen == row % num_tokens)[:, None]
+
+
+@triton.jit
 def _gradient_of(grad, half_grad, at, exists, WIDE: tl.constexpr, HALF: tl.constexpr):
     """The gradient of four rows of y, from both of its copies."""
     if WIDE:
         g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
         if HALF:
             g += tl.load(half_grad + at, mask=exists, other=0.0).to(tl.float32)
-    else:
+    elif HALF:
         g = tl.load(half_grad + at, mask=exists, other=0.0).to(tl.float32)
+    else:
+        g = tl.where(exists, 0.0, 0.0)
     return g
 
 
-@triton.jit
+# The number of tokens varies from batch to batch.
+@triton.jit(do_not_specialize=["num_tokens"])
 def residual_forward(
     h,
     x,
@@ -54,7 +65,10 @@ def residual_forward(
     half,
     means,
     spreads,
+    tokens,
+    read,
     rows,
+    num_tokens,
     eps,
     D: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -63,8 +77,12 @@ def residual_forward(
     ROUNDS: tl.constexpr,
     HALF: tl.constexpr,
     ADD: tl.constexpr,
+    READ: tl.constexpr,
 ):
-    """y, its copy in another dtype, mean and 1/deviation of four rows of one group, all four at once."""
+    """y, its copy in another dtype, mean and 1/deviation of four rows of one group, all four at once.
+
+    With READ the row of each text's chosen token is written to `read`, too.
+    """
     block, group = tl.program_id(0), tl.program_id(1)
     columns = tl.arange(0, WIDTH)
     is_column = columns < D
@@ -90,11 +108,14 @@ def residual_forward(
     tl.store(y + at, normal, mask=exists)
     if HALF:
         tl.store(half + at, normal.to(half.dtype.element_ty), mask=exists)
+    if READ:
+        target, is_read = _read_at(tokens, row, local < rows, num_tokens, columns, D)
+        tl.store(read + target, normal, mask=exists & is_read)
     tl.store(means + row, mean, mask=local < rows)
     tl.store(spreads + row, spread, mask=local < rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tokens"])
 def residual_backward(
     h,
     x,
@@ -105,11 +126,14 @@ def residual_backward(
     spreads,
     grad,
     half_grad,
+    tokens,
+    read_grad,
     dh,
     dx,
     parts,
     rows,
     num_blocks,
+    num_tokens,
     D: tl.constexpr,
     WIDTH: tl.constexpr,
     P,
@@ -119,6 +143,7 @@ def residual_backward(
     HALF: tl.constexpr,
     NUM: tl.constexpr,
     ADD: tl.constexpr,
+    READ: tl.constexpr,
 ):
     """dh and dx of NUM blocks of four rows of one group, and their sums for γ, β and the bias."""
     part, group = tl.program_id(0), tl.program_id(1)
@@ -144,6 +169,9 @@ def residual_backward(
         at = row[:, None] * D + columns[None, :]
         z = _sum_of(h, x, at, exists, added, kept)
         g = _gradient_of(grad, half_grad, at, exists, WIDE, HALF)
+        if READ:
+            source, is_read = _read_at(tokens, row, local < rows, num_tokens, columns, D)
+            g += tl.load(read_grad + source, mask=exists & is_read, other=0.0)
         mean = tl.load(means + row, mask=local < rows, other=0.0)
         spread = tl.load(spreads + row, mask=local < rows, other=0.0)
         normal = tl.where(exists, (z - mean[:, None]) * spread[:, None], 0.0)

@@ -34,8 +34,8 @@ def run(layers: list[Layer], x: Tensor, sums: object) -> list[Tensor | None]:
     for number, layer in enumerate([*layers, layers[0]]):
         three = dense.Joined.apply(x, None, sums, *layer.weights, *layer.biases)
         h = dense.Gelu.apply(sum(three), layer.inner, True, None, 0.0, sums)
-        options = (seed + number, 0.2, 1e-5, layer.bias, x.dtype, True, sums)
-        x, _ = fused.residual(h, x, layer.gamma, layer.beta, *options)
+        options = (seed + number, 0.2, 1e-5, layer.bias, x.dtype, True, None, sums)
+        x, *_ = fused.residual(h, x, layer.gamma, layer.beta, *options)
     (x * torch.linspace(-1, 1, SIZE)).sum().backward()
     grads = [vector.grad for layer in layers for vector in layer.vectors()]
     for layer in layers:
