@@ -1,5 +1,6 @@
 """Seeds that live, plain beside mixed: the same training of both, of which the seeds are counted."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -22,6 +23,12 @@ class Contrast:
     @property
     def encoder(self) -> str:
         return self.mix.encoder
+
+    @property
+    def data(self) -> str:
+        """What was trained on: the case without its length and its ranking."""
+        words = self.case.partition(", movement ")[0].partition(", by ")[0]
+        return re.sub(r", \d+ epochs?$", "", words)
 
     @property
     def rows(self) -> tuple[Evidence, Evidence]:

@@ -14,7 +14,7 @@ Each encoder is judged by itself; where one says that a claim holds and another 
 from collections.abc import Callable, Sequence
 
 from scripts.tables.contrasts import Contrast
-from scripts.tables.counts import share_interval
+from scripts.tables.counts import chance_of_more, share_interval
 from scripts.tables.evidence import Evidence
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not shown"
@@ -130,10 +130,26 @@ def _places(words: Sequence[tuple[str, Contrast]], wanted: str) -> list[str]:
     places = []
     for encoder in dict.fromkeys(one.encoder for word, one in words if word == wanted):
         own = [(word, one) for word, one in words if one.encoder == encoder]
-        tasks = list(dict.fromkeys(one.case.partition(",")[0] for word, one in own if word == wanted))
+        data = list(dict.fromkeys(one.data for word, one in own if word == wanted))
         is_whole = all(word == wanted for word, _ in own)
-        places.append(encoder if is_whole else f"{encoder} ({', '.join(tasks)})")
+        comma = "; " if any("," in name for name in data) else ", "
+        places.append(encoder if is_whole else f"{encoder} ({comma.join(data)})")
     return places
+
+
+def over_encoders(known: Sequence[Contrast]) -> str:
+    """Count the seeds of all encoders together, where each has too few to judge it by itself."""
+    dead, of_plain, others, of_mix = (
+        sum(getattr(getattr(one, arm), key) for one in known)
+        for arm in ("plain", "mix")
+        for key in ("dead", "num_seeds")
+    )
+    if len(known) < 2 or chance_of_more(dead, of_plain, others, of_mix) > CHANCE:
+        return ""
+    return (
+        f" On 20,000 rows {dead} of {of_plain} plain seeds of all encoders die, and {others or 'none'} of"
+        f" {of_mix} mixed ones: together that is more than chance gives, of most of them alone it is not."
+    )
 
 
 def cure_verdict(contrasts: Sequence[Contrast], claim: float) -> str:

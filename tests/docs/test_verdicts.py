@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 import statistics
 from functools import cache
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from benchmarks.grid import PLAN
 from scripts.tables import evidence, numbers, verdicts
 from scripts.tables.claim import Claim
 from scripts.tables.claim_figures import figure_of
 from scripts.tables.contrasts import Contrast
-from scripts.tables.counts import counted
+from scripts.tables.counts import chance_of_more, counted
 from scripts.tables.evidence import Evidence
 from scripts.tables.judged import (
     by_encoder,
@@ -23,6 +25,7 @@ from scripts.tables.judged import (
     gain,
     gain_verdict,
     no_loss_verdict,
+    over_encoders,
     ratio_verdict,
     seeds_verdict,
     sooner_verdict,
@@ -308,6 +311,34 @@ def test_counts_of_seeds_are_judged_by_what_chance_gives_and_by_the_paper_s_shar
     assert seeds_verdict([killed, open_], 0.8) == "holds on base (SST-2); not shown on base (RTE)"
     other = contrast("SST-2", (0, 3), (0, 3), "wide")
     assert seeds_verdict([killed, other], 0.8) == "depends: holds on base; does not hold on wide"
+    part = contrast("SST-2, 20,000 rows, movement by score (the paper's)", (2, 3), (0, 5))
+    assert seeds_verdict([killed, open_, part], 0.8) == (
+        "holds on base (SST-2); not shown on base (RTE; SST-2, 20,000 rows)"
+    )
+
+
+def test_seeds_of_all_encoders_are_counted_together_where_that_is_more_than_chance() -> None:
+    few = [contrast("SST-2", (2, 3), (0, 3), name) for name in ("small", "base", "wide")]
+    assert chance_of_more(2, 3, 0, 3) > 0.05
+    assert "6 of 9 plain seeds of all encoders die, and none of 9 mixed ones" in over_encoders(few)
+    assert over_encoders(few[:1]) == ""
+    assert over_encoders([contrast("SST-2", (1, 3), (0, 3), name) for name in "ab"]) == ""
+
+
+def test_a_command_for_the_grid_names_trainings_that_its_plan_has() -> None:
+    planned = {
+        f"{encoder}-{task}-{method}."
+        for encoders, tasks, methods, *_ in PLAN
+        for encoder in encoders.split()
+        for task in tasks.split()
+        for method in methods.split()
+    }
+    lines = [line for claim in claims() for line in claim.command.splitlines() if "grid.py" in line]
+    assert len(lines) > 5
+    for line in lines:
+        pattern = shlex.split(line)[-1]
+        assert not pattern.startswith("-"), f"{line}: the command would take it for an option"
+        assert any(re.search(pattern, name) for name in planned), line
 
 
 def test_another_encoder_in_the_grid_changes_the_verdicts(
