@@ -207,11 +207,11 @@ def is_temporary(path: Path) -> bool:
 
 
 def checksum(file: Path) -> dict[str, int]:
-    """Return the size and the CRC-32 of a file, read in blocks."""
-    crc = 0
-    with file.open("rb") as handle:
-        while block := handle.read(1 << 22):
-            crc = zlib.crc32(block, crc)
+    """Return the size and the CRC-32 of a file, read in blocks into one place: new memory is slower."""
+    crc, block = 0, memoryview(bytearray(1 << 20))
+    with file.open("rb", buffering=0) as handle:
+        while size := handle.readinto(block):
+            crc = zlib.crc32(block[:size], crc)
     return {"bytes": file.stat().st_size, "crc32": crc}
 
 

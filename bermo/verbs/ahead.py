@@ -20,7 +20,18 @@ from bermo.interrupts import is_own_process
 from bermo.runs.model_files import find_model
 from bermo.sums import sum_ahead_
 
-WITH_LIBRARIES = ("numpy", "decimal", "ssl", "uuid", "regex", "tokenizers", "yaml")
+WITH_LIBRARIES = (
+    "numpy",
+    "asyncio",
+    "decimal",
+    "queue",
+    "ssl",
+    "uuid",
+    "markupsafe",
+    "regex",
+    "tokenizers",
+    "yaml",
+)
 """What transformers imports before torch, and has a library in it."""
 OF_TORCH = ("libtorch_cpu.so", "libtorch_cuda.so")
 

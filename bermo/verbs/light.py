@@ -4,9 +4,10 @@ With a model's class transformers imports accelerate, torch's sharded tensors, i
 decorators) and scipy: half of all modules, of which a forward pass uses none, and a training by one process
 accelerate alone. A process that does nothing else does without them: packages that transformers can miss are
 as if not installed, torch has no distributed part, the compiler's decorators give their functions back, and
-no model was compiled. Whoever asks the compiler for anything else gets the real one. A command that answers
-also leaves out kernels that hardly any model is built with (encoders/meta_kernels.py), and torch.export. Nor
-does a command give the memory of freed tensors back to the system at every step (`keep_memory_`).
+no model was compiled. Whoever asks the compiler for anything else gets the real one, as with torch.export
+(encoders/not_yet.py). A command that answers also leaves out kernels that hardly any model is built with
+(encoders/meta_kernels.py). Nor does a command give the memory of freed tensors back to the system at every
+step (`keep_memory_`).
 """
 
 import ctypes
@@ -30,7 +31,7 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
     "torch.export": (),
     "torch._dynamo._trace_wrapped_higher_order_op": ("TransformGetItemToIndex",),
 }
-"""Modules of torch that an answer hardly ever asks for, and their classes that others import by name."""
+"""Modules of torch that hardly a command asks for, and their classes that others import by name."""
 # Set where a command is one of several processes, by whatever started them.
 SEVERAL = ("WORLD_SIZE", "LOCAL_RANK", "PMI_SIZE")
 COMPILER = "torch._dynamo"
@@ -111,10 +112,10 @@ def leave_out_(use: Use) -> None:
         return
     for name in OPTIONAL if use == "training" else (*OPTIONAL, *NOT_TO_ANSWER):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    for name, classes in NOT_YET.items():
+        not_yet.leave_out_(name, classes)
     if use == "answers":
         meta_kernels.leave_out_()
-        for name, classes in NOT_YET.items():
-            not_yet.leave_out_(name, classes)
     with loading_libraries():
         import transformers  # noqa: F401
     import torch

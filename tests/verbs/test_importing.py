@@ -79,8 +79,10 @@ NOT_TO_TRAIN = {
     "sklearn",
     "sympy",
     "torch._dynamo",
+    "torch._export",
     "torch._inductor",
     "torch.distributed.tensor._ops",
+    "torch.export",
 }
 
 
