@@ -199,7 +199,7 @@ def lead_over(rival: str) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/prune.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/prune.md", "CHANGELOG.md"])
 def test_how_far_the_default_is_ahead_is_what_the_grid_gives(page: str) -> None:
     found = AHEAD.findall((ROOT / page).read_text(encoding="utf-8"))
     assert found

@@ -142,8 +142,72 @@ def which_start_kills_a_large_plain_encoder() -> str:
 
 
 def taught_by_sensitivity() -> str:
-    plain, mix = both_in_grid("gte-small", "SST-2, 20,000 rows", "taught")
-    return f"A teacher adds a point more (gte-small {mix:.1f}; plain {plain:.1f})"
+    plain, mix = both_in_grid("gte-small", SST2_PART, "taught")
+    wide_plain, wide = both_in_grid("mpnet-base", SST2_PART, "taught")
+    whole = in_grid("mpnet-base", "sst2", "taught", True) - in_grid("mpnet-base", "sst2", "sensitivity", True)
+    return (
+        f"A teacher adds a point more to gte-small ({mix:.1f}; plain {plain:.1f}), and nothing that is shown"
+        f" to MPNet on the same 20,000 rows ({wide:.1f}; plain {wide_plain:.1f}), on all of SST-2"
+        f" {whole:.1f} points"
+    )
+
+
+def dead_by_score(encoder: str, is_mix: bool = False) -> tuple[int, int]:
+    """Count the seeds of an encoder that die by score on 20,000 rows of SST-2, and all."""
+    cell = (encoder, SST2_PART, "score", is_mix)
+    rows = [r for r in read("grid.json") if (r["encoder"], r["task"], r["method"], r["mix"]) == cell]
+    return sum(r["dead"] for r in rows), len(rows)
+
+
+def seeds_dead_by_score() -> str:
+    base, gte, mini, box = map(dead_by_score, ("mpnet-base", "gte-small", "MiniLM-L6", "the box"))
+    mixed = [dead_by_score(name, True) for name in ("mpnet-base", "gte-small", "MiniLM-L6", "the box")]
+    assert mini == box
+    assert not any(dead for dead, _ in mixed)
+    return (
+        "{} of {} of mpnet-base, {} of {} of gte-small and {} of {} each of MiniLM-L6 and the box;".format(
+            *base, *gte, *mini
+        )
+        + f" of {sum(total for _, total in mixed)} mixed ones it is none"
+    )
+
+
+def plain_encoders_killed_by_score() -> str:
+    base, mini, box = map(dead_by_score, ("mpnet-base", "MiniLM-L6", "the box"))
+    long = (num_seeds("long/plain") - len(scores_of("long/plain")), num_seeds("long/plain"))
+    assert mini == box
+    return (
+        "(on SST-2 {} of {} seeds of gte-small, {} of {} of mpnet-base, {} of {} of MiniLM-L6 and of the box)"
+    ).format(*(number_or_word(count) for count in (*long, *base, *mini)))
+
+
+def all_plain_encoders_by_size() -> str:
+    rows = [r for r in read("grid.json") if (r["task"], r["method"], r["mix"]) == (SST2_PART, "size", False)]
+    encoders = {row["encoder"] for row in rows}
+    assert not any(row["dead"] for row in rows)
+    return f"all plain seeds of {number_or_word(len(encoders))} encoders live by size"
+
+
+def word_content_for_twenty_epochs() -> str:
+    runs = read("probing-gpu.json")["finetuned"]
+    scores = {
+        (case, arm): [run["last_score"] for run in runs[case][f"word-content-{arm}"]]
+        for case in ("gte-words", "box-words")
+        for arm in ("plain", "mix")
+    }
+    assert not any(
+        run["diverged"] for case in ("gte-words", "box-words") for a in runs[case].values() for run in a
+    )
+    gte, gte_mix, box, box_mix = (fmean(values) for values in scores.values())
+    gain = spread(
+        [a - b for a, b in zip(scores["box-words", "mix"], scores["box-words", "plain"], strict=True)]
+    )
+    assert gain.interval is not None
+    low, high = gain.interval
+    return (
+        f"gte-small has {gte:.2f} plain and {gte_mix:.2f} {{}}, the box {box:.2f} and {box_mix:.2f}"
+        f" (+{gain.mean:.1f}, +{low:.1f} … +{high:.1f}"
+    )
 
 
 def last_scores_in_grid(encoder: str, task: str, method: str, is_mix: bool) -> list[float]:
@@ -467,6 +531,12 @@ def by_sensitivity_on_all_of_sst2() -> str:
         ("docs/explanation/pruning.md", plain_encoders_by_sensitivity),
         ("docs/explanation/pruning.md", where_the_mix_gains_most),
         ("docs/explanation/pruning.md", taught_by_sensitivity),
+        ("docs/explanation/pruning.md", seeds_dead_by_score),
+        ("docs/explanation/pruning.md", all_plain_encoders_by_size),
+        ("README.md", plain_encoders_killed_by_score),
+        ("results/README.md", which_start_kills_a_large_plain_encoder),
+        ("results/README.md", lambda: word_content_for_twenty_epochs().format("with the mix")),
+        ("LOG.md", lambda: word_content_for_twenty_epochs().format("mixed")),
         ("docs/explanation/pruning.md", what_the_mix_gains_by_sensitivity),
         ("docs/explanation/pruning.md", which_start_kills_a_large_plain_encoder),
         ("docs/explanation/pruning.md", without_scores),
