@@ -3,7 +3,7 @@
     python benchmarks/step.py --out results/step-cuda.json
         BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
-    python benchmarks/step.py --without residual linear attention mix adam prenorm gated rotary
+    python benchmarks/step.py --without residual linear attention mix adam prenorm gated rotary bottleneck
         nothing fused; --each: without each part in turn
     python benchmarks/step.py --families --out results/step-families-cuda.json
         every family beside Hugging Face (step_families.py); --families deberta-v2 mpnet: these only;

@@ -39,7 +39,7 @@ from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.optimiser import _is_even_matrix
 from bermo.training.step import call_with_copies, linear_parameters
 
-FAMILIES = ("bert", "modernbert", "gpt2", "deberta", "deberta-v2", "xlnet")
+FAMILIES = ("bert", "modernbert", "gpt2", "mobilebert", "deberta", "deberta-v2", "xlnet")
 KINDS: Mapping[str, tuple[str, ...]] = {
     "products": ("mm", "bmm", "dot_product"),
     "casts": ("_to_copy",),

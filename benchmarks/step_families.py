@@ -32,6 +32,7 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig
 from bermo.encoders.half_bias import set_half_biases_
 from bermo.errors import BermoError
 from bermo.models.tasks import BermoForSequenceClassification
+from bermo.training.bottleneck import is_bottlenecked
 from bermo.training.disentangled import is_disentangled
 from bermo.training.fusible import (
     attention_projections,
@@ -148,6 +149,7 @@ def _fused(step: Ours) -> str:
     counts = {
         "residual": sum(is_residual(module) or is_feed_forward(module) for module in modules),
         "pre-norm layers": sum(pre_norm(module) is not None for module in modules),
+        "layers between bottlenecks": sum(is_bottlenecked(module) for module in modules),
         "gates": sum(is_gated(module) for module in modules),
         "rotated q, k": sum(is_rotary(module) for module in modules),
         "gelu": sum(is_gelu(module) or is_gelu_by_tanh(module) for module in modules),

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import prune_
 from bermo.spec import TrainSpec
+from bermo.training.bottleneck import in_order_of_products
 from bermo.training.fuse import NOTHING, Fused
 from bermo.training.graphs import GraphedStep
 from bermo.training.job import Job
@@ -116,6 +118,7 @@ class Ours:
         if fast != "off":
             half = precision == "bf16"
             plain = linear_parameters(model) if half else {}
+            masked = in_order_of_products(model, masked, itemgetter(1))
             shadow = Shadow(masked, plain, torch.bfloat16 if half else torch.float32)
         fused = Fused(**dict.fromkeys(options.without, False)) if fast == "auto" else NOTHING
         self.plain = Step(job, self.model, optimizer, 1.0, accelerator, shadow, fused)

@@ -2,8 +2,9 @@
 
 from contextlib import nullcontext
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -51,6 +52,20 @@ def fused_pass(
     shadow.collect()
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return Pass(loss.detach(), found, len(fusion.overrides))
+
+
+def round_as_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Triton's interpreter round to the nearest bfloat16, as a GPU does; it cuts bits off."""
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    language = pytest.importorskip("triton.language")
+    convert = interpreter._convert_float
+
+    def to_nearest(source: Any, kind: Any, to: Any, mode: Any) -> Any:
+        if to != language.bfloat16 or kind != language.float32:
+            return convert(source, kind, to, mode)
+        return torch.tensor(source).bfloat16().view(torch.uint16).numpy()
+
+    monkeypatch.setattr(interpreter, "_convert_float", to_nearest)
 
 
 @cache

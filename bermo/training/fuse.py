@@ -10,13 +10,16 @@
     prenorm   x + dropout(h) with the LayerNorm that reads it, of pre-norm layers, one kernel each way
     gated     gelu(a) ⊙ b of a joined projection, one kernel each way
     rotary    query, key and value as one product, rotated in place, one kernel each way
+    bottleneck  layers between two bottlenecks (MobileBERT): sums with their scales, ReLU with its bias,
+              and matrices of one shape together, in few kernels and products each way
     adam      AdamW on matrices, masked or not, and on scores, from the gradients of their bfloat16 copies
 
 The kernels are in bermo.nn.fast, each in a file of that name (linear: dense and product; attention: attend;
-mix: mixing). Those of pre-norm layers are installed by fuse_prenorm.py. While a `Fusion` is active, some
-modules of the model have another `forward` as an instance attribute. It is removed at the end of the pass and
-never saved. Modules are chosen by their structure (fusible.py). The random numbers of dropout come from seeds
-that torch's generator draws on the GPU in each pass.
+mix: mixing). Those of pre-norm layers are installed by fuse_prenorm.py, those between bottlenecks by
+bottleneck.py. While a `Fusion` is active, some modules of the model have another `forward` as an instance
+attribute. It is removed at the end of the pass and never saved. Modules are chosen by their structure
+(fusible.py). The random numbers of dropout come from seeds that torch's generator draws on the GPU in each
+pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +38,7 @@ from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.stacked import StackedLinear
 from bermo.training.biased import biased_attention
+from bermo.training.bottleneck import BottleneckLayers
 from bermo.training.disentangled import disentangled
 from bermo.training.fuse_mix import ReadRows, mixed
 from bermo.training.fuse_prenorm import PreNormLayers
@@ -64,6 +68,7 @@ class Fused:
     prenorm: bool = True
     gated: bool = True
     rotary: bool = True
+    bottleneck: bool = True
 
 
 NOTHING = Fused(**{part.name: False for part in fields(Fused)})
@@ -113,6 +118,7 @@ class Fusion:
         self.layers = PreNormLayers(
             self.parts, fused.linear, has_sums=fused.prenorm, has_gates=fused.gated, has_angles=fused.rotary
         )
+        self.bottlenecks = BottleneckLayers(self.parts)
         # Checkpointing would compute the pass again when the overrides are gone.
         self.has_attention = fused.attention and not is_checkpointing(model)
         if is_checkpointing(model):
@@ -146,6 +152,9 @@ class Fusion:
         for module in self.model.modules():
             if isinstance(module, nn.ModuleList):
                 for part, forward in self.layers.overrides(module):
+                    self.overrides.append(Override(part, "forward", forward, is_hookable=True))
+            if self.fused.bottleneck:
+                for part, forward in self.bottlenecks.overrides(module):
                     self.overrides.append(Override(part, "forward", forward, is_hookable=True))
 
     def _plan_attention(self, module: nn.Module) -> None:
@@ -186,6 +195,7 @@ class Fusion:
             self.precomputed.clear()
             self.layers.clear()
             self.read.clear()
+            self.bottlenecks.clear()
             self.late = None
 
     def _fused_attention(self) -> AbstractContextManager[Any]:

@@ -11,6 +11,7 @@ each loss is weighted by its share of the step's labels, so that splitting never
 
 import time
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from bermo.nn.fast.overrides import is_checkpointing
 from bermo.nn.fast.shadow import Shadow
 from bermo.spec import TrainSpec, chosen
 from bermo.training import checkpoint
+from bermo.training.bottleneck import in_order_of_products
 from bermo.training.feed import Feed
 from bermo.training.fuse import NOTHING, Fused
 from bermo.training.graphs import Decisions, GraphedStep, make_step
@@ -161,7 +163,8 @@ class _Loop:
         if self.accelerator.mixed_precision == "fp16" or not (plain or self.job.masked):
             return None
         dtype = torch.bfloat16 if is_half else torch.float32
-        return Shadow(self.job.masked, plain, dtype, num_models=len(self.members))
+        masked = in_order_of_products(self.inner, self.job.masked, itemgetter(1))
+        return Shadow(masked, plain, dtype, num_models=len(self.members))
 
     def _can_fuse(self) -> bool:
         return self.is_fast and self.settings.fast == "auto" and not self.job.has_inner_gradients

@@ -7,6 +7,7 @@ be resumed at any step.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -22,6 +23,7 @@ from bermo.nn.fast.overrides import ATTENTION, FunctionOverrides, NumbersOnDevic
 from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import INSIDE
 from bermo.nn.stacked import StackedConv1D
+from bermo.training.bottleneck import in_order_of_products
 from bermo.training.fuse import NOTHING, Fused, make_fusion
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.job import Batch, Job
@@ -272,7 +274,8 @@ def linear_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
                 linear[name] = parameter
             else:
                 others.add(id(parameter))
-    return {k: p for k, p in linear.items() if p.requires_grad and id(p) not in others}
+    trained = [(k, p) for k, p in linear.items() if p.requires_grad and id(p) not in others]
+    return dict(in_order_of_products(model, trained, itemgetter(1)))
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

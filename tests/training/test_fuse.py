@@ -41,7 +41,7 @@ CPU = torch.device("cpu")
         ("deberta-v2", 14),
         ("modernbert", 23),
         ("gpt2", 26),
-        ("mobilebert", 2),
+        ("mobilebert", 14),
         ("xlnet", 8),
     ],
 )

@@ -18,11 +18,10 @@ from bermo.training.fusible import is_gated, is_rotary, pre_norm
 from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
 from bermo.training.graphs import LARGEST_GAP
 from bermo.training.step import call_with_copies, linear_parameters
-from tests.fused_pass import gradients
+from tests.fused_pass import gradients, round_as_gpus
 from tests.small_models import model_of, small_batch, without_dropout
 
-triton = pytest.importorskip("triton", reason="needs Triton")
-interpreter = pytest.importorskip("triton.runtime.interpreter")
+pytest.importorskip("triton", reason="needs Triton")
 prenorm = pytest.importorskip("bermo.nn.fast.prenorm")
 CPU = torch.device("cpu")
 FAMILIES = ("modernbert", "gpt2")
@@ -99,15 +98,7 @@ def test_gradients_in_half_precision_are_within_the_limit(family: str) -> None:
 def test_sums_and_norms_in_half_precision_are_rounded_as_torchs(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    convert = interpreter._convert_float
-
-    def to_nearest(source: Any, kind: Any, to: Any, mode: Any) -> Any:
-        """As a GPU does; the interpreter cuts bits off."""
-        if to != triton.language.bfloat16 or kind != triton.language.float32:
-            return convert(source, kind, to, mode)
-        return torch.tensor(source).bfloat16().view(torch.uint16).numpy()
-
-    monkeypatch.setattr(interpreter, "_convert_float", to_nearest)
+    round_as_gpus(monkeypatch)
     model = without_dropout(family)
     slow = run(model, is_fused=False, dtype=torch.bfloat16)
     fast = run(model, True, torch.bfloat16, replace(NOTHING, prenorm=True))
