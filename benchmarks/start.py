@@ -1,18 +1,21 @@
 """The seconds of a command outside its training steps: imports, data, model, captures, last evaluation, end.
 
-    python benchmarks/start.py train --model M --task sst2 --data SST2 --prune movement --density 0.1 …
+    python benchmarks/start.py [--json OUT] train --model M --task sst2 --data SST2 --prune movement …
 
 Runs the command in this process, as `bermo` would, and prints the seconds of each part: on the clock, and of
-the processor (all threads). A part that is called often is added up; parts that lie inside another are
-indented. The parts are wrapped from outside, so a name that is no longer there is reported and left out.
+the processor (all threads); with --json it also writes them to a file. A part that is called often is added
+up; parts that lie inside another are indented. The parts are wrapped from outside, so a name that is no
+longer there is reported and left out.
 """
 
 import functools
 import importlib
+import json
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 FINETUNE, ASSEMBLE = "bermo.methods.finetune", "bermo.methods.assemble"
@@ -89,8 +92,8 @@ def import_all() -> None:
         import bermo.report.terminal  # noqa: F401
 
 
-def measure(arguments: list[str]) -> int:
-    """Run a command and print where its seconds went; returns its exit code."""
+def measure(arguments: list[str], out: Path | None) -> int:
+    """Run a command, print where its seconds went, and write them to `out`; returns its exit code."""
     clock = Clock()
     clock.timed("imports", import_all)()
     from bermo.cli import main
@@ -106,8 +109,16 @@ def measure(arguments: list[str]) -> int:
         if name in clock.spent:
             wall, processor, calls = clock.spent[name]
             print(f"{name:<46}{wall:9.3f}{processor:11.3f}{calls:8}")
+    if out is not None:
+        parts = {
+            name.strip(): {"seconds": round(wall, 3), "processor": round(processor, 3), "calls": calls}
+            for name, (wall, processor, calls) in clock.spent.items()
+        }
+        out.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(measure(sys.argv[1:]))
+    if sys.argv[1:2] == ["--json"]:
+        sys.exit(measure(sys.argv[3:], Path(sys.argv[2])))
+    sys.exit(measure(sys.argv[1:], None))
