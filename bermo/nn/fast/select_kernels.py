@@ -2,7 +2,8 @@
 
 Names of tables: of a chunk `tensors, starts, groups, equals`; of a group `numbers` (keys above · 2³² + keys
 inside), `buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a
-segment all others.
+segment all others. `todo` lists the chunks whose keys are read again, as many as `unsolved` says: first for
+digits, then for equals.
 """
 
 import triton
@@ -134,6 +135,17 @@ def collect(
 
 
 @triton.jit
+def _list_chunks(segment, first_chunks, num_chunks, unsolved, todo, SPAN: tl.constexpr):
+    """Add the chunks of a segment to `todo`, in any order of segments: what is counted is whole numbers."""
+    first, number, done = tl.load(first_chunks + segment), tl.load(num_chunks + segment), 0
+    base = tl.atomic_add(unsolved, number, sem="relaxed")
+    while done < number:
+        place = done + tl.arange(0, SPAN)
+        tl.store(todo + base + place, first + place, mask=place < number)
+        done += SPAN
+
+
+@triton.jit
 def route(
     kept,
     totals,
@@ -146,6 +158,9 @@ def route(
     missing,
     routes,
     unsolved,
+    first_chunks,
+    num_chunks,
+    todo,
     SLOTS: tl.constexpr,
     SPAN: tl.constexpr,
 ):
@@ -170,7 +185,8 @@ def route(
     tl.store(routes + segment, route)
     tl.store(prefixes + segment, 0)
     tl.store(missing + segment, tl.where(route == 1, wanted - over, tl.maximum(wanted, 0)))
-    tl.atomic_add(unsolved, (route == 2).to(tl.int32), sem="relaxed")
+    if route == 2:
+        _list_chunks(segment, first_chunks, num_chunks, unsolved, todo, SPAN)
 
 
 @triton.jit
@@ -192,7 +208,7 @@ def count_digits(
     starts,
     sizes,
     segments,
-    num_chunks,
+    todo,
     group_segments,
     num_groups,
     numbers,
@@ -224,19 +240,28 @@ def count_digits(
                 _count(key, slots < number, segment, prefixes, counts, SHIFT, WIDTH)
                 start += SPAN
         group += tl.num_programs(0)
-    if tl.load(unsolved) > 0:
-        chunk = tl.program_id(0)
-        while chunk < num_chunks:
-            tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
-            segment = tl.load(segments + tensor)
-            if tl.load(routes + segment) == 2:
-                key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
-                _count(key, exists, segment, prefixes, counts, SHIFT, WIDTH)
-            chunk += tl.num_programs(0)
+    place, number = tl.program_id(0), tl.load(unsolved)
+    while place < number:
+        tensor, index, exists = elements_of(tl.load(todo + place), tensors, starts, sizes, EVEN, LENGTH)
+        key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
+        _count(key, exists, tl.load(segments + tensor), prefixes, counts, SHIFT, WIDTH)
+        place += tl.num_programs(0)
 
 
 @triton.jit
-def keep_digit(prefixes, missing, counts, is_tied, unsolved, SHIFT: tl.constexpr, WIDTH: tl.constexpr):
+def keep_digit(
+    prefixes,
+    missing,
+    counts,
+    is_tied,
+    unsolved,
+    first_chunks,
+    num_chunks,
+    todo,
+    SHIFT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    SPAN: tl.constexpr,
+):
     """Find the digit of the k-th highest, and how many are still missing below the digits above it."""
     segment = tl.program_id(0)
     bins = tl.arange(0, 64)
@@ -254,7 +279,8 @@ def keep_digit(prefixes, missing, counts, is_tied, unsolved, SHIFT: tl.constexpr
         num_equals = tl.sum(tl.where(bins == digit, number, 0))
         tied = ((wanted > 0) & (wanted < num_equals)).to(tl.int32)
         tl.store(is_tied + segment, tied)
-        tl.atomic_add(unsolved + 1, tied, sem="relaxed")
+        if tied > 0:
+            _list_chunks(segment, first_chunks, num_chunks, unsolved + 1, todo, SPAN)
 
 
 @triton.jit
@@ -265,9 +291,8 @@ def count_equals(
     starts,
     sizes,
     segments,
-    num_chunks,
+    todo,
     prefixes,
-    is_tied,
     unsolved,
     equals,
     SCORED: tl.constexpr,
@@ -276,16 +301,14 @@ def count_equals(
     LENGTH: tl.constexpr,
 ):
     """Count the k-th's equals chunk by chunk, in the segments that keep only some of them."""
-    if tl.load(unsolved + 1) > 0:
-        chunk = tl.program_id(0)
-        while chunk < num_chunks:
-            tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
-            segment = tl.load(segments + tensor)
-            if tl.load(is_tied + segment) > 0:
-                key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
-                is_equal = (key == tl.load(prefixes + segment).to(tl.uint32)) & exists
-                tl.store(equals + chunk, tl.sum(is_equal.to(tl.int32)))
-            chunk += tl.num_programs(0)
+    place, number = tl.program_id(0), tl.load(unsolved + 1)
+    while place < number:
+        chunk = tl.load(todo + place)
+        tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
+        threshold = tl.load(prefixes + tl.load(segments + tensor)).to(tl.uint32)
+        key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
+        tl.store(equals + chunk, tl.sum(((key == threshold) & exists).to(tl.int32)))
+        place += tl.num_programs(0)
 
 
 @triton.jit
