@@ -68,6 +68,24 @@ def round_as_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "_convert_float", to_nearest)
 
 
+def kept_gradients(model: nn.Module, batch: dict[str, Tensor], fused: Fused) -> dict[str, Tensor]:
+    """The gradients of a fused pass in float32 that lie in the buffer which the optimiser reads, by name."""
+    weights = linear_parameters(model)
+    shadow = Shadow((), weights, torch.float32)
+    shadow.refresh()
+    copies = {name: copy for name, copy in shadow.plain.items() if copy.dim() > 1}
+    shadow.keep_grads_(list(copies.values()))
+    shadow.refresh()
+    with Fusion(model, shadow, fused).active(CPU):
+        loss = call_with_copies(model, shadow.plain, batch).loss
+    loss.backward()
+    return {
+        name: copy.grad
+        for name, copy in copies.items()
+        if copy.grad is not None and copy.grad.data_ptr() == shadow.grad_views[id(copy)].data_ptr()
+    }
+
+
 @cache
 def gradients(family: str, fused: Fused, is_pruned: bool) -> Pass:
     """One pass of a small model of a family without dropout, with copies in float32."""

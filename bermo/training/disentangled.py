@@ -2,10 +2,11 @@
 
     s_ij = scale · (q_i · k_j + q_i · A_m + k_j · B_m)     m = T + j − i: a row for each distance i − j
 
-torch's own attention adds a bias to q kᵀ and gives it a gradient. The bias is made of two products over all
-texts at once, with a row for each of the 2T distances that a text has, and of one pass that moves their
-scores to pairs of tokens and hides padding (bermo.nn.fast.shear). Where several distances share a row of the
-table, it is read for each of them.
+A and B are two products with a row for each of the 2T distances that a text has; where several distances
+share a row of the table, it is read for each of them. One kernel computes the scores and the attention from
+them (bermo.nn.fast.relative). Heads that are too wide for it, and matrices of which a step has no copies,
+take torch's own attention, which adds a bias to q kᵀ and gives it a gradient: two products over all texts,
+and one pass that moves their scores to pairs of tokens and hides padding (bermo.nn.fast.shear).
 
 Dropout of the table is drawn in each layer, as the module does; where each distance has a row of its own, of
 the rows that are read alone. Axes: B texts, T tokens, H heads, D units of a head, M = 2T distances, W width.
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.training.fusible import argument_names, has_hooks
-from bermo.training.parts import Parts, attend
+from bermo.training.parts import Parts, attend, is_copy, product_of, relate
 
 
 def is_disentangled(module: nn.Module) -> bool:
@@ -57,6 +58,8 @@ def disentangled(module: Any, parts: Parts) -> Callable[..., tuple[Tensor, None]
     if not is_disentangled(module):
         return None
 
+    number = parts.next_seed()
+
     def forward(
         hidden_states: Tensor,
         attention_mask: Tensor,
@@ -70,31 +73,101 @@ def disentangled(module: Any, parts: Parts) -> Callable[..., tuple[Tensor, None]
             given = (output_attentions, query_states, relative_pos, rel_embeddings)
             own = type(module).forward(module, hidden_states, attention_mask, *given)
             return cast(tuple[Tensor, None], own)
-        from bermo.nn.fast.shear import shear
-
-        q, k, v = _content(module, parts, hidden_states)
         rows = _rows(module, parts, cast(Tensor, relative_pos), rel_embeddings)
-        first, second = cast(tuple[nn.Linear, nn.Linear], _position_layers(module))
-        scale = (3 * module.attention_head_size) ** -0.5
         sees = parts.keep(attention_mask, lambda: attention_mask != 0)
-        bias = shear(
-            _by_distance(q, _linear(rows, first)), _by_distance(k, _linear(rows, second)), sees, scale
-        )
-        return attend(module, (q, k, v), bias, scale).flatten(2), None
+        if _can_relate(module, parts, hidden_states):
+            return _related(module, parts, hidden_states, rows, sees, number).flatten(2), None
+        return _biased(module, parts, hidden_states, rows, sees).flatten(2), None
 
     return forward
+
+
+def _can_relate(module: Any, parts: Parts, x: Tensor) -> bool:
+    """Tell whether one kernel can compute scores and attention, from products of the step's copies."""
+    from bermo.nn.fast.relative import can_relate
+
+    shape = (x.shape[0], module.num_attention_heads, x.shape[1], module.attention_head_size)
+    if not can_relate(x.device, parts.dtype, shape):
+        return False
+    if hasattr(module, "query_proj"):
+        return all(map(parts.reads_copies, _projections(module)))
+    return is_copy(parts, module.in_proj.weight)
+
+
+def _projections(module: Any) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    return module.query_proj, module.key_proj, module.value_proj
+
+
+def _related(module: Any, parts: Parts, x: Tensor, rows: Tensor, sees: Tensor, number: int) -> Tensor:
+    """The attention (B, T, H, D) by one kernel, from one product of the tokens and two of the distances."""
+    from bermo.nn.fast.joined import Layout
+
+    if hasattr(module, "query_proj"):
+        axes, layout = (3, module.num_attention_heads), Layout(part=2, text=0, head=3, token=1)
+        joined, bias, tables = _joined(module, parts, x, rows)
+    else:
+        # One matrix, head by head.
+        axes, layout = (module.num_attention_heads, 3), Layout(part=3, text=0, head=2, token=1)
+        bias = _bare_bias(module)
+        joined = product_of(parts, parts.cast(x), module.in_proj.weight, bias.detach().to(parts.dtype))
+        tables = _tables(module, parts, rows)
+    size = module.attention_head_size
+    first, second = (table.view(-1, module.num_attention_heads, size) for table in tables)
+    joined = joined.view(*x.shape[:2], *axes, size)
+    scale = (3 * size) ** -0.5
+    return relate(module, parts, number, joined, first, second, sees, scale=scale, layout=layout, bias=bias)
+
+
+def _joined(
+    module: Any, parts: Parts, x: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Queries, keys and values as one product, its bias, and the tables A and B."""
+    from bermo.nn.fast.joined import joined_table, side_by_side
+
+    weights = [linear.weight for linear in _projections(module)]
+    weight = side_by_side(weights)
+    bias = side_by_side([linear.bias for linear in _projections(module)])
+    if not getattr(module, "share_att_key", False):
+        joined = product_of(parts, parts.cast(x), weight, bias.detach(), weights)
+        return joined, bias, _tables(module, parts, rows)
+    target = parts.grad_buffer(weights)
+    joined, first, second = joined_table(parts.cast(x), weight, bias, target, rows)
+    return joined, bias, (first, second)
+
+
+def _tables(module: Any, parts: Parts, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """A and B of layers of their own."""
+    first, second = cast(tuple[nn.Linear, nn.Linear], _position_layers(module))
+    return product_of(parts, rows, first.weight, first.bias), product_of(
+        parts, rows, second.weight, second.bias
+    )
+
+
+def _bare_bias(module: Any) -> Tensor:
+    """The bias of queries and of values, with that of keys, which is zero, head by head."""
+    heads = module.num_attention_heads
+    q_bias, v_bias = (bias.view(heads, -1) for bias in (module.q_bias, module.v_bias))
+    return torch.stack([q_bias, torch.zeros_like(q_bias), v_bias], 1).flatten()
+
+
+def _biased(module: Any, parts: Parts, x: Tensor, rows: Tensor, sees: Tensor) -> Tensor:
+    """The attention (B, T, H, D) by torch's own, with scores of distances as a bias."""
+    from bermo.nn.fast.shear import shear
+
+    q, k, v = _content(module, parts, x)
+    first, second = cast(tuple[nn.Linear, nn.Linear], _position_layers(module))
+    scale = (3 * module.attention_head_size) ** -0.5
+    tables = _by_distance(q, _linear(rows, first)), _by_distance(k, _linear(rows, second))
+    return attend(module, (q, k, v), shear(*tables, sees, scale), scale)
 
 
 def _content(module: Any, parts: Parts, x: Tensor) -> Sequence[Tensor]:
     """q, k and v (B, T, H, D)."""
     shape = (*x.shape[:-1], module.num_attention_heads, -1)
     if hasattr(module, "query_proj"):
-        linears = (module.query_proj, module.key_proj, module.value_proj)
-        return [part.view(*shape[:-1], part.shape[-1] // shape[-2]) for part in parts.project(x, linears)]
-    # One matrix, head by head; its query and value have a bias each.
-    q_bias, v_bias = (bias.view(shape[-2], -1) for bias in (module.q_bias, module.v_bias))
-    bias = torch.stack([q_bias, torch.zeros_like(q_bias), v_bias], 1).flatten().to(parts.dtype)
-    joined = functional.linear(parts.cast(x), module.in_proj.weight, bias)
+        found = parts.project(x, _projections(module))
+        return [part.view(*shape[:-1], part.shape[-1] // shape[-2]) for part in found]
+    joined = functional.linear(parts.cast(x), module.in_proj.weight, _bare_bias(module).to(parts.dtype))
     return joined.view(*shape[:-1], 3, joined.shape[-1] // (3 * shape[-2])).unbind(3)
 
 

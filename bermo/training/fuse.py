@@ -3,9 +3,8 @@
     residual  LayerNorm(x + dropout(dense(h))) of post-norm layers, one kernel forward and one backward
     linear    query, key and value as one product; gelu and the gradients of biases in one pass; the gelu by
               tanh (ALBERT, GPT-2) as torch's one kernel
-    attention softmax(q kᵀ) v of short texts, with dropout, one kernel forward and one backward;
-              with a position bias that is trained (MPNet) or made of distances (DeBERTa: disentangled.py,
-              XLNet: shifted.py) torch's own kernel
+    attention softmax(q kᵀ) v of short texts, with dropout, one kernel each way; with scores of distances
+              (disentangled.py, shifted.py) by kernels of its own; with a trained bias (MPNet) by torch's
     mix       the mix of all layers, one kernel forward and one backward
     prenorm   x + dropout(h) with the LayerNorm that reads it, of pre-norm layers, one kernel each way
     gated     gelu(a) ⊙ b of a joined projection, one kernel each way
@@ -14,12 +13,12 @@
               and matrices of one shape together, in few kernels and products each way
     adam      AdamW on matrices, masked or not, and on scores, from the gradients of their bfloat16 copies
 
-The kernels are in bermo.nn.fast, each in a file of that name (linear: dense and product; attention: attend;
-mix: mixing). Those of pre-norm layers are installed by fuse_prenorm.py, those between bottlenecks by
-bottleneck.py. While a `Fusion` is active, some modules of the model have another `forward` as an instance
-attribute. It is removed at the end of the pass and never saved. Modules are chosen by their structure
-(fusible.py). The random numbers of dropout come from seeds that torch's generator draws on the GPU in each
-pass.
+The kernels are in bermo.nn.fast, each in a file of that name (linear: dense, joined, product; attention:
+attend, relative; mix: mixing). Those of pre-norm layers are installed by fuse_prenorm.py, those between
+bottlenecks by bottleneck.py. While a `Fusion` is active, some modules of the model have another `forward` as
+an instance attribute. It is removed at the end of the pass and never saved. Modules are chosen by their
+structure (fusible.py). The random numbers of dropout come from seeds that torch's generator draws on the GPU
+in each pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence

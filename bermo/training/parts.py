@@ -44,3 +44,41 @@ def attend(module: Any, heads: Sequence[Tensor], bias: Tensor, scale: float) -> 
     p = module.dropout.p if module.dropout.training else 0.0
     seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=scale)
     return seen.transpose(1, 2)
+
+
+def relate(
+    module: Any,
+    parts: Parts,
+    number: int,
+    joined: Tensor,
+    first: Tensor,
+    second: Tensor | None,
+    sees: Tensor | None,
+    **options: Any,
+) -> Tensor:
+    """Attention to contents and to distances by one kernel, with the dropout of a module and its seed."""
+    from bermo.nn.fast.relative import relative
+
+    p = module.dropout.p if module.dropout.training else 0.0
+    seed = parts.seed(number) if p > 0 else None
+    return relative(joined, first, second, sees, seed=seed, p=p, **options)
+
+
+def is_copy(parts: Parts, x: Tensor) -> bool:
+    """Tell whether a matrix is one of the step's copies, which take gradients."""
+    return x.dtype == parts.dtype and x.requires_grad
+
+
+def product_of(
+    parts: Parts,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    copies: Sequence[Tensor] = (),
+    is_transposed: bool = False,
+) -> Tensor:
+    """Return x Wᵀ + b, or x W + b, where W is a copy, or a view of one or of several side by side."""
+    from bermo.nn.fast.product import product
+
+    buffer = parts.grad_buffer(copies or (weight,))
+    return product(x, weight, bias, None if buffer is None else buffer.view_as(weight), is_transposed)

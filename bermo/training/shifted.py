@@ -2,8 +2,10 @@
 
     s_ij = scale · ((q_i + r_w) · k_j + (q_i + r_r) · R_m + (q_i + r_s) · segment_ij)     m = T + j − i
 
-The first product is torch's own attention, the others are a bias that it adds (bermo.nn.fast.shear). Tensors
-are (T, B, width). Axes: B texts, T tokens, H heads, D units of a head, M = 2T distances.
+One kernel computes the first two terms and the attention (bermo.nn.fast.relative). Where there are segments,
+or a step has no copies of the matrices, the first product is torch's own attention, and the others are a bias
+that it adds (bermo.nn.fast.shear). Tensors are (T, B, width). Axes: B texts, T tokens, H heads, D units of a
+head, M = 2T distances.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.training.fusible import argument_names, has_hooks
-from bermo.training.parts import Parts, attend
+from bermo.training.parts import Parts, attend, is_copy, product_of, relate
 
 
 def bare_matrices(module: nn.Module) -> tuple[str, ...]:
@@ -38,7 +40,7 @@ def shifted(module: Any, parts: Parts) -> Callable[..., tuple[Any, ...]] | None:
     """Return the fused forward of a module that `is_shifted`, of others None; two streams are its own."""
     if not is_shifted(module):
         return None
-    number = parts.next_seed()
+    number, inner_number = parts.next_seed(), parts.next_seed()
 
     def forward(
         h: Tensor,
@@ -54,6 +56,9 @@ def shifted(module: Any, parts: Parts) -> Callable[..., tuple[Any, ...]] | None:
         if g is not None or mems is not None or output_attentions or len(r) != 2 * len(h):
             given = (h, g, attn_mask_h, attn_mask_g, r, seg_mat, mems, target_mapping, output_attentions)
             return cast(tuple[Any, ...], type(module).forward(module, *given))
+        if seg_mat is None and _can_relate(module, parts, h):
+            out = _related(module, parts, h, r, attn_mask_h, inner_number)
+            return parts.end(module, out, h, number), None
         q, k, v = _heads(module, parts, h)
         bias = _shifted_bias(module, parts, q, r, attn_mask_h)
         if seg_mat is not None:
@@ -64,6 +69,46 @@ def shifted(module: Any, parts: Parts) -> Callable[..., tuple[Any, ...]] | None:
         return parts.end(module, out, h, number), None
 
     return forward
+
+
+def _can_relate(module: Any, parts: Parts, h: Tensor) -> bool:
+    """Tell whether one kernel can compute scores and attention, from products of the step's copies."""
+    from bermo.nn.fast.relative import can_relate
+
+    shape = (h.shape[1], module.n_head, h.shape[0], module.d_head)
+    matrices = [getattr(module, name) for name in bare_matrices(module)]
+    return can_relate(h.device, parts.dtype, shape) and all(is_copy(parts, x) for x in matrices)
+
+
+def _related(module: Any, parts: Parts, h: Tensor, r: Tensor, hides: Tensor | None, number: int) -> Tensor:
+    """The attention's output (T, B, width) by one kernel, from one product of tokens and one of distances."""
+    from bermo.nn.fast.joined import Layout, three_bare
+
+    axes = (*h.shape[:2], module.n_head, module.d_head)
+    matrices = (module.q, module.k, module.v)
+    target = parts.grad_buffer(matrices)
+    joined = three_bare(parts.cast(h), matrices, target).view(3, *axes)
+    rows = product_of(parts, parts.cast(r), module.r.flatten(1), None, (module.r,), True)
+    seen = relate(
+        module,
+        parts,
+        number,
+        joined,
+        rows.view(len(r), *axes[1:]),
+        None,
+        _sees(parts, hides),
+        scale=module.scale,
+        layout=Layout(part=0, text=2, head=3, token=1),
+        shifts=(module.r_w_bias, module.r_r_bias),
+    )
+    return product_of(parts, seen.flatten(2), module.o.flatten(1), None, (module.o,))
+
+
+def _sees(parts: Parts, hides: Tensor | None) -> Tensor | None:
+    """Which tokens may see which, (B, 1, T, T)."""
+    if hides is None:
+        return None
+    return parts.keep(hides, lambda: (hides == 0).permute(2, 3, 0, 1).contiguous())
 
 
 def _heads(module: Any, parts: Parts, h: Tensor) -> Sequence[Tensor]:
@@ -86,10 +131,7 @@ def _shifted_bias(module: Any, parts: Parts, q: Tensor, r: Tensor, hides: Tensor
     tokens = own.flatten(1, 2).transpose(0, 1)
     distances = rows.view(-1, num_texts * heads, size).permute(1, 2, 0)
     scores = torch.bmm(tokens, distances).view(num_texts, heads, num_tokens, -1)
-    sees = None
-    if hides is not None:
-        sees = parts.keep(hides, lambda: (hides == 0).permute(2, 3, 0, 1).contiguous())
-    return shear(scores, None, sees, module.scale)
+    return shear(scores, None, _sees(parts, hides), module.scale)
 
 
 def _segments(module: Any, parts: Parts, q: Tensor, seg_mat: Tensor) -> Tensor:

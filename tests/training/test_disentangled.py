@@ -10,7 +10,7 @@ from bermo.nn.fast.shadow import Shadow
 from bermo.training.disentangled import is_disentangled
 from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.gradient_gap import gradient_gap
-from tests.fused_pass import CPU, Pass, assert_equal, fused_loss, fused_pass
+from tests.fused_pass import CPU, Pass, assert_equal, fused_loss, fused_pass, kept_gradients
 from tests.small_models import without_dropout
 from tests.tiny import make_batch, make_config
 
@@ -128,3 +128,22 @@ def test_kept_distances_serve_one_pass_after_another() -> None:
     model = without_dropout("deberta-v2")
     set_position_bias_(model)
     assert fused_loss(model, batch) == fused_loss(model, batch)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "names"),
+    [
+        ("deberta", {}, ("in_proj", "pos_proj", "pos_q_proj")),
+        ("deberta-v2", {"share_att_key": True}, ("query_proj", "key_proj", "value_proj")),
+        ("deberta-v2", {}, ("query_proj", "key_proj", "value_proj", "pos_key_proj", "pos_query_proj")),
+    ],
+)
+def test_matrices_of_attention_get_their_gradients_where_the_optimiser_reads_them(
+    family: str, options: dict[str, object], names: tuple[str, ...]
+) -> None:
+    batch = make_batch(family, texts=2, length=5) | {"labels": LABELS}
+    found = kept_gradients(one_layer(family, **options), batch, Fused())
+    plain = fused_pass(one_layer(family, **options), batch, NOTHING).gradients
+    assert all(any(f".{name}.weight" in key for key in found) for name in names)
+    for name, grad in found.items():
+        torch.testing.assert_close(grad, plain[name], rtol=1e-3, atol=1e-4)

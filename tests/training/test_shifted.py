@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.gradient_gap import gradient_gap
 from bermo.training.shifted import is_feed_forward, is_shifted
-from tests.fused_pass import CPU, Pass, assert_equal, fused_loss, fused_pass
+from tests.fused_pass import CPU, Pass, assert_equal, fused_loss, fused_pass, kept_gradients
 from tests.small_models import without_dropout
 from tests.tiny import make_batch
 
@@ -80,3 +80,12 @@ def test_every_dropout_of_both_blocks_is_drawn_in_each_pass() -> None:
         dropout.p = 0.5
         assert fused_loss(model, batch) == fused_loss(model, batch) != plain
         dropout.p = 0.0
+
+
+def test_matrices_of_attention_get_their_gradients_where_the_optimiser_reads_them() -> None:
+    batch = batch_of(5, False)
+    found = kept_gradients(without_dropout("xlnet"), batch, Fused())
+    plain = fused_pass(without_dropout("xlnet"), batch, NOTHING).gradients
+    assert all(any(key.endswith(f"rel_attn.{name}") for key in found) for name in "qkvor")
+    for name, grad in found.items():
+        torch.testing.assert_close(grad, plain[name], rtol=1e-3, atol=1e-4)
