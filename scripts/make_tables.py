@@ -53,6 +53,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pruning-rank": pruning.rank,
     "pruning-grid": grid_pages.ranks,
     "pruning-first-cut": pruning.first_cut,
+    "pruning-zeroed": pruning.zeroed,
     "pruning-alive": pruning.alive,
     "pruning-box": pruning.box_rank,
     "step": speed.steps,

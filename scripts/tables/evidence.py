@@ -9,6 +9,7 @@ printed number again from it:
     probing-gpu.json: CASE   mix − plain, the mean of four semantic tasks, paired by seed
     probing-gpu.json: CASE − CASE        the mix of the first less the plain encoder of the second
     probing-gpu.json: CASE/ARM           the mean of an arm's last scores over the seeds that did not diverge
+    probing-gpu.json: CASE/ARM − CASE/ARM  the mean difference, paired by the seeds that diverged in neither
     grid.json: ENCODER/TASK/METHOD/mix   the mean of a cell of the grid
     grid.json: ENCODER/N tasks/METHOD/mix  the seeds that live, over the tasks that have the mix and plain
     box-rank-cpu.json: RUN               the last score of its one seed
@@ -154,6 +155,23 @@ def fine_tuned(what: str, case: str, name: str) -> Evidence:
         dead=len(runs) - len(scores),
         num_seeds=len(runs),
         ends=spread(scores).interval if scores else None,
+    )
+
+
+def fine_tuned_gap(what: str, case: str, task: str) -> Evidence:
+    """Mix − plain of a fine-tuned probe, by the seeds that learn both ways; shown beside its two arms."""
+    arms = read("probing-gpu.json")["finetuned"][case]
+    mix, plain = (
+        {run["seed"]: run["last_score"] for run in arms[f"{task}-{form}"] if run["diverged"] is None}
+        for form in ("mix", "plain")
+    )
+    known = spread([mix[seed] - plain[seed] for seed in sorted(mix.keys() & plain.keys())])
+    return Evidence(
+        encoder=encoder_of(case),
+        what=f"{what}, mix − plain",
+        value=gap(known),
+        n=number_of(known.count, "pair"),
+        source=f"probing-gpu.json: {case}/{task}-mix − {case}/{task}-plain",
     )
 
 

@@ -2,7 +2,7 @@
 
 from scripts.tables.claim import Claim
 from scripts.tables.contrasts import of_probing, rows_of
-from scripts.tables.evidence import semantic
+from scripts.tables.evidence import fine_tuned_gap, semantic
 from scripts.tables.judged import by_encoder, gain, seeds_verdict
 from scripts.tables.numbers import read
 from scripts.tables.scores import PAPER_GAIN, cases, reading_of, unknown_share
@@ -58,6 +58,9 @@ def word_content() -> Claim:
     many = tuple(
         of_probing(case, WORD_CONTENT, "20 epochs") for case in cases("words") if has_word_content(case)
     )
+    gaps = [
+        fine_tuned_gap("20 epochs", case, WORD_CONTENT) for case in cases("words") if has_word_content(case)
+    ]
     judged = many or few
     verdict = seeds_verdict(judged, PAPER_DIVERGED)
     short = "Three epochs only: both models have hardly begun to learn the 1,000 words. "
@@ -74,7 +77,7 @@ def word_content() -> Claim:
         sentence=f"{'' if many else short}A seed does not learn where its training loss is still that of"
         f" guessing and its answers are no better than one answer to everything.{guessing}",
         command="benchmarks/probe_gpu.sh MODEL DATA OUT gte-right-rest box-right-rest gte-words box-words",
-        evidence=rows_of((*few, *many)),
+        evidence=(*rows_of((*few, *many)), *gaps),
         figure="verdict-word-content.svg",
         unit="test accuracy, seeds that learn",
     )

@@ -149,6 +149,27 @@ def first_cut() -> str:
     return table(["zeroed in each matrix", *(share.replace("%", " %") for share in shares)], rows)
 
 
+ZEROED = (
+    ("all layers", 0.3), ("all layers", 0.5), ("all layers", 0.7), ("all layers", 0.9),
+    ("first quarter", 0.7), ("last quarter", 0.7), ("attention", 0.7), ("feed-forward", 0.7),
+    ("all layers, at random", 0.3),
+)  # fmt: skip
+
+
+def zeroed() -> str:
+    """What is left of how texts differ in the last layer when the smallest weights are zeroed."""
+    known = read("zeroed.json")["encoders"]
+    left = {
+        name: {(row["part"], row["share"]): row["differences"][-1] for row in rows}
+        for name, rows in known.items()
+    }
+    rows = [
+        [f"{part}, {100 * share:.0f} %", *(f"{own[part, share]:.2f}" for own in left.values())]
+        for part, share in ZEROED
+    ]
+    return table(["zeroed in each matrix", *left], rows)
+
+
 def alive() -> str:
     """Score when a model is cut after a layer."""
     known, deep = read("alive.json")["cut_after_layer"], read("deep-gpu.json")["cut_after_layer"]

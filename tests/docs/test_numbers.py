@@ -264,6 +264,44 @@ def large_encoder_taught() -> str:
     )
 
 
+def norms_with_zeros() -> str:
+    last = {
+        name: [row["norm"][-1] for row in rows if row["part"] == "all layers"]
+        for name, rows in read("zeroed.json")["encoders"].items()
+    }
+    grown = max(last.pop("MiniLM-L6"))
+    norms = [norm for own in last.values() for norm in own]
+    low, high = min(norms), max(norms)
+    return f"the norms stay at {low:.2f} to {high:.2f}, but for MiniLM-L6, whose grow to {grown:.1f}"
+
+
+def what_zeros_cost_each_encoder() -> str:
+    left = {
+        (name, row["part"], row["share"]): row["differences"][-1]
+        for name, rows in read("zeroed.json")["encoders"].items()
+        for row in rows
+    }
+    names = {name for name, _, _ in left}
+
+    def of(part: str, share: float) -> dict[str, float]:
+        return {name: left[name, part, share] for name in names}
+
+    lost = {
+        part: [1 - value for value in of(part, 0.3).values()]
+        for part in ("all layers", "all layers, at random")
+    }
+    assert max(lost["all layers"]) < 0.06
+    assert 8 < fmean(lost["all layers, at random"]) / fmean(lost["all layers"]) < 12
+    for part in ("all layers", "feed-forward"):
+        assert all(
+            min(of(part, share), key=of(part, share).__getitem__) == "mpnet-base" for share in (0.5, 0.7)
+        )
+    assert min(of("all layers", 0.9), key=of("all layers", 0.9).__getitem__) == "gte-small"
+    attention = of("attention", 0.7)
+    assert max(attention, key=attention.__getitem__) == "mpnet-base"
+    return "the smallest 30 % of all weights cost the four pretrained encoders alike"
+
+
 def number_or_word(count: int) -> str:
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
@@ -532,6 +570,10 @@ def by_sensitivity_on_all_of_sst2() -> str:
         ("docs/explanation/pruning.md", where_the_mix_gains_most),
         ("docs/explanation/pruning.md", taught_by_sensitivity),
         ("docs/explanation/pruning.md", seeds_dead_by_score),
+        ("docs/explanation/pruning.md", what_zeros_cost_each_encoder),
+        ("LOG.md", norms_with_zeros),
+        ("LOG.md", which_start_kills_a_large_plain_encoder),
+        ("LOG.md", seeds_dead_by_score),
         ("docs/explanation/pruning.md", all_plain_encoders_by_size),
         ("README.md", plain_encoders_killed_by_score),
         ("results/README.md", which_start_kills_a_large_plain_encoder),

@@ -109,6 +109,16 @@ def expected(source: str) -> list[float]:
         return welch(grid_cell(one), grid_cell(other))
     if file == "grid.json":
         values = grid_cell(name)
+    elif file == "probing-gpu.json" and "/" in name and other:
+        both = [
+            {
+                run["seed"]: run["last_score"]
+                for run in read(file)["finetuned"][case][arm]
+                if not run["diverged"]
+            }
+            for case, _, arm in (part.partition("/") for part in (one, other))
+        ]
+        values = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
     elif file == "probing-gpu.json" and "/" in name:
         case, _, arm = name.partition("/")
         runs = read(file)["finetuned"][case][arm]
