@@ -11,6 +11,7 @@ Of ten comparisons and more, one in twenty may differ by chance: whatever is cla
 Each encoder is judged by itself; where one says that a claim holds and another that it does not, it depends.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from scripts.tables.contrasts import Contrast
@@ -39,7 +40,7 @@ def by_encoder(rows: Sequence[Evidence], judge: Callable[[Sequence[Evidence]], s
         said.setdefault(judge([one for one in rows if one.encoder == name]), []).append(name)
     if len(said) == 1:
         return next(iter(said))
-    words = "; ".join(f"{word} on {' and '.join(names)}" for word, names in said.items())
+    words = "; ".join(f"{word} on {listed(names)}" for word, names in said.items())
     is_split = FAILS in said and any(word.startswith(HOLDS) for word in said)
     return f"depends on the encoder: {words}" if is_split else words
 
@@ -64,9 +65,9 @@ def gain_verdict(rows: Sequence[Evidence], claim: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write names once each, as a sentence does; names with commas of their own are kept apart."""
+    """Write names once each, as a sentence does; names with commas outside brackets are kept apart."""
     each = list(dict.fromkeys(names))
-    comma = "; " if any("," in name for name in each) else ", "
+    comma = "; " if any("," in re.sub(r"\(.*?\)", "", name) for name in each) else ", "
     return f"{comma.join(each[:-1])} and {each[-1]}" if each[1:] else each[0]
 
 

@@ -190,7 +190,7 @@ def _what_kills(starts: Mapping[str, Evidence]) -> str:
         " By |weight| · σ(score) a plain mpnet-base, on all of SST-2 and at the paper's rate of 3e-5, lives"
         f" from a random head ({counts['size-head']} seeds) and with frozen embeddings"
         f" ({counts['size-frozen']}), and dies from the paper's start, which has both"
-        f" ({counts['size-random']} live)."
+        f" ({counts['size-random']} live). The mix was not trained from these starts."
     )
 
 
