@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,7 @@ from bermo.training.fusible import (
     is_residual,
     norm_of,
 )
-from bermo.training.parts import Parts
+from bermo.training.parts import Override, Parts
 from bermo.training.shifted import feed_forward, shifted
 
 
@@ -71,16 +71,6 @@ class Fused:
 
 
 NOTHING = Fused(**{part.name: False for part in fields(Fused)})
-
-
-class Override(NamedTuple):
-    """A function that stands in a module's attribute (`forward`, mostly) while a fusion is active."""
-
-    module: nn.Module
-    attribute: str
-    function: Callable[..., Any]
-    is_hookable: bool = False
-    """It computes what it stands for also where hooks observe the module."""
 
 
 class Fusion:
@@ -147,14 +137,12 @@ class Fusion:
             self._add(module, "forward", self.read.noting(module))
 
     def _plan_layers(self) -> None:
-        """Add the overrides of pre-norm layers and of what is in them."""
+        """Add the overrides of pre-norm layers, of layers between bottlenecks, and of what is in them."""
         for module in self.model.modules():
-            if isinstance(module, nn.ModuleList):
-                for part, forward in self.layers.overrides(module):
-                    self.overrides.append(Override(part, "forward", forward, is_hookable=True))
-            if self.fused.bottleneck:
-                for part, forward in self.bottlenecks.overrides(module):
-                    self.overrides.append(Override(part, "forward", forward, is_hookable=True))
+            found = self.layers.overrides(module) if isinstance(module, nn.ModuleList) else ()
+            between = self.bottlenecks.overrides(module) if self.fused.bottleneck else ()
+            for part, forward in (*found, *between):
+                self.overrides.append(Override(part, "forward", forward, is_hookable=True))
 
     def _plan_attention(self, module: nn.Module) -> None:
         """Add the overrides of modules whose attention adds a bias that is trained."""

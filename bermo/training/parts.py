@@ -1,12 +1,24 @@
-"""What the fused forwards of single kinds of modules take from the fusion that they are a part of."""
+"""What the fused forwards of single kinds of modules take from the fusion that they are a part of, and
+what they are in it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+
+class Override(NamedTuple):
+    """A function that stands in a module's attribute (`forward`, mostly) while a fusion is active."""
+
+    module: nn.Module
+    attribute: str
+    function: Callable[..., Any]
+    is_hookable: bool = False
+    """It computes what it stands for also where hooks observe the module."""
 
 
 @dataclass(frozen=True, kw_only=True)
