@@ -73,7 +73,7 @@ class Bars:
     is_level: bool = False
     """Dots with level whiskers in place of bars, a line for each, so that many and long names have room."""
     limits: tuple[float, float] | None = None
-    """Where the axis of level whiskers ends, and those that are longer with it; else it shows all."""
+    """How far the axis of level whiskers reaches if its values do not need more; longer ones end with it."""
 
 
 @dataclass(frozen=True, kw_only=True)

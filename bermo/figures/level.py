@@ -18,7 +18,7 @@ from bermo.figures.frame import (
     level_axis,
     named,
 )
-from bermo.figures.svg import SMALL, Drawing, element, series_group, short, text, width_of, wrap
+from bermo.figures.svg import SMALL, Drawing, cut, element, series_group, short, text, width_of, wrap
 
 MAX_NAMES = 190.0
 LINE, LETTERS, GAP = 15.0, 13.0, 7.0
@@ -36,7 +36,7 @@ def draw_level(figure: Bars, is_live: bool = False) -> Drawing:
         return element("circle", cx=x, cy=y, r=RADIUS + 1, fill=colours[index])
 
     words, top = legend(named(list(figure.series), figure.y_label), swatch, WIDTH)
-    top += label_height(figure.y_label, WIDTH) - 15
+    top += label_height(figure.x_label, WIDTH) if figure.x_label else GAP
     heights = [
         GAP + max(LETTERS * len(own), LINE * len(_series_of(figure, index)))
         for index, own in enumerate(lines)
@@ -60,7 +60,15 @@ def draw_level(figure: Bars, is_live: bool = False) -> Drawing:
         y += height
     axis, below = level_axis(frame, figure.y_label)
     drawn = [series_group(name, own) if is_live else own for name, own in marks.items()]
-    body = words + _grid(frame) + axis + "".join(names) + ("".join(drawn) or empty_note(frame))
+    above = text(cut(figure.x_label, WIDTH - 8, 12), 0, frame.top - 10, class_="axis")
+    body = (
+        words
+        + (above if figure.x_label else "")
+        + _grid(frame)
+        + axis
+        + "".join(names)
+        + ("".join(drawn) or empty_note(frame))
+    )
     return Drawing(width=WIDTH, height=frame.bottom + below, body=body)
 
 
@@ -70,12 +78,10 @@ def _series_of(figure: Bars, index: int) -> list[str]:
 
 
 def _axis(figure: Bars) -> Axis:
-    if figure.limits is not None:
-        return linear_axis(figure.limits)
+    """Cover all values, and all of the whiskers or what the limits leave of them."""
     values = [value for numbers in figure.series.values() for value in numbers]
-    return linear_axis(
-        [*values, *(end for pairs in figure.errors.values() for pair in pairs for end in pair)]
-    )
+    ends = [end for pairs in figure.errors.values() for pair in pairs for end in pair]
+    return linear_axis([*values, *(figure.limits or ends)])
 
 
 def _grid(frame: Frame) -> str:
@@ -99,8 +105,7 @@ def _mark(figure: Bars, name: str, index: int, colour: str, y: float, frame: Fra
         return ""
     ends = finite(figure.errors[name][index]) if name in figure.errors else []
     whisker = _whisker(ends[0], ends[1], y, frame) if len(ends) == 2 else ""
-    middle = frame.across(min(max(value, frame.x.low), frame.x.high))
-    return whisker + element("circle", cx=middle, cy=y, r=RADIUS, fill=colour)
+    return whisker + element("circle", cx=frame.across(value), cy=y, r=RADIUS, fill=colour)
 
 
 def _whisker(low: float, high: float, y: float, frame: Frame) -> str:

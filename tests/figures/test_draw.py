@@ -367,6 +367,8 @@ def test_the_front_joins_its_points_from_left_to_right() -> None:
         replace(LINES, x=(), series={}, bands={}),
         replace(BARS, series={"a": (math.nan,) * 3}, errors={}),
         replace(BARS, names=(), series={}, errors={}),
+        replace(BARS, names=(), series={}, errors={}, is_level=True),
+        replace(BARS, series={"a": (math.nan,) * 3}, errors={}, is_level=True),
         replace(HEAT, columns=(), rows=(), values=()),
         replace(HEAT, values=((None,) * 3,) * 2),
         replace(POINTS, x=(), y=(), names=(), groups=(), front=()),

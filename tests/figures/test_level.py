@@ -47,6 +47,11 @@ def test_a_whisker_that_leaves_the_axis_ends_with_an_arrow_at_its_end() -> None:
     assert not any("L" in d for d in re.findall(r'd="([^"]+)" class="whisker"', whole))
 
 
+def test_every_dot_stands_by_its_number_whatever_the_limits() -> None:
+    narrow = dots(to_svg(replace(LEVEL, limits=(0.0, 1.0))))
+    assert [x for x, _ in narrow] == [x for x, _ in dots(to_svg(replace(LEVEL, limits=(-1.0, 2.0))))]
+
+
 def test_zero_has_a_line_where_the_axis_has_it() -> None:
     assert 'class="front"' in to_svg(LEVEL)
     far = replace(LEVEL, series={"one": (1.1, 1.2)}, errors={})

@@ -58,7 +58,8 @@ ARCS = Arcs(
     below=((0, 1), (1, 2), (2, 3)),
     names=("true tree", "predicted tree"),
 )
-FIGURES: tuple[Figure, ...] = (LINES, HEAT, BARS, POINTS, ARCS, TABLE)
+LEVEL = replace(BARS, title="Level", is_level=True, limits=(20.0, 80.0))
+FIGURES: tuple[Figure, ...] = (LINES, HEAT, BARS, LEVEL, POINTS, ARCS, TABLE)
 
 
 def findings() -> Findings:
@@ -67,8 +68,8 @@ def findings() -> Findings:
         title=f"A look {NASTY}",
         facts={"model": "box"},
         sections=(
-            Section(title="Drawn", text="What was found.", figures=FIGURES[:4]),
-            Section(title="Rows", text="", figures=FIGURES[4:]),
+            Section(title="Drawn", text="What was found.", figures=FIGURES[:5]),
+            Section(title="Rows", text="", figures=FIGURES[5:]),
         ),
     )
 
