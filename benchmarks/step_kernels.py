@@ -4,6 +4,7 @@ Each way takes some steps under torch's profiler. Kernels of one kind are summed
 """
 
 import argparse
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -63,8 +64,10 @@ def by_kind(kernels: Iterable[Kernel]) -> dict[str, dict[str, float]]:
     return dict(sorted(rounded.items(), key=lambda item: -item[1]["us"]))
 
 
-def listed(make: Callable[[], Any], options: argparse.Namespace, length: int) -> list[Kernel]:
-    """Run some steps of one way under the profiler; return its kernels, the longest first."""
+def listed(make: Callable[[], Any], options: argparse.Namespace, length: int) -> tuple[float, list[Kernel]]:
+    """Run some steps of one way, then as many under the profiler; return the milliseconds of one and its
+    kernels, the longest first.
+    """
     step, batches = make(), [make_batch(options.batch, length, seed) for seed in range(2)]
     is_gpu = torch.cuda.is_available()
     if is_gpu:
@@ -73,6 +76,11 @@ def listed(make: Callable[[], Any], options: argparse.Namespace, length: int) ->
         step(MIDDLE + number, batches[number % 2])
     wait = torch.cuda.synchronize if is_gpu else lambda: None
     wait()
+    started = time.perf_counter()
+    for number in range(options.steps):
+        step(MIDDLE + number, batches[number % 2])
+    wait()
+    step_ms = 1000 * (time.perf_counter() - started) / options.steps
     with profile(activities=[ProfilerActivity.CUDA if is_gpu else ProfilerActivity.CPU]) as seen:
         for number in range(options.steps):
             step(MIDDLE + number, batches[number % 2])
@@ -85,7 +93,9 @@ def listed(make: Callable[[], Any], options: argparse.Namespace, length: int) ->
         )
         for event in seen.key_averages()
     ]
-    return sorted((one for one in kernels if one.microseconds > 0), key=lambda one: -one.microseconds)
+    return step_ms, sorted(
+        (one for one in kernels if one.microseconds > 0), key=lambda one: -one.microseconds
+    )
 
 
 def plain(options: argparse.Namespace, family: str) -> Ours:
@@ -109,7 +119,7 @@ def run_kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for length in options.lengths:
         for name, make in ways.items():
-            kernels = listed(make, options, length)
+            step_ms, kernels = listed(make, options, length)
             kinds = by_kind(kernels)
             total = round(sum(one.microseconds for one in kernels), 1)
             launches = sum(one.launches for one in kernels)
@@ -119,5 +129,6 @@ def run_kernels(options: argparse.Namespace) -> list[dict[str, Any]]:
             longest = [
                 one._asdict() | {"microseconds": round(one.microseconds, 1)} for one in kernels[:LONGEST]
             ]
-            rows.append({"name": name, "length": length, "us": total, "kinds": kinds, "kernels": longest})
+            row = {"name": name, "length": length, "step_ms": round(step_ms, 3), "us": total}
+            rows.append(row | {"kinds": kinds, "kernels": longest})
     return rows

@@ -173,7 +173,6 @@ def steps() -> Bars:
 
 def step_kernels() -> Bars:
     """Where the milliseconds of a step go: kernels by kind, and the time in which the GPU waits."""
-    steps = {(row["name"], row["length"]): row["median_ms"] for row in read("step-cuda.json")["rows"]}
     known = {(row["name"], row["length"]): row for row in read("step-kernels-cuda.json")["rows"]}
     ways = {"Hugging Face, eager": "Hugging Face, eager", "bermo, plain": "plain, auto"}
     ways |= {"bermo, mix + movement": "mix + movement, auto"}
@@ -198,7 +197,7 @@ def step_kernels() -> Bars:
             name: (
                 *(round(found.get(kind, 0.0) / 1000, 2) for kind in short),
                 round(sum(us for kind, us in found.items() if kind not in short) / 1000, 2),
-                max(0.0, round(steps[ways[name], 128] - sum(found.values()) / 1000, 2)),
+                max(0.0, round(known[ways[name], 128]["step_ms"] - sum(found.values()) / 1000, 2)),
             )
             for name, found in kinds.items()
         },

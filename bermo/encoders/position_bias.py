@@ -22,8 +22,7 @@ def set_position_bias_(model: nn.Module) -> None:
         if hasattr(type(module), "compute_position_bias"):
             cast(Any, module).compute_position_bias = MethodType(_position_bias, module)
         if hasattr(type(module), "relative_positional_encoding"):
-            make = MethodType(cast(Any, type(module)).relative_positional_encoding, module)
-            cast(Any, module).relative_positional_encoding = cache(_for_training_too(make))
+            cast(Any, module).relative_positional_encoding = _kept_waves(module)
         if hasattr(type(module), "get_rel_pos"):
             cast(Any, module).get_rel_pos = _kept_distances(cast(Any, module))
 
@@ -31,6 +30,20 @@ def set_position_bias_(model: nn.Module) -> None:
 def _for_training_too(make: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function so that what it makes in inference mode can be kept for a training step."""
     return torch.inference_mode(False)(make)
+
+
+def _kept_waves(encoder: nn.Module) -> Callable[..., Tensor]:
+    """Return XLNet's own function of lengths, which makes the waves of each once, where the weights lie: some
+    versions of transformers make them on the CPU.
+    """
+    make = MethodType(cast(Any, type(encoder)).relative_positional_encoding, encoder)
+
+    @cache
+    def made(place: torch.device, *lengths: Any, **more: Any) -> Tensor:
+        return cast(Tensor, make(*lengths, **more)).to(place)
+
+    kept = _for_training_too(made)
+    return lambda *lengths, **more: kept(next(encoder.parameters()).device, *lengths, **more)
 
 
 def _kept_distances(encoder: Any) -> Callable[..., Tensor | None]:

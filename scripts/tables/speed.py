@@ -199,10 +199,10 @@ def families_table(rows: list[Any]) -> str:
                     row["family"],
                     length,
                     f"{ours:.2f}",
-                    f"{ms['pruned'][length]:.2f}",
+                    _known(ms["pruned"].get(length), 2),
                     f"{eager:.1f}",
                     f"{ms['fused'][length]:.1f}",
-                    *([_compiled(ms.get("compiled", {}).get(length))] if is_compiled else []),
+                    *([_known(ms.get("compiled", {}).get(length), 1)] if is_compiled else []),
                     f"{eager / ours:.1f} ×",
                     f"{ours / bert[length]:.2f}",
                 ]
@@ -212,8 +212,8 @@ def families_table(rows: list[Any]) -> str:
     return table([*head, "eager / plain", "plain / BERT's"], lines)
 
 
-def _compiled(ms: float | None) -> str:
-    return "–" if ms is None else f"{ms:.1f}"
+def _known(ms: float | None, digits: int) -> str:
+    return "–" if ms is None else f"{ms:.{digits}f}"
 
 
 def fast_ways() -> str:

@@ -43,7 +43,16 @@ def test_waves_of_distances_are_those_of_transformers_and_made_once() -> None:
     set_position_bias_(model)
     assert torch.equal(model(ids).last_hidden_state, expected)
     assert torch.equal(model(ids[:, :3]).last_hidden_state, XLNetModel.forward(model, ids[:, :3])[0])
-    assert model.relative_positional_encoding.cache_info().misses == 2
+    first, again = (model.relative_positional_encoding(5, 5, bsz=2) for _ in range(2))
+    assert first is again
+
+
+def test_waves_of_distances_lie_where_the_weights_are() -> None:
+    model = XLNetModel(XLNetConfig(vocab_size=20, d_model=8, n_layer=1, n_head=2, d_inner=8))
+    set_position_bias_(model)
+    assert model.relative_positional_encoding(5, 5, bsz=2).device.type == "cpu"
+    model.to("meta")
+    assert model.relative_positional_encoding(5, 5, bsz=2).device.type == "meta"
 
 
 def test_groups_of_distances_are_those_of_transformers_made_once_and_serve_a_training_step() -> None:
