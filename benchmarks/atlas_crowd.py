@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -38,8 +39,6 @@ from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec
 LIMITS = {"sst2": 20_000}
 """Training rows of a task; of others all."""
 WAIT_SECONDS = 0.2
-MAKING = "train", "compress"
-"""Commands that train."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +75,11 @@ class Crowd:
     One that fails, as where the memory of a GPU is full, is called again once all others have started.
     """
 
-    trainings: Local
-    exports: Local
+    local: Local
+    room: Mapping[bool, int]
+    """How many train at a time, and how many do not."""
     waiting: list[tuple[str, Job]] = field(default_factory=list)
+    under_way: Counter[bool] = field(default_factory=Counter)
     done: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     failed_once: set[str] = field(default_factory=set)
@@ -91,28 +92,25 @@ class Crowd:
     def start(self) -> None:
         """Start the most wanted jobs that need nothing more, as many as there is room for."""
         for task, job in list(self.waiting):
-            local = self.trainings if job.words[0] in MAKING else self.exports
             needs = {f"{task}/{name}" for name in job.needs}
             if needs & self.lost:
                 self._end(task, job, is_done=False)
             elif needs <= self.done and has_ended(job):
                 self._end(task, job, is_done=True)
-            elif needs <= self.done and local.free and not local.queue:
+            elif needs <= self.done and self.under_way[_trains(job)] < self.room[_trains(job)]:
                 self.waiting.remove((task, job))
-                local.submit(job)
-                self.wait(0.0)
+                self.under_way[_trains(job)] += 1
+                self.local.submit(job)
 
-    def wait(self, seconds: float) -> None:
-        """Hear of a command that has ended, of either kind."""
-        for local in (self.trainings, self.exports):
-            ended = local.wait(seconds)
-            if ended is not None:
-                is_done = ended.code == 0 or (ended.job.makes is not None and ended.job.makes.exists())
-                self._note(ended.job.folder.parents[2].name, ended.job, is_done=is_done)
-
-    def _note(self, task: str, job: Job, *, is_done: bool) -> None:
-        """A job is over, or waits again."""
+    def wait(self) -> None:
+        """Hear of a command that has ended."""
+        ended = self.local.wait(WAIT_SECONDS)
+        if ended is None:
+            return
+        job, task = ended.job, ended.job.folder.parents[2].name
         name = f"{task}/{job.name}"
+        self.under_way[_trains(job)] -= 1
+        is_done = ended.code == 0 or (job.makes is not None and job.makes.exists())
         if is_done or name in self.failed_once:
             self._end(task, job, is_done=is_done)
         else:
@@ -124,6 +122,10 @@ class Crowd:
         (self.done if is_done else self.lost).add(f"{task}/{job.name}")
         if not is_done:
             print(f"{task}/{job.name} failed: {job.log}", flush=True)
+
+
+def _trains(job: Job) -> bool:
+    return job.words[0] in ("train", "compress")
 
 
 Key = tuple[str, str, int]
@@ -205,7 +207,8 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="training rows, for a trial")
     given = parser.parse_args()
     place = Place(str(given.encoder), given.data, given.out, given.device, given.limit)
-    crowd = Crowd(trainings=_local(given.trainings), exports=_local(given.exports))
+    local = Local(worker_environments(given.trainings + given.exports, None))
+    crowd = Crowd(local=local, room={True: given.trainings, False: given.exports})
     chains = dict[Key, Chain | None]()
     for task, method, seed in read_wanted(given.wanted):
         base = _task(place, task).base
@@ -216,20 +219,15 @@ def main() -> None:
     scoring = Scoring(place, chains, pool)
     while time.monotonic() - scoring.started < given.seconds and not scoring.is_over(crowd.lost):
         crowd.start()
-        crowd.wait(WAIT_SECONDS)
+        crowd.wait()
         scoring.submit(crowd.done)
     # What is under way goes on by the same command; nobody waits for it.
     for process in active_children():
         process.kill()
-    for local in (crowd.trainings, crowd.exports):
-        local.nursery.process.kill()
+    local.nursery.process.kill()
     scored = sum(future.done() and future.exception() is None for future in scoring.futures.values())
     print(f"{scored} of {len(chains)} scored after {time.monotonic() - scoring.started:.0f} s.", flush=True)
     os._exit(0)
-
-
-def _local(workers: int) -> Local:
-    return Local(worker_environments(workers, None))
 
 
 if __name__ == "__main__":
