@@ -220,14 +220,14 @@ def quick_traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def quick_kernels() -> Iterator[None]:
-    """Let the interpreter of kernels replace Triton's language once."""
+    """Let Triton's interpreter do with less Python around each operation of a kernel."""
     if importlib.util.find_spec("triton") is None or os.environ["TRITON_INTERPRET"] == "0":
         yield
         return
-    from tests.patched_once import interpreter, patched_once
+    from tests.quick_interpreter import make_quick_
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "_patch_lang", patched_once(interpreter._patch_lang))
+        make_quick_(patch)
         yield
 
 
