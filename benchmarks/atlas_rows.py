@@ -1,13 +1,15 @@
 """The scores of an atlas's trainings as rows, its speeds, and the scores of mixes that come or go.
 
     python benchmarks/atlas_rows.py OUT results/atlas-gpu.json               OUT of atlas.sh
+    python benchmarks/atlas_rows.py OUT results/atlas-gpu.json --leave dense
     python benchmarks/atlas_rows.py --speed OUT results/atlas-x86.json       OUT of atlas.sh … measure
     python benchmarks/atlas_rows.py --gradual OUT results/gradual-mix.json   OUT of gradual_mix_gpu.sh
 
 A row is a method: its seeds, the score of the best evaluation of its last training, and what was measured of
 the model that is shipped (seed, score, agreement with the dense model, size). Seeds that OUT does not have
-stay as the file has them; so do methods that OUT has not timed, and the file's other fields. A baseline is
-fitted once for all seeds: its row has one.
+stay as the file has them; so do methods that OUT has not timed, and the file's other fields. A method that is
+left stays as it is, where other rows of the file are forms of its models. A baseline is fitted once for all
+seeds: its row has one.
 
 Speeds are times the throughput and the latency of the dense model, which each bench timed in turns; those of
 baselines and of students without a Transformer are on texts, tokens made anew (`on`). `picked` names the
@@ -18,7 +20,7 @@ evaluation is taken.
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,14 @@ ARMS = ("plain", "fixed", "opens", "closes")
 SHIPPED = ("score", "same_labels", "same_probabilities", "megabytes", "parameters", "nonzero")
 
 
-def rows(out: Path, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows(out: Path, known: list[dict[str, Any]], leave: Collection[str] = ()) -> list[dict[str, Any]]:
     """Return a row for each method that is known or of which a seed has ended, in the atlas's order."""
     before = {row["method"]: row for row in known}
     found = []
     for name in NAMES:
+        if name in leave:
+            found += [before[name]] if name in before else []
+            continue
         old = before.get(name, {})
         trained = dict(zip(old.get("seeds", ()), old.get("scores", ()), strict=True))
         trained |= trainings(out, METHODS[name]) if name in METHODS else {}
@@ -156,6 +161,7 @@ def main() -> None:
     parser.add_argument("json", type=Path)
     parser.add_argument("--gradual", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--leave", nargs="*", default=[], choices=list(METHODS), metavar="METHOD")
     options = parser.parse_args()
     known = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
     if options.gradual:
@@ -163,7 +169,7 @@ def main() -> None:
     elif options.speed:
         known = with_speeds(known, speeds(options.out))
     else:
-        known["rows"] = rows(options.out, known.get("rows", []))
+        known["rows"] = rows(options.out, known.get("rows", []), options.leave)
     options.json.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 

@@ -160,7 +160,7 @@ def shipped_share(row: dict, dense: dict) -> float:
 
 
 def _trained(row: dict, dense: dict[int, float]) -> list[str]:
-    return [with_interval(row["scores"]), str(len(row["seeds"])), f"{_kept(row, dense):.1f} %"]
+    return [with_interval(row["scores"], "accuracy"), str(len(row["seeds"])), f"{_kept(row, dense):.1f} %"]
 
 
 def _shipped(row: dict) -> list[str]:
@@ -168,7 +168,8 @@ def _shipped(row: dict) -> list[str]:
     if not (measured := row.get("shipped")):
         return ["", "", ""]
     same, size = (spread([one[key] for one in measured]).mean for key in ("same_labels", "megabytes"))
-    return [with_interval([one["score"] for one in measured]), f"{same:.1f} %", f"{size:.1f}"]
+    score = with_interval([one["score"] for one in measured], "accuracy")
+    return [score, f"{same:.1f} %", f"{size:.1f}"]
 
 
 def speed_of(name: str) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bermo.methods.probing.paired import Paired, paired
 from bermo.runs.results import ONE_ANSWER
+from bermo.runs.statistics import within
 
 RESULTS = Path(__file__).parents[2] / "results"
 PRUNING = "gpu.json"
@@ -35,12 +36,13 @@ def spread(values: Sequence[float]) -> Paired:
     return paired(list(values))
 
 
-def with_interval(values: Sequence[float]) -> str:
-    """Write a mean and its 95 % interval."""
+def with_interval(values: Sequence[float], metric: str = "") -> str:
+    """Write a mean and its 95 % interval, which ends where a metric of that name does."""
     known = spread(values)
-    if known.interval is None:
+    interval = within(known.interval, metric)
+    if interval is None:
         return f"{known.mean:.2f}"
-    low, high = known.interval
+    low, high = interval
     return f"{known.mean:.2f} ({low:.2f} … {high:.2f})"
 
 

@@ -44,6 +44,16 @@ def test_seeds_that_are_not_in_the_folder_stay_and_what_is_shipped_stands_beside
     assert rows(tmp_path / "none", [dense, int8]) == [dense, int8]
 
 
+def test_a_method_that_is_left_stays_as_the_file_has_it(tmp_path: Path) -> None:
+    write(tmp_path / "dense" / "seed-1" / "1-train", 1, 92.0)
+    write(tmp_path / "theseus" / "seed-1" / "1-train", 1, 90.0)
+    known = [{"method": "dense", "seeds": [1], "scores": [91.0]}]
+    dense, theseus = rows(tmp_path, known, ["dense"])
+    assert dense is known[0]
+    assert theseus["scores"] == [90.0]
+    assert [row["method"] for row in rows(tmp_path, [], ["dense"])] == ["theseus"]
+
+
 def test_the_model_that_compress_chose_is_named(tmp_path: Path) -> None:
     seed = tmp_path / "compress" / "seed-1"
     (seed / "1-compress").mkdir(parents=True)
