@@ -48,10 +48,10 @@ def scaled_forward(
     ROUNDS: tl.constexpr,
 ):
     """(m ⊙ h + x) ⊙ s + t of a tile in the dtype of the products, and with WIDE also in float32."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    column, at, exists = _tile(tl.program_id(0), rows, D, HEIGHT, WIDTH)
     total = _values(h, at, exists)
     if DROP:
-        total *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+        total *= _kept(seed, tl.program_id(0), rows, P, ROUNDS, D, HEIGHT, WIDTH)
     total += _values(x, at, exists)
     total = total * _vector(scale, column, D) + _vector(shift, column, D)
     if WIDE:
@@ -83,7 +83,7 @@ def scaled_backward(
     COLUMNS: tl.constexpr,
 ):
     """dx and dh of a tile, from the gradients of both results, and its sums for s, t and the bias in h."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    column, at, exists = _tile(tl.program_id(0), rows, D, HEIGHT, WIDTH)
     if WIDE:
         g = _values(grad, at, exists)
         if HALF:
@@ -92,7 +92,7 @@ def scaled_backward(
         g = _values(half_grad, at, exists)
     total = _values(h, at, exists)
     if DROP:
-        kept = _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+        kept = _kept(seed, tl.program_id(0), rows, P, ROUNDS, D, HEIGHT, WIDTH)
         total *= kept
     total += _values(x, at, exists)
     of_x = g * _vector(scale, column, D)
@@ -121,7 +121,7 @@ def relu_backward(
     COLUMNS: tl.constexpr,
 ):
     """The gradient of a tile before ReLU, from that of its result a, and its sums for the bias."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    column, at, exists = _tile(tl.program_id(0), rows, D, HEIGHT, WIDTH)
     of_u = tl.where(_values(a, at, exists) > 0, _values(grad, at, exists), 0.0)
     tl.store(du + at, of_u.to(du.dtype.element_ty), mask=exists)
     _store_sums(table, of_u, column, D, at_column, COLUMNS)
@@ -142,7 +142,7 @@ def open_forward(
     WIDTH: tl.constexpr,
 ):
     """Scale and shift the second and the third part of joined rows (rows, 3 D)."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    column, at, exists = _tile(tl.program_id(0), rows, D, HEIGHT, WIDTH)
     row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
     source = row[:, None] * (3 * D) + D + column[None, :]
     first = _values(joined, source, exists) * _vector(scale, column, D) + _vector(shift, column, D)
@@ -169,7 +169,7 @@ def open_backward(
     COLUMNS: tl.constexpr,
 ):
     """The gradients of the second and the third part of joined rows, with sums as in `scaled_backward`."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    column, at, exists = _tile(tl.program_id(0), rows, D, HEIGHT, WIDTH)
     row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
     source = row[:, None] * (3 * D) + D + column[None, :]
     for part in tl.static_range(2):

@@ -21,8 +21,11 @@ from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.product import weight_grad
 from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
 
-# Rows and columns of a tile, one program each.
-HEIGHT, WIDTH = 32, 128
+# Rows and columns of a tile.
+TILE = {"HEIGHT": 8, "WIDTH": 256, "num_warps": 8}
+# How many tiles below each other have one program, and one sum, and how many rows that are.
+NUM = 4
+ROWS = NUM * TILE["HEIGHT"]
 
 
 def gelu_forward(
@@ -32,7 +35,7 @@ def gelu_forward(
     size, num_groups = h.shape[-1], 1 if added is None else len(added)
     rows = h.numel() // size // num_groups
     out = torch.empty_like(h)
-    kernels.gelu_forward[(triton.cdiv(rows, HEIGHT), triton.cdiv(size, WIDTH), num_groups)](
+    kernels.gelu_forward[(triton.cdiv(rows, TILE["HEIGHT"]), triton.cdiv(size, TILE["WIDTH"]), num_groups)](
         h, h if added is None else added, h if seed is None else seed, out, rows, **_options(size, added, p)
     )
     return out
@@ -53,7 +56,7 @@ def gelu_backward(
     num_groups, tiles, _, size = parts.shape
     rows = h.numel() // size // num_groups
     dh = torch.empty_like(h)
-    kernels.gelu_backward[(tiles, triton.cdiv(size, WIDTH), num_groups)](
+    kernels.gelu_backward[(tiles, triton.cdiv(size, TILE["WIDTH"]), num_groups)](
         grad,
         h,
         h if added is None else added,
@@ -61,14 +64,14 @@ def gelu_backward(
         dh,
         parts,
         rows,
+        NUM=NUM,
         **_options(size, added, p),
     )
     return dh
 
 
 def _options(size: int, added: Tensor | None, p: float) -> dict[str, Any]:
-    tile = {"D": size, "HEIGHT": HEIGHT, "WIDTH": WIDTH, "num_warps": 8}
-    return tile | {"ADD": added is not None, "P": p, "DROP": p > 0, "ROUNDS": ROUNDS}
+    return TILE | {"D": size, "ADD": added is not None, "P": p, "DROP": p > 0, "ROUNDS": ROUNDS}
 
 
 def join(grads: Sequence[Tensor], parts: Tensor) -> Tensor:
@@ -77,9 +80,9 @@ def join(grads: Sequence[Tensor], parts: Tensor) -> Tensor:
     """
     rows, size = grads[0].shape
     joined = grads[0].new_empty((rows, 3 * size))
-    tiles, blocks = parts.shape[1], triton.cdiv(size, WIDTH)
+    tiles, blocks = parts.shape[1], triton.cdiv(size, TILE["WIDTH"])
     kernels.join_three[(tiles, 3 * blocks)](
-        *grads, joined, parts, rows, D=size, BLOCKS=blocks, HEIGHT=HEIGHT, WIDTH=WIDTH, num_warps=8
+        *grads, joined, parts, rows, D=size, BLOCKS=blocks, NUM=NUM, **TILE
     )
     return joined
 
@@ -171,7 +174,7 @@ class Joined(torch.autograd.Function):
         ctx.target, ctx.bias = target, biases[0]
         ctx.late, ctx.place = late, None
         if late is not None and can_wait(*biases):
-            shape = (1, triton.cdiv(x.numel() // x.shape[-1], HEIGHT), 1, 3 * len(biases[0]))
+            shape = (1, triton.cdiv(x.numel() // x.shape[-1], ROWS), 1, 3 * len(biases[0]))
             ctx.place = late.take(shape, [biases])
         out = functional.linear(x, _side_by_side(weights), _side_by_side(biases))
         return out.chunk(3, dim=-1)
@@ -212,7 +215,7 @@ class Gelu(torch.autograd.Function):
         ctx.late, ctx.place = late, None
         if late is not None and bias is not None and can_wait(bias):
             size, num_groups = h.shape[-1], len(bias) if adds else 1
-            tiles = triton.cdiv(h.numel() // size // num_groups, HEIGHT)
+            tiles = triton.cdiv(h.numel() // size // num_groups, ROWS)
             ctx.place = late.take((num_groups, tiles, 1, size), [[bias]])
         ctx.save_for_backward(h, seed)
         ctx.bias, ctx.adds, ctx.p = bias, adds, p
@@ -238,7 +241,7 @@ def _parts(ctx: Any, h: Tensor, sums: tuple[int, int]) -> Tensor:
         found: Tensor = ctx.late.parts(ctx.place)
         return found
     groups, size = sums
-    tiles = triton.cdiv(h.numel() // h.shape[-1] // groups, HEIGHT)
+    tiles = triton.cdiv(h.numel() // h.shape[-1] // groups, ROWS)
     return h.new_empty((groups, tiles, 1, size), dtype=torch.float32)
 
 

@@ -9,9 +9,9 @@ from bermo.nn.fast.normal_kernels import normal
 
 
 @triton.jit
-def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+def _tile(block, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     """A tile of a group's (rows, D): its columns, its indices in the whole tensor, and which exist."""
-    row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    row = block * HEIGHT + tl.arange(0, HEIGHT)
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     exists = (row < rows)[:, None] & (column < D)[None, :]
     whole = (tl.program_id(2) * rows + row).to(tl.int64)
@@ -19,9 +19,11 @@ def _tile(rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _kept(seed, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+def _kept(
+    seed, block, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
+):
     """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
-    row = tl.program_id(2) * rows + tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    row = tl.program_id(2) * rows + block * HEIGHT + tl.arange(0, HEIGHT)
     quarter = tl.program_id(1) * (WIDTH // 4) + tl.arange(0, WIDTH // 4)
     counter = row[:, None] * (tl.cdiv(D, WIDTH) * (WIDTH // 4)) + quarter[None, :]
     first, second, third, fourth = tl.rand4x(tl.load(seed), counter, ROUNDS)
@@ -47,13 +49,15 @@ def gelu_forward(
     ROUNDS: tl.constexpr,
 ):
     """m ⊙ gelu(h + b), with a bias for each group of rows, or gelu(h)."""
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
+    block = tl.program_id(0)
+    column, at, exists = _tile(block, rows, D, HEIGHT, WIDTH)
     value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
     if ADD:
         value += tl.load(bias + tl.program_id(2) * D + column, mask=column < D, other=0.0).to(tl.float32)
-    gelu = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    cumulated, _ = normal(value)
+    gelu = value * cumulated
     if DROP:
-        gelu *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+        gelu *= _kept(seed, block, rows, P, ROUNDS, D, HEIGHT, WIDTH)
     tl.store(out + at, gelu.to(out.dtype.element_ty), mask=exists)
 
 
@@ -67,6 +71,7 @@ def gelu_backward(
     parts,
     rows,
     D: tl.constexpr,
+    NUM: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     ADD: tl.constexpr,
@@ -74,22 +79,25 @@ def gelu_backward(
     DROP: tl.constexpr,
     ROUNDS: tl.constexpr,
 ):
-    """dh = m ⊙ g (Φ(h) + h φ(h)) and its sums over the rows of a tile."""
-    group = tl.program_id(2)
-    column, at, exists = _tile(rows, D, HEIGHT, WIDTH)
-    value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
-    if ADD:
-        value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
-    g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
-    if DROP:
-        g *= _kept(seed, rows, P, ROUNDS, D, HEIGHT, WIDTH)
-    cumulated, density = normal(value)
-    of_h = (g * (cumulated + value * density)).to(dh.dtype.element_ty)
-    tl.store(dh + at, of_h, mask=exists)
-    # Rounded values are summed, those that the products read, as torch does.
-    total = tl.sum(of_h.to(tl.float32), 0)
-    part = (group * tl.num_programs(0) + tl.program_id(0)).to(tl.int64)
-    tl.store(parts + part * D + column, total, mask=column < D)
+    """dh = m ⊙ g (Φ(h) + h φ(h)) of NUM tiles below each other, and its sums over their rows."""
+    part, group = tl.program_id(0), tl.program_id(2)
+    total = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    for i in range(NUM):
+        block = part * NUM + i
+        column, at, exists = _tile(block, rows, D, HEIGHT, WIDTH)
+        value = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
+        g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
+        if ADD:
+            value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
+        if DROP:
+            g *= _kept(seed, block, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+        cumulated, density = normal(value)
+        of_h = g * (cumulated + value * density)
+        tl.store(dh + at, of_h.to(dh.dtype.element_ty), mask=exists)
+        total += of_h
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    target = parts + (group * tl.num_programs(0) + part).to(tl.int64) * D
+    tl.store(target + column, tl.sum(total, 0), mask=column < D)
 
 
 @triton.jit
@@ -102,22 +110,24 @@ def join_three(
     rows,
     D: tl.constexpr,
     BLOCKS: tl.constexpr,
+    NUM: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Write three (rows, D) side by side, and the sums over the rows of a tile."""
-    row = (tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
-    source = tl.program_id(1) // BLOCKS
+    """Write NUM tiles of each of three (rows, D) side by side, and the sums over their rows."""
+    part, source = tl.program_id(0), tl.program_id(1) // BLOCKS
     column = (tl.program_id(1) % BLOCKS) * WIDTH + tl.arange(0, WIDTH)
-    exists = (row < rows)[:, None] & (column < D)[None, :]
-    at = row[:, None] * D + column[None, :]
-    if source == 0:
-        value = tl.load(first + at, mask=exists, other=0.0)
-    elif source == 1:
-        value = tl.load(second + at, mask=exists, other=0.0)
-    else:
-        value = tl.load(third + at, mask=exists, other=0.0)
     across = source * D + column
-    tl.store(joined + row[:, None] * (3 * D) + across[None, :], value, mask=exists)
-    total = tl.sum(value.to(tl.float32), 0)
-    tl.store(parts + tl.program_id(0).to(tl.int64) * (3 * D) + across, total, mask=column < D)
+    given = first
+    if source == 1:
+        given = second
+    elif source == 2:
+        given = third
+    total = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    for i in range(NUM):
+        row = ((part * NUM + i) * HEIGHT + tl.arange(0, HEIGHT)).to(tl.int64)
+        exists = (row < rows)[:, None] & (column < D)[None, :]
+        value = tl.load(given + row[:, None] * D + column[None, :], mask=exists, other=0.0)
+        tl.store(joined + row[:, None] * (3 * D) + across[None, :], value, mask=exists)
+        total += value.to(tl.float32)
+    tl.store(parts + part.to(tl.int64) * (3 * D) + across, tl.sum(total, 0), mask=column < D)

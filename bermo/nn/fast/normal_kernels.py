@@ -13,9 +13,11 @@ import triton.language as tl
 @triton.jit
 def normal(x):
     """Φ(x) and φ(x), in float32."""
-    size = tl.abs(x) * 0.7071067811865476
-    t = 1.0 / (1.0 + 0.3275911 * size)
-    raised = tl.exp(-size * size)
-    tail = 1.421413741 + t * (-1.453152027 + t * 1.061405429)
-    tail = 0.5 * t * (0.254829592 + t * (-0.284496736 + t * tail)) * raised
+    # exp2 and rsqrt are one instruction each; exp and a quotient are several.
+    scaled = x * 0.8493218002880191
+    raised = tl.exp2(-(scaled * scaled))
+    grown = 1.0 + 0.23164189 * tl.abs(x)
+    t = tl.rsqrt(grown * grown)
+    tail = 0.7107068705 + t * (-0.7265760135 + t * 0.5307027145)
+    tail = t * (0.127414796 + t * (-0.142248368 + t * tail)) * raised
     return tl.where(x < 0, tail, 1.0 - tail), 0.3989422804014327 * raised

@@ -66,7 +66,7 @@ class AddAndNorm(torch.autograd.Function):
         ctx.p, ctx.dtype, ctx.beta, ctx.bias = p, h.dtype, beta, bias
         ctx.late, ctx.place = late, None
         if late is not None and beta is not None and bias is not None and can_wait(gamma, beta, bias):
-            ctx.place = late.take((1, parts_of(rows)[0], 3, size), [[gamma], [beta], [bias]])
+            ctx.place = late.take((1, parts_of(rows, 1, 4)[0], 3, size), [[gamma], [beta], [bias]])
         ctx.set_materialize_grads(False)
         return z, y
 
@@ -78,7 +78,7 @@ class AddAndNorm(torch.autograd.Function):
         y_grad = torch.zeros_like(z) if y_grad is None else y_grad.contiguous()
         size = z.shape[-1]
         rows = z.numel() // size
-        num_parts, num = parts_of(rows)
+        num_parts, num = parts_of(rows, 1, 4)
         kinds = 1 if ctx.beta is None and ctx.bias is None else 3
         dh, dx = torch.empty_like(z, dtype=ctx.dtype), torch.empty_like(z)
         parts = z.new_empty((1, num_parts, kinds, size)) if ctx.place is None else ctx.late.parts(ctx.place)

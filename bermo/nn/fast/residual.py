@@ -31,8 +31,10 @@ from bermo.nn.fast.residual_kernels import (
 NUM_PROGRAMS = 512
 
 
-def _num_warps(width: int) -> int:
-    return 4 if width <= 1024 else 8
+def _tile(size: int) -> dict[str, int]:
+    """How a row is divided: into at most four chunks, with four elements of each for a thread."""
+    width = max(128, triton.next_power_of_2(triton.cdiv(size, 4)))
+    return {"D": size, "N": triton.cdiv(size, width), "WIDTH": width}
 
 
 class Summed(NamedTuple):
@@ -75,8 +77,9 @@ class Residual(torch.autograd.Function):
         half = torch.empty(x.shape if has_half else (0,), dtype=dtype, device=x.device)
         read = y.new_empty((0,) if tokens is None else (*tokens.shape, size))
         means, spreads = torch.empty(2, total, dtype=torch.float32, device=x.device).unbind()
-        width = triton.next_power_of_2(size)
-        residual_forward[(triton.cdiv(rows, 4), num_groups)](
+        tile = _tile(size)
+        height = max(1, 512 // tile["WIDTH"])
+        residual_forward[(triton.cdiv(rows, height), num_groups)](
             h,
             x,
             gamma,
@@ -92,21 +95,21 @@ class Residual(torch.autograd.Function):
             rows,
             x.shape[-2],
             eps,
-            D=size,
-            WIDTH=width,
+            HEIGHT=height,
             P=p,
             DROP=p > 0,
             ROUNDS=ROUNDS,
             HALF=has_half,
             ADD=adds,
             READ=tokens is not None,
-            num_warps=_num_warps(width),
+            num_warps=height * tile["WIDTH"] // 128,
+            **tile,
         )
         ctx.save_for_backward(h, x, gamma, seed, means, spreads, tokens)
         ctx.rows, ctx.p, ctx.beta, ctx.bias, ctx.adds = rows, p, beta.shape, bias, adds
         ctx.late, ctx.place = late, None
         if late is not None and can_wait(*leaves):
-            num_parts, _ = parts_of(rows, num_groups)
+            num_parts, _ = parts_of(rows, num_groups, 1)
             ctx.place = late.take((num_groups, num_parts, 3, size), [[leaf] for leaf in leaves])
         ctx.set_materialize_grads(False)
         absent = [*([] if has_half else [half]), *([] if tokens is not None else [read])]
@@ -121,13 +124,13 @@ class Residual(torch.autograd.Function):
             return (None,) * 12
         h, x, gamma, seed, means, spreads, tokens = ctx.saved_tensors
         size, num_groups = x.shape[-1], gamma.numel() // x.shape[-1]
-        num_parts, num = parts_of(ctx.rows, num_groups)
+        num_parts, num = parts_of(ctx.rows, num_groups, 1)
         dh, dx = torch.empty_like(h), torch.empty_like(x)
         if ctx.place is None:
             parts = x.new_empty((num_groups, num_parts, 3, size), dtype=torch.float32)
         else:
             parts = ctx.late.parts(ctx.place)
-        width = triton.next_power_of_2(size)
+        tile = _tile(size)
         wide = x if grad is None else grad.contiguous()
         residual_backward[(num_parts, num_groups)](
             h,
@@ -145,10 +148,7 @@ class Residual(torch.autograd.Function):
             dx,
             parts,
             ctx.rows,
-            triton.cdiv(ctx.rows, 4),
             x.shape[-2],
-            D=size,
-            WIDTH=width,
             P=ctx.p,
             DROP=ctx.p > 0,
             ROUNDS=ROUNDS,
@@ -157,7 +157,8 @@ class Residual(torch.autograd.Function):
             NUM=num,
             ADD=ctx.adds,
             READ=read_grad is not None,
-            num_warps=_num_warps(width),
+            num_warps=tile["WIDTH"] // 128,
+            **tile,
         )
         if ctx.place is not None:
             return dh, dx, *(None,) * 10
@@ -167,9 +168,9 @@ class Residual(torch.autograd.Function):
         return dh, dx, of_gamma, of_beta.view(ctx.beta), bias, *(None,) * 7
 
 
-def parts_of(rows: int, num_groups: int = 1) -> tuple[int, int]:
-    """In how many parts the rows of a group are summed, and how many blocks of four rows are in each."""
-    num_blocks = triton.cdiv(rows, 4)
+def parts_of(rows: int, num_groups: int, height: int) -> tuple[int, int]:
+    """In how many parts the rows of a group are summed, and how many blocks of `height` rows are in each."""
+    num_blocks = triton.cdiv(rows, height)
     num = triton.next_power_of_2(triton.cdiv(num_blocks * num_groups, NUM_PROGRAMS))
     return triton.cdiv(num_blocks, num), num
 

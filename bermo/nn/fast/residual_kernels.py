@@ -1,6 +1,9 @@
 """Kernels of `nn.fast.residual`: LayerNorm(x + dropout(h)), its gradients, and sums of partial sums.
 
-Four rows share one draw of four random numbers.
+A row is N chunks of WIDTH columns, four of them a thread: a thread reads and writes 16 bytes in float32, and
+nothing goes from thread to thread but the sums of a row. A draw of four random numbers decides about eight
+elements, two neighbours in each of four chunks, by 16 bits each: one is dropped with chance P rounded to a
+multiple of 2⁻¹⁶, and what is kept grows by the exact inverse of the chance to be kept.
 """
 
 import triton
@@ -14,33 +17,58 @@ LARGEST = 2**31
 
 
 @triton.jit
-def _dropout_factors(seed, counters, P, ROUNDS: tl.constexpr):
-    """Factors of four rows, (4, WIDTH), one counter for each column: 0 with chance P, else 1 / (1 − P)."""
-    first, second, third, fourth = tl.rand4x(tl.load(seed), counters, ROUNDS)
-    row = tl.arange(0, 4)[:, None]
-    lower = tl.where(row == 0, first[None, :], second[None, :])
-    upper = tl.where(row == 2, third[None, :], fourth[None, :])
-    return tl.where(tl.where(row < 2, lower, upper) >= P, 1.0 / (1.0 - P), 0.0)
+def _limit_of(P):
+    """What 16 random bits are compared with, and by how much a kept element grows."""
+    limit = tl.minimum(tl.floor(P * 65536.0 + 0.5), 65535.0)
+    return limit.to(tl.uint32) << 16, tl.where(P < 1.0, 65536.0 / (65536.0 - limit), 0.0)
 
 
 @triton.jit
-def _sum_of(h, x, at, exists, added, kept):
-    """x + m ⊙ (h + b) of four rows."""
-    z = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
-    return (z + added) * kept + tl.load(x + at, mask=exists, other=0.0).to(tl.float32)
+def _pairs(word, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """The 16 upper bits of each word, and the 16 lower ones of it as the upper ones of a neighbour."""
+    return tl.reshape(tl.join(word, word << 16), (HEIGHT, WIDTH))
 
 
 @triton.jit
-def _read_at(tokens, row, exists, num_tokens, columns, D: tl.constexpr):
-    """Where four rows would stand in (texts, D), and which are the chosen token of their text."""
-    text = row // num_tokens
-    chosen = tl.load(tokens + text, mask=exists, other=-1)
-    return text[:, None] * D + columns[None, :], (chosen == row % num_tokens)[:, None]
+def _kept(seed, row, limit, N: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, ROUNDS: tl.constexpr):
+    """Which elements of some rows are kept: (HEIGHT, WIDTH) for each of N chunks, at least."""
+    DRAWS: tl.constexpr = (N + 3) // 4
+    kept = ()
+    for k in tl.static_range(DRAWS):
+        counter = (row * DRAWS + k)[:, None] * (WIDTH // 2) + tl.arange(0, WIDTH // 2)[None, :]
+        first, second, third, fourth = tl.randint4x(tl.load(seed), counter.to(tl.int32), ROUNDS)
+        kept += (
+            _pairs(first, HEIGHT, WIDTH) >= limit,
+            _pairs(second, HEIGHT, WIDTH) >= limit,
+            _pairs(third, HEIGHT, WIDTH) >= limit,
+            _pairs(fourth, HEIGHT, WIDTH) >= limit,
+        )
+    return kept
+
+
+@triton.jit
+def _exists(is_row, c: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr):
+    """Which elements of chunk c exist."""
+    exists = is_row
+    if (c + 1) * WIDTH > D:
+        exists = is_row & (c * WIDTH + tl.arange(0, WIDTH) < D)[None, :]
+    return exists
+
+
+@triton.jit
+def _vector(vector, c: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Chunk c of γ, β or a bias for each row: a thread reads what it needs, and gets nothing from others."""
+    column = tl.broadcast_to((c * WIDTH + tl.arange(0, WIDTH))[None, :], (HEIGHT, WIDTH))
+    if (c + 1) * WIDTH > D:
+        values = tl.load(vector + column, mask=column < D, other=0.0)
+    else:
+        values = tl.load(vector + column)
+    return values.to(tl.float32)
 
 
 @triton.jit
 def _gradient_of(grad, half_grad, at, exists, WIDE: tl.constexpr, HALF: tl.constexpr):
-    """The gradient of four rows of y, from both of its copies."""
+    """The gradient of some elements of y, from both of its copies."""
     if WIDE:
         g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
         if HALF:
@@ -48,7 +76,7 @@ def _gradient_of(grad, half_grad, at, exists, WIDE: tl.constexpr, HALF: tl.const
     elif HALF:
         g = tl.load(half_grad + at, mask=exists, other=0.0).to(tl.float32)
     else:
-        g = tl.where(exists, 0.0, 0.0)
+        g = tl.zeros(at.shape, tl.float32)
     return g
 
 
@@ -71,6 +99,8 @@ def residual_forward(
     num_tokens,
     eps,
     D: tl.constexpr,
+    N: tl.constexpr,
+    HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     P,
     DROP: tl.constexpr,
@@ -79,40 +109,52 @@ def residual_forward(
     ADD: tl.constexpr,
     READ: tl.constexpr,
 ):
-    """y, its copy in another dtype, mean and 1/deviation of four rows of one group, all four at once.
+    """y, its copy in another dtype, mean and 1/deviation of HEIGHT rows of one group.
 
     With READ the row of each text's chosen token is written to `read`, too.
     """
-    block, group = tl.program_id(0), tl.program_id(1)
-    columns = tl.arange(0, WIDTH)
-    is_column = columns < D
-    scale = tl.load(gamma + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
-    shift = tl.load(beta + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
-    added, kept = 0.0, 1.0
-    if ADD:
-        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
-    if DROP:
-        number = group * tl.num_programs(0) + block
-        kept = _dropout_factors(seed, number * D + columns, P, ROUNDS)
-    local = block * 4 + tl.arange(0, 4)
+    group = tl.program_id(1)
+    local = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
     row = (group * rows + local).to(tl.int64)
-    exists = is_column[None, :] & (local < rows)[:, None]
-    at = row[:, None] * D + columns[None, :]
-    z = _sum_of(h, x, at, exists, added, kept)
-    # What is added where there is no column must not count.
-    z = tl.where(exists, z, 0.0)
-    mean = tl.sum(z, 1) / D
-    centred = tl.where(exists, z - mean[:, None], 0.0)
-    spread = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / D + eps)
-    normal = centred * spread[:, None] * scale[None, :] + shift[None, :]
-    tl.store(y + at, normal, mask=exists)
-    if HALF:
-        tl.store(half + at, normal.to(half.dtype.element_ty), mask=exists)
+    is_row = (local < rows)[:, None]
+    if DROP:
+        limit, grown = _limit_of(P)
+        kept = _kept(seed, row, limit, N, HEIGHT, WIDTH, ROUNDS)
+    start = row[:, None] * D + tl.arange(0, WIDTH)[None, :]
+    sums = ()
+    total = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    for c in tl.static_range(N):
+        exists = _exists(is_row, c, D, WIDTH)
+        z = tl.load(h + start + c * WIDTH, mask=exists, other=0.0).to(tl.float32)
+        if ADD:
+            z += _vector(bias + group * D, c, D, HEIGHT, WIDTH)
+        if DROP:
+            z = tl.where(kept[c], z * grown, 0.0)
+        z += tl.load(x + start + c * WIDTH, mask=exists, other=0.0).to(tl.float32)
+        sums += (z,)
+        total += z
+    mean = (tl.sum(total, 1) / D)[:, None]
+    squares = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    for c in tl.static_range(N):
+        # Where there is no column nothing may count.
+        centred = tl.where(_exists(is_row, c, D, WIDTH), sums[c] - mean, 0.0)
+        squares += centred * centred
+    spread = (1.0 / tl.sqrt(tl.sum(squares, 1) / D + eps))[:, None]
     if READ:
-        target, is_read = _read_at(tokens, row, local < rows, num_tokens, columns, D)
-        tl.store(read + target, normal, mask=exists & is_read)
-    tl.store(means + row, mean, mask=local < rows)
-    tl.store(spreads + row, spread, mask=local < rows)
+        text = row // num_tokens
+        chosen = tl.load(tokens + text, mask=local < rows, other=-1) == row % num_tokens
+        target = text[:, None] * D + tl.arange(0, WIDTH)[None, :]
+    for c in tl.static_range(N):
+        exists = _exists(is_row, c, D, WIDTH)
+        scale = _vector(gamma + group * D, c, D, HEIGHT, WIDTH)
+        normal = (sums[c] - mean) * spread * scale + _vector(beta + group * D, c, D, HEIGHT, WIDTH)
+        tl.store(y + start + c * WIDTH, normal, mask=exists)
+        if HALF:
+            tl.store(half + start + c * WIDTH, normal.to(half.dtype.element_ty), mask=exists)
+        if READ:
+            tl.store(read + target + c * WIDTH, normal, mask=exists & chosen[:, None])
+    tl.store(means + row[:, None], mean, mask=is_row)
+    tl.store(spreads + row[:, None], spread, mask=is_row)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
@@ -132,9 +174,9 @@ def residual_backward(
     dx,
     parts,
     rows,
-    num_blocks,
     num_tokens,
     D: tl.constexpr,
+    N: tl.constexpr,
     WIDTH: tl.constexpr,
     P,
     DROP: tl.constexpr,
@@ -145,51 +187,68 @@ def residual_backward(
     ADD: tl.constexpr,
     READ: tl.constexpr,
 ):
-    """dh and dx of NUM blocks of four rows of one group, and their sums for γ, β and the bias."""
+    """dh and dx of NUM rows of one group, one after the other, and their sums for γ, β and the bias."""
     part, group = tl.program_id(0), tl.program_id(1)
-    columns = tl.arange(0, WIDTH)
-    is_column = columns < D
-    scale = tl.load(gamma + group * D + columns, mask=is_column, other=0.0).to(tl.float32)
-    added = 0.0
-    if ADD:
-        added = tl.load(bias + group * D + columns, mask=is_column, other=0.0).to(tl.float32)[None, :]
-    of_scale = tl.zeros([WIDTH], tl.float32)
-    of_shift = tl.zeros([WIDTH], tl.float32)
-    of_bias = tl.zeros([WIDTH], tl.float32)
+    nothing = tl.zeros([1, WIDTH], tl.float32)
+    of_scale, of_shift, of_bias = (nothing,) * N, (nothing,) * N, (nothing,) * N
+    if DROP:
+        limit, grown = _limit_of(P)
     for i in range(NUM):
-        block = part * NUM + i
-        if DROP:
-            number = group * num_blocks + block
-            kept = _dropout_factors(seed, number * D + columns, P, ROUNDS)
-        else:
-            kept = 1.0
-        local = block * 4 + tl.arange(0, 4)
+        local = part * NUM + i + tl.arange(0, 1)
         row = (group * rows + local).to(tl.int64)
-        exists = is_column[None, :] & (local < rows)[:, None]
-        at = row[:, None] * D + columns[None, :]
-        z = _sum_of(h, x, at, exists, added, kept)
-        g = _gradient_of(grad, half_grad, at, exists, WIDE, HALF)
-        if READ:
-            source, is_read = _read_at(tokens, row, local < rows, num_tokens, columns, D)
-            g += tl.load(read_grad + source, mask=exists & is_read, other=0.0)
-        mean = tl.load(means + row, mask=local < rows, other=0.0)
-        spread = tl.load(spreads + row, mask=local < rows, other=0.0)
-        normal = tl.where(exists, (z - mean[:, None]) * spread[:, None], 0.0)
-        scaled = g * scale[None, :]
-        pull, turn = tl.sum(scaled, 1) / D, tl.sum(scaled * normal, 1) / D
-        dz = (scaled - pull[:, None] - normal * turn[:, None]) * spread[:, None]
-        dz = tl.where(exists, dz, 0.0)
-        tl.store(dx + at, dz.to(dx.dtype.element_ty), mask=exists)
+        is_row = (local < rows)[:, None]
         if DROP:
-            dz *= kept
-        tl.store(dh + at, dz.to(dh.dtype.element_ty), mask=exists)
-        of_scale += tl.sum(g * normal, 0)
-        of_shift += tl.sum(g, 0)
-        of_bias += tl.sum(dz, 0)
-    target = parts + ((group * tl.num_programs(0) + part) * 3).to(tl.int64) * D + columns
-    tl.store(target, of_scale, mask=is_column)
-    tl.store(target + D, of_shift, mask=is_column)
-    tl.store(target + 2 * D, of_bias, mask=is_column)
+            kept = _kept(seed, row, limit, N, 1, WIDTH, ROUNDS)
+        if READ:
+            text = row // num_tokens
+            chosen = tl.load(tokens + text, mask=local < rows, other=-1) == row % num_tokens
+            source = text[:, None] * D + tl.arange(0, WIDTH)[None, :]
+        start = row[:, None] * D + tl.arange(0, WIDTH)[None, :]
+        mean = tl.load(means + row[:, None], mask=is_row, other=0.0)
+        spread = tl.load(spreads + row[:, None], mask=is_row, other=0.0)
+        sums, grads = (), ()
+        # All is read before anything is written: no load waits for a store.
+        for c in tl.static_range(N):
+            exists, at = _exists(is_row, c, D, WIDTH), start + c * WIDTH
+            z = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
+            if ADD:
+                z += _vector(bias + group * D, c, D, 1, WIDTH)
+            if DROP:
+                z = tl.where(kept[c], z * grown, 0.0)
+            sums += (z + tl.load(x + at, mask=exists, other=0.0).to(tl.float32),)
+            g = _gradient_of(grad, half_grad, at, exists, WIDE, HALF)
+            if READ:
+                of_read = exists & chosen[:, None]
+                g += tl.load(read_grad + source + c * WIDTH, mask=of_read, other=0.0).to(tl.float32)
+            grads += (g,)
+        pull, turn = nothing, nothing
+        normals, scaled = (), ()
+        for c in tl.static_range(N):
+            normals += (tl.where(_exists(is_row, c, D, WIDTH), (sums[c] - mean) * spread, 0.0),)
+            scaled += (grads[c] * _vector(gamma + group * D, c, D, 1, WIDTH),)
+            pull += scaled[c]
+            turn += scaled[c] * normals[c]
+        # One sum of both: the warps of a row wait for each other once.
+        pulled, turned = tl.split(tl.sum(tl.join(pull, turn), 1) / D)
+        more_scale, more_shift, more_bias = (), (), ()
+        for c in tl.static_range(N):
+            exists, at = _exists(is_row, c, D, WIDTH), start + c * WIDTH
+            dz = (scaled[c] - pulled[:, None] - normals[c] * turned[:, None]) * spread
+            tl.store(dx + at, dz.to(dx.dtype.element_ty), mask=exists)
+            dz = tl.where(exists, dz, 0.0)
+            if DROP:
+                dz = tl.where(kept[c], dz * grown, 0.0)
+            tl.store(dh + at, dz.to(dh.dtype.element_ty), mask=exists)
+            more_scale += (of_scale[c] + grads[c] * normals[c],)
+            more_shift += (of_shift[c] + grads[c],)
+            more_bias += (of_bias[c] + dz,)
+        of_scale, of_shift, of_bias = more_scale, more_shift, more_bias
+    target = parts + ((group * tl.num_programs(0) + part) * 3).to(tl.int64) * D
+    for c in tl.static_range(N):
+        column = c * WIDTH + tl.arange(0, WIDTH)[None, :]
+        tl.store(target + column, of_scale[c], mask=column < D)
+        tl.store(target + D + column, of_shift[c], mask=column < D)
+        tl.store(target + 2 * D + column, of_bias[c], mask=column < D)
 
 
 @triton.jit(do_not_specialize=["num_parts"])
