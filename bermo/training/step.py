@@ -141,7 +141,7 @@ class Step:
         stack = ExitStack()
         stack.enter_context(sdpa_kernel(ATTENTION))
         if self.loss_sum.is_cuda:
-            stack.enter_context(NumbersOnDevice())
+            stack.enter_context(NumbersOnDevice(self.loss_sum.device))
         return stack
 
     def _overrides(self, rows: OwnRows | None) -> AbstractContextManager[None]:

@@ -89,10 +89,16 @@ class FunctionOverrides(TorchFunctionMode):
 
 
 class NumbersOnDevice(TorchFunctionMode):
-    """In this context `torch.tensor(0.5, device=…)` writes the number on the device itself.
+    """In this context `torch.tensor(0.5, device=…)` writes the number on that device, and `torch.eye(3)` is
+    made on the context's.
 
-    torch copies it there from the CPU, which a CUDA graph cannot hold; some encoders make their masks so.
+    torch copies the first from the CPU, and some encoders copy the second from there, for their masks: what a
+    CUDA graph cannot hold.
     """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
 
     def __torch_function__(
         self,
@@ -105,6 +111,8 @@ class NumbersOnDevice(TorchFunctionMode):
         is_number = func is torch.tensor and args and isinstance(args[0], int | float)
         if is_number and kwargs.get("device") is not None:
             return torch.full((), args[0], **kwargs)
+        if func is torch.eye and kwargs.get("device") is None and kwargs.get("out") is None:
+            return torch.eye(*args, **kwargs | {"device": self.device})
         return func(*args, **kwargs)
 
 

@@ -115,11 +115,12 @@ def capture_graph(function: Function, batch: Batch, pool: Any) -> Captured:
     side.wait_stream(torch.cuda.current_stream())
     # Libraries set themselves up in the first call of a shape, which cannot be captured. Without padding
     # transformers would leave the mask out here, and then read it in the graph.
-    with torch.cuda.stream(side), NumbersOnDevice():
+    device = next(iter(inputs.values())).device
+    with torch.cuda.stream(side), NumbersOnDevice(device):
         function(_with_padding(inputs))
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"), NumbersOnDevice():
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"), NumbersOnDevice(device):
         outputs = function(inputs)
     return Captured(inputs, outputs, graph.replay)
 

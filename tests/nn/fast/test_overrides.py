@@ -25,15 +25,22 @@ class Copies(TorchFunctionMode):
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_a_number_is_written_on_its_device(number: float, dtype: torch.dtype | None) -> None:
     wanted = torch.tensor(number, device="cpu", dtype=dtype)
-    with Copies() as copies, NumbersOnDevice():
+    with Copies() as copies, NumbersOnDevice(torch.device("cpu")):
         made = torch.tensor(number, device="cpu", dtype=dtype)
     assert torch.equal(made, wanted)
     assert made.dtype == wanted.dtype
     assert copies.count == 0
 
 
+def test_an_identity_matrix_without_a_device_is_made_on_that_of_the_context() -> None:
+    with NumbersOnDevice(torch.device("meta")):
+        assert torch.eye(3).is_meta
+        assert torch.eye(2, 3, dtype=torch.bfloat16).dtype == torch.bfloat16
+        assert torch.equal(torch.eye(3, device="cpu") @ torch.ones(3, device="cpu"), torch.ones(3))
+
+
 def test_lists_and_numbers_without_a_device_are_left_to_torch() -> None:
-    with Copies() as copies, NumbersOnDevice():
+    with Copies() as copies, NumbersOnDevice(torch.device("cpu")):
         assert torch.tensor([1, 2], device="cpu").tolist() == [1, 2]
         assert torch.tensor(2.0).item() == 2.0
     assert copies.count == 2
