@@ -3,8 +3,8 @@
     python benchmarks/step.py --out results/step-cuda.json
         BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
-    python benchmarks/step.py --without residual linear attention mix adam prenorm gated rotary bottleneck
-        nothing fused; --each: without each part in turn
+    python benchmarks/step.py --without PART …                       these are not fused; with all of residual
+        linear attention mix adam prenorm gated rotary bottleneck embeddings nothing; --each: each in turn
     python benchmarks/step.py --families --out results/step-families-cuda.json
         every family beside Hugging Face (step_families.py); --families deberta-v2 mpnet: these only;
         --only plain: our plain step alone; --without prenorm gated rotary: as for BERT;

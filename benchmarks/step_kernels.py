@@ -31,7 +31,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "_write_grads",
     ),
     "AdamW, norm of the gradients": ("adam", "sum_squares", "root_sums", "norm"),
-    "word vectors": ("embedding", "index", "gather"),
+    "word vectors": ("embed", "index", "gather", "_rows"),
 }
 """Parts of kernels' names by kind; the first that fits counts."""
 OTHERS = "copies, sums and the rest"

@@ -101,13 +101,16 @@ class StackedEmbedding(nn.Module):
         self.rows = [0]
 
     def forward(self, ids: Tensor) -> Tensor:
-        count, size, width = self.weight.shape
+        return functional.embedding(self.in_whole(ids), self.weight.view(-1, self.weight.shape[-1]))
+
+    def in_whole(self, ids: Tensor) -> Tensor:
+        """Return the ids of the long table, a row of them for each text."""
+        count, size, _ = self.weight.shape
         if len(ids) == 1:
             ids = ids.expand(self.rows[0], *ids.shape[1:])
         self.rows[0] = len(ids)
         first = torch.arange(count, device=ids.device).repeat_interleave(len(ids) // count) * size
-        shifted = ids + first.view(-1, *[1] * (ids.ndim - 1))
-        return functional.embedding(shifted, self.weight.view(-1, width))
+        return ids + first.view(-1, *[1] * (ids.ndim - 1))
 
 
 class StackedMix(LayerMix):

@@ -9,16 +9,16 @@
     prenorm   x + dropout(h) with the LayerNorm that reads it, of pre-norm layers, one kernel each way
     gated     gelu(a) ⊙ b of a joined projection, one kernel each way
     rotary    query, key and value as one product, rotated in place, one kernel each way
-    bottleneck  layers between two bottlenecks (MobileBERT): sums with their scales, ReLU with its bias,
-              and matrices of one shape together, in few kernels and products each way
+    bottleneck  layers between two bottlenecks (MobileBERT): sums with their scales, ReLU with its bias, and
+              matrices of one shape together, in few kernels and products each way
     adam      AdamW on matrices, masked or not, and on scores, from the gradients of their bfloat16 copies
+    embeddings  dropout(LayerNorm(sum of tables' rows)), one kernel each way; gradients and AdamW by rows
 
 The kernels are in bermo.nn.fast, each in a file of that name (linear: dense, joined, product; attention:
-attend, relative; mix: mixing). Those of pre-norm layers are installed by fuse_prenorm.py, those between
-bottlenecks by bottleneck.py. While a `Fusion` is active, some modules of the model have another `forward` as
-an instance attribute. It is removed at the end of the pass and never saved. Modules are chosen by their
-structure (fusible.py). The random numbers of dropout come from seeds that torch's generator draws on the GPU
-in each pass.
+attend, relative; mix: mixing; embeddings: embed, rows). Those of pre-norm layers are installed by
+fuse_prenorm.py, those between bottlenecks by bottleneck.py. While a `Fusion` is active, some modules have
+another `forward` as an instance attribute, removed at the end of the pass and never saved. Modules are chosen
+by their structure (fusible.py). Dropout's seeds are drawn by torch's generator in each pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +39,7 @@ from bermo.nn.stacked import StackedLinear
 from bermo.training.biased import biased_attention
 from bermo.training.bottleneck import BottleneckLayers
 from bermo.training.disentangled import disentangled
+from bermo.training.embedded import plan_tables
 from bermo.training.fuse_mix import ReadRows, mixed
 from bermo.training.fuse_prenorm import PreNormLayers
 from bermo.training.fusible import (
@@ -68,6 +69,7 @@ class Fused:
     gated: bool = True
     rotary: bool = True
     bottleneck: bool = True
+    embeddings: bool = True
 
 
 NOTHING = Fused(**{part.name: False for part in fields(Fused)})
@@ -87,6 +89,7 @@ class Fusion:
         self.used_seeds: set[int] = set()
         self.num_seeds = 0
         self.overrides: list[Override] = []
+        self.tables: list[Any] = []
         # Of the pass that is running; its backward pass keeps it.
         self.late: Any = None
         self.read = ReadRows()
@@ -112,6 +115,7 @@ class Fusion:
         self.has_attention = fused.attention and not is_checkpointing(model)
         if is_checkpointing(model):
             return
+        self.tables += plan_tables(model, self.parts, self._add) if fused.embeddings else []
         for module in model.modules():
             self._plan(module)
         self._plan_layers()

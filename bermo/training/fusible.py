@@ -13,7 +13,7 @@ from transformers.pytorch_utils import Conv1D
 
 from bermo.encoders.families import fused_projections
 from bermo.nn.mix import LayerMix
-from bermo.nn.stacked import StackedLinear, StackedNorm
+from bermo.nn.stacked import StackedEmbedding, StackedLinear, StackedNorm
 
 PROJECTION_NAMES = fused_projections()
 """How families name the query, key and value layers of an attention module."""
@@ -145,6 +145,33 @@ def norm_of(module: Any) -> Norm:
     """Return the norm behind a sum, by whichever name a module has it."""
     norm = module.LayerNorm if hasattr(module, "LayerNorm") else module.layer_norm
     return Norm(norm.weight, norm.bias, norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)
+
+
+TABLES = ("word_embeddings", "token_type_embeddings", "position_embeddings")
+"""How families name the tables whose rows they add up, in this order."""
+
+
+def is_embeddings(module: nn.Module) -> bool:
+    """Tell whether a module is dropout(LayerNorm(sum of rows of tables)), with no other children."""
+    children = dict(module.named_children())
+    tables: list[Any] = [children[name] for name in TABLES if name in children]
+    return (
+        "word_embeddings" in children
+        and children.keys() - {*TABLES} == {"LayerNorm", "dropout"}
+        and all(map(is_table, tables))
+        and len({table.weight.shape[-1] for table in tables}) == 1
+        and type(children["dropout"]) is nn.Dropout
+        and (_is_norm(children["LayerNorm"]) or is_norm_in_steps(children["LayerNorm"]))
+        and not any(has_hooks(child) for child in children.values())
+    )
+
+
+def is_table(module: nn.Module) -> bool:
+    """Tell whether a module only looks up the rows of its own table."""
+    if type(module) is StackedEmbedding:
+        return True
+    is_plain = type(module) is nn.Embedding and module.max_norm is None
+    return is_plain and not (module.sparse or module.scale_grad_by_freq)
 
 
 def is_biased_attention(module: nn.Module) -> bool:

@@ -1,7 +1,8 @@
 """AdamW for a step: one fused kernel; on a GPU its rates and step numbers are tensors for captured steps.
 
-A `Direct` group holds weights whose gradient is never written in float32: our own AdamW (bermo.nn.fast.adam)
-reads the gradients of their bfloat16 copies.
+A `Direct` group holds weights that our own AdamW updates: matrices from the gradients of their bfloat16
+copies (bermo.nn.fast.adam), which are never written in float32, and tables of vectors from the gradients of
+the rows that were read (bermo.nn.fast.row_adam).
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from bermo.training.lamb import Lamb
 
 if TYPE_CHECKING:
     from bermo.nn.fast.adam import DirectAdam
+    from bermo.nn.fast.row_adam import RowAdam
+    from bermo.nn.fast.rows import Tables
 
 
 def make_optimizer(job: Job, device: torch.device) -> torch.optim.Optimizer:
@@ -43,43 +46,50 @@ def set_rate_(group: dict[str, Any], rate: float) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Direct:
-    """Weights that are updated from the gradients of their copies."""
+    """Weights that are updated from the gradients of their copies, or tables from those of rows."""
 
-    adam: "DirectAdam"
+    adam: "DirectAdam | RowAdam"
     copies: list[Tensor]
     indices: tuple[int, ...]
     """Where its parameters stand in the step's list of parameters."""
-
-    @property
-    def is_masked(self) -> bool:
-        return self.adam.is_masked
+    tables: "Tables | None" = None
+    renewed: Sequence[Tensor] = ()
+    """Copies that the update writes anew."""
 
     def is_ready(self) -> bool:
-        """Tell whether every copy has a gradient in this step, and no parameter has one of its own.
+        """Tell whether every copy has a gradient in this step, and no parameter has one of its own; whether
+        tables were read just once.
 
         A penalty may leave a gradient on the scores. A weight that nothing read has none, and torch does not
         update it.
         """
         if any(parameter.grad is not None for parameter in self.adam.parameters):
             return False
+        if self.tables is not None:
+            return len(self.tables.found) == 1
         return all(copy.grad is not None for copy in self.copies)
 
 
 def make_direct(
-    optimizer: torch.optim.Optimizer, shadow: Shadow, parameters: Sequence[nn.Parameter], num_models: int
+    optimizer: torch.optim.Optimizer,
+    shadow: Shadow,
+    parameters: Sequence[nn.Parameter],
+    num_models: int,
+    tables: Sequence["Tables"] = (),
 ) -> list[Direct]:
-    """Return the masked and the plain matrices of a step that our own AdamW can update.
+    """Return the masked and the plain matrices of a step, and the tables, that our own AdamW can update.
 
     The optimiser's state must exist (`start_optimizer_`).
     """
     from bermo.nn.fast.adam import DirectAdam, can_update
+    from bermo.nn.fast.row_adam import RowAdam
 
     index_of = {id(parameter): index for index, parameter in enumerate(parameters)}
     groups = []
 
-    def add(adam: DirectAdam, copies: list[Tensor]) -> None:
+    def add(adam: DirectAdam | RowAdam, copies: list[Tensor], **options: Any) -> None:
         indices = tuple(index_of[id(parameter)] for parameter in adam.parameters)
-        groups.append(Direct(adam=adam, copies=copies, indices=indices))
+        groups.append(Direct(adam=adam, copies=copies, indices=indices, **options))
 
     weights = [weight for _, weight in shadow.masked]
     scores = [mask.scores for mask, _ in shadow.masked if isinstance(mask, ScoreMask)]
@@ -94,8 +104,15 @@ def make_direct(
     weights, copies = [weight for weight, _ in pairs], [copy for _, copy in pairs]
     if pairs and can_update(optimizer, weights, num_models):
         grads = shadow.keep_grads_(copies)
-        add(DirectAdam(weights, grads, optimizer, num_models, copies=copies), copies)
+        add(DirectAdam(weights, grads, optimizer, num_models, copies=copies), copies, renewed=copies)
         shadow.renew(copies)
+    for one in tables:
+        others = {id(weight) for other in tables if other is not one for weight in other.weights}
+        is_own = all(w.requires_grad and id(w) not in others for w in one.weights)
+        if is_own and can_update(optimizer, one.weights):
+            add(RowAdam(one, optimizer, num_models), [], tables=one)
+            one.keeps_rows = True
+            shadow.tables.append(one)
     return groups
 
 

@@ -91,7 +91,10 @@ class Step:
         loss = self._backward(batches)
         ready = [one for one in self.direct if one.is_ready()]
         if self.shadow is not None:
-            self.shadow.collect([copy for one in ready for copy in one.copies])
+            self.shadow.collect(
+                [copy for one in ready for copy in one.copies],
+                [one.tables for one in ready if one.tables is not None],
+            )
             for one in ready:
                 self.shadow.gather(one.copies)
         norm = self._norm(ready)
@@ -192,7 +195,9 @@ class Step:
         start_optimizer_(self.optimizer.optimizer, self.parameters)
         if self.shadow is not None and self.fusion is not None and self.fusion.fused.adam:
             inner = self.optimizer.optimizer
-            self.direct = make_direct(inner, self.shadow, self.parameters, self.num_models)
+            self.direct = make_direct(
+                inner, self.shadow, self.parameters, self.num_models, self.fusion.tables
+            )
 
     def _norm(self, ready: Sequence[Direct]) -> Tensor:
         """Return the norm of all gradients of each model, and keep the norm of each parameter's."""
@@ -226,8 +231,8 @@ class Step:
             one.adam.step(self.ones if factors is None else factors)
         self._update_others(factors)
         for one in self.direct:
-            if one not in ready and not one.is_masked:
-                cast(Shadow, self.shadow).renew(one.copies)
+            if one not in ready and one.renewed:
+                cast(Shadow, self.shadow).renew(one.renewed)
 
     def _update_others(self, factors: Tensor | None) -> None:
         """Let torch update all weights with a gradient in float32, clipped by a factor for each model."""

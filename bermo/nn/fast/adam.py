@@ -18,12 +18,48 @@ import triton
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bermo.nn.adam_state import SECOND
 from bermo.nn.fast.adam_kernels import adam_step, root_sums, sum_squares
 from bermo.nn.fast.kernels import CHUNK, Chunks, addresses
 from bermo.nn.fast.penalty import PenaltySize
 
 # Elements at a time: what the registers of 4 warps can hold of ten tensors.
 SPAN = 1024
+
+
+class Moments:
+    """Where an AdamW keeps the moments and numbers of parameters, as tables; nothing may be moved.
+
+    Of several models, along the first axis, each has entries of its own.
+    """
+
+    def __init__(self, optimizer: Optimizer, parameters: Sequence[nn.Parameter], num_models: int = 1) -> None:
+        states = [optimizer.state[parameter] for parameter in parameters]
+        self.addresses = tuple(
+            addresses(split([state[name] for state in states], num_models)) for name in ("exp_avg", SECOND)
+        )
+        self.steps = [state["step"] for state in states]
+        group_of = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+        groups = [group_of[id(parameter)] for parameter in parameters]
+        rows = [(*group["betas"], group["eps"], group["weight_decay"]) for group in groups]
+        self.rates = [group["lr"] for group in groups]
+        numbers = torch.tensor(rows, dtype=torch.float64, device=parameters[0].device)
+        self.settings = (
+            numbers.repeat_interleave(num_models, 0),
+            addresses(self.rates).repeat_interleave(num_models),
+            addresses(self.steps).repeat_interleave(num_models),
+        )
+
+    def count_(self) -> None:
+        """Count one more step of each parameter."""
+        torch._foreach_add_(self.steps, 1)
+
+
+def split(tensors: Sequence[Tensor], num_models: int) -> list[Tensor]:
+    """Return each model's own part of each tensor."""
+    if num_models == 1:
+        return [tensor.detach() for tensor in tensors]
+    return [part for tensor in tensors for part in tensor.detach().unbind()]
 
 
 class DirectAdam:
@@ -50,29 +86,18 @@ class DirectAdam:
         self.parameters = [*weights, *scores]
         self.num_models, self.penalty = num_models, penalty
 
-        def split(tensors: Sequence[Tensor]) -> list[Tensor]:
-            """Each model's own part of each tensor."""
-            if num_models == 1:
-                return [tensor.detach() for tensor in tensors]
-            return [part for tensor in tensors for part in tensor.detach().unbind()]
-
-        parts = split(weights)
+        parts = split(weights, num_models)
         self.chunks = Chunks([part.numel() for part in parts], device, length=CHUNK)
         self.grads, self.num = grads, len(parts)
         self.kinds = 2 if scores else 1
         self.weights, self.is_masked = addresses(parts), bool(masks)
         # What is not given is neither read nor written; any table will do as an argument.
-        self.masks = addresses(split(masks)) if masks else self.weights
-        self.copies = addresses(split(copies)) if copies else self.weights
-        self.scores = addresses(split(scores)) if scores else self.weights
-        states = [optimizer.state[parameter] for parameter in self.parameters]
-        self.firsts = addresses(split([state["exp_avg"] for state in states]))
-        self.seconds = addresses(split([state["exp_avg_sq"] for state in states]))
-        self.steps = [state["step"] for state in states]
-        self.step_addresses = addresses(self.steps).repeat_interleave(num_models)
-        tables = (self.weights, self.masks, self.copies, self.scores, self.firsts, self.seconds)
+        self.masks = addresses(split(masks, num_models)) if masks else self.weights
+        self.copies = addresses(split(copies, num_models)) if copies else self.weights
+        self.scores = addresses(split(scores, num_models)) if scores else self.weights
+        self.moments = Moments(optimizer, self.parameters, num_models)
+        tables = (self.weights, self.masks, self.copies, self.scores, *self.moments.addresses)
         self.chunks.check_alignment(*tables)
-        self._read_groups(optimizer)
         self.which = torch.arange(self.num, dtype=torch.int32, device=device) % num_models
         self.sums = torch.zeros(self.kinds, self.chunks.count, device=device)
         self.width = triton.next_power_of_2(max(triton.cdiv(part.numel(), CHUNK) for part in parts))
@@ -109,7 +134,7 @@ class DirectAdam:
         """Update all parameters, with gradients times `scales`; without `is_real` only build the kernel."""
         chunks = self.chunks
         if is_real:
-            torch._foreach_add_(self.steps, 1)
+            self.moments.count_()
         # On an empty grid no program runs, but the kernel is loaded, which a capture could not do.
         adam_step[(chunks.count if is_real else 0,)](
             self.weights,
@@ -118,11 +143,8 @@ class DirectAdam:
             self.grads,
             chunks.offsets,
             self.scores,
-            self.firsts,
-            self.seconds,
-            self.numbers,
-            self.rate_addresses,
-            self.step_addresses,
+            *self.moments.addresses,
+            *self.moments.settings,
             scales,
             *self._penalty(),
             self.which,
@@ -130,16 +152,6 @@ class DirectAdam:
             self.num,
             **self._options(),
         )
-
-    def _read_groups(self, optimizer: Optimizer) -> None:
-        group_of = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        groups = [group_of[id(parameter)] for parameter in self.parameters]
-        rows = [(*group["betas"], group["eps"], group["weight_decay"]) for group in groups]
-        device = self.grads.device
-        numbers = torch.tensor(rows, dtype=torch.float64, device=device)
-        self.numbers = numbers.repeat_interleave(self.num_models, 0)
-        self.rates = [group["lr"] for group in groups]
-        self.rate_addresses = addresses(self.rates).repeat_interleave(self.num_models)
 
     def _penalty(self) -> tuple[Tensor, Tensor, float]:
         if self.penalty is None:

@@ -9,7 +9,7 @@ one launch; elsewhere a loop in plain torch does it, which is also the reference
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from bermo.nn.fast.available import has_kernels
 from bermo.nn.fast.penalty import PenaltySize
 from bermo.nn.masks import HardConcrete, Mask, ScoreMask, TopMask
+
+if TYPE_CHECKING:
+    from bermo.nn.fast.rows import Tables
 
 
 class Shadow:
@@ -45,6 +48,8 @@ class Shadow:
         self.renewed: set[int] = set()
         self.penalty_size: PenaltySize | None = None
         self.hard_concrete: Any = None
+        self.tables: list[Tables] = []
+        """Whose gradients stay rows until the update."""
         self.num_models = num_models
         self.has_kernels = bool(weights) and weights[0].is_cuda and has_kernels()
         if weights and isinstance(self.masked[0][0], HardConcrete):
@@ -83,6 +88,8 @@ class Shadow:
     def refresh(self) -> None:
         """Write the copies again, from the current weights and masks."""
         self.free_views = dict(self.grad_views)
+        for tables in self.tables:
+            tables.found.clear()
         if self.penalty_size is not None:
             self.penalty_size.grad.zero_()
         self._copy_plain([pair for pair in self.pairs() if id(pair[1]) not in self.renewed])
@@ -150,11 +157,14 @@ class Shadow:
         return [_given(mask.copy) for mask, _ in self.masked]
 
     @torch.no_grad()
-    def collect(self, left: Sequence[Tensor] = ()) -> None:
-        """Turn the copies' gradients into those of weights and scores.
+    def collect(self, left: Sequence[Tensor] = (), as_rows: Sequence["Tables"] = ()) -> None:
+        """Turn the copies' gradients into those of weights and scores, and rows into tables' gradients.
 
-        The copies `left` keep theirs; among these are all masked ones or none.
+        The copies `left` keep theirs, and the tables `as_rows`; among the copies are all masked ones or none.
         """
+        for tables in self.tables:
+            if tables not in as_rows:
+                tables.spread_()
         ids = {id(copy) for copy in left}
         pairs = [(w, c) for w, c in self.pairs() if c.grad is not None and id(c) not in ids]
         for weight, _ in pairs:
