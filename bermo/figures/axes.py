@@ -64,7 +64,10 @@ def linear_axis(
 
 
 def log_axis(values: Iterable[Number]) -> Axis:
-    """Cover the positive values by powers of ten, or by 1, 2 and 5 times a power of ten if they are close."""
+    """Cover the positive values from 1, 2 or 5 times a power of ten to another one.
+
+    Ticks are at powers of ten, or at all of these numbers if the values are close.
+    """
     positive = [value for value in finite(values) if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
@@ -73,12 +76,13 @@ def log_axis(values: Iterable[Number]) -> Axis:
     factors = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [f * 10.0**p for p in range(first, last + 1, every) for f in factors]
     # Cut the ends that no value reaches.
-    if len(factors) > 1:
-        ticks = [t for t in ticks if t <= 10.0**last * 1.001]
-        start = max(i for i, t in enumerate(ticks) if t <= low * 1.000001)
-        end = min(i for i, t in enumerate(ticks) if t >= high * 0.999999)
-        ticks = ticks[min(start, max(0, end - 1)) : max(end, start + 1) + 1]
-    bounds = (ticks[0], max(ticks[-1], high))
+    ends = [
+        f * 10.0**p for p in range(first, last + 1) for f in (1, 2, 5) if f * 10.0**p <= 10.0**last * 1.001
+    ]
+    start = max(i for i, end in enumerate(ends) if end <= low * 1.000001)
+    stop = min(i for i, end in enumerate(ends) if end >= high * 0.999999)
+    bounds = ends[min(start, max(0, stop - 1))], ends[max(stop, start + 1)]
+    ticks = [tick for tick in ticks if bounds[0] * 0.999999 <= tick <= bounds[1] * 1.000001]
     labels = tuple(map(_power, ticks))
     return Axis(low=bounds[0], high=bounds[1], ticks=tuple(ticks), labels=labels, is_log=True)
 

@@ -42,6 +42,12 @@ def test_ticks_of_a_logarithmic_axis_lie_around_the_values(values: list[float]) 
     assert all(0 <= axis.share(tick) <= 1 for tick in axis.ticks)
 
 
+def test_a_long_logarithmic_axis_ends_soon_after_its_values_and_names_powers_of_ten() -> None:
+    axis = log_axis([0.9, 3.0, 180.0])
+    assert (axis.low, axis.high) == (0.5, 200.0)
+    assert axis.labels == ("1", "10", "100")
+
+
 def test_a_step_on_a_logarithmic_axis_is_a_factor() -> None:
     axis = log_axis([1e-6, 1.0])
     assert axis.share(1e-3) == pytest.approx(0.5)
