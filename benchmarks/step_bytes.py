@@ -208,7 +208,7 @@ def main() -> None:
     ways = {
         "eager": None,
         "captured, not fused": NOTHING,
-        # Ranks that no kernel has written would be indices; what is before the layers is not counted anyway.
+        # Keys that no kernel has written would be indices; what is before the layers is not counted anyway.
         "fused": Fused(**dict.fromkeys((*options.without, "embeddings"), False)),
     }
     rows = []

@@ -4,6 +4,7 @@ A module that adds up rows of tables finds the ids by its own forward, which run
 its tables only note what they are asked for, and its norm computes all.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ def plan_tables(
     return the tables of each.
     """
     found: list[Tables] = []
+    readers = Counter(id(p) for module in model.modules() for p in module.parameters(recurse=False))
     inside: set[int] = set()
     for module in model.modules():
         if is_embeddings(module):
@@ -41,6 +43,8 @@ def plan_tables(
         elif id(module) not in inside and is_table(module) and _is_large(module):
             found.append(_tables([module]))
             add(module, "forward", _looked_up(module, found[-1]))
+    for tables in found:
+        tables.is_shared = any(readers[id(weight)] > 1 for weight in tables.weights)
     return found
 
 

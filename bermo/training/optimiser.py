@@ -107,9 +107,8 @@ def make_direct(
         add(DirectAdam(weights, grads, optimizer, num_models, copies=copies), copies, renewed=copies)
         shadow.renew(copies)
     for one in tables:
-        others = {id(weight) for other in tables if other is not one for weight in other.weights}
-        is_own = all(w.requires_grad and id(w) not in others for w in one.weights)
-        if is_own and can_update(optimizer, one.weights):
+        is_ours = not one.is_shared and all(weight.requires_grad for weight in one.weights)
+        if is_ours and can_update(optimizer, one.weights):
             add(RowAdam(one, optimizer, num_models), [], tables=one)
             one.keeps_rows = True
             shadow.tables.append(one)

@@ -84,7 +84,7 @@ def test_what_kernels_cannot_compute_takes_the_modules_own_forward(
     assert not any("forward" in vars(child) for child in module.modules())
 
 
-def test_a_table_that_two_lookups_share_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_two_modules_share_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "LEAST_ROWS", 1)
     step = make_step(fused=TABLES)
     assert len(step.direct) == 1

@@ -20,7 +20,7 @@ from bermo.nn.fast.embed_kernels import embed_backward, embed_forward
 from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.residual import _tile, parts_of
 from bermo.nn.fast.residual_kernels import LARGEST, ROUNDS, sum_parts
-from bermo.nn.fast.rows import MOST_POSITIONS, RowGrads, Tables
+from bermo.nn.fast.rows import MOST_POSITIONS, Tables
 
 
 class Plan(NamedTuple):
@@ -130,7 +130,7 @@ class Embed(torch.autograd.Function):
             of_beta = of_beta.view(ctx.beta)
         of_tables: Sequence[Tensor | None] = [None] * len(weights)
         if any(ctx.needs_input_grad[4:]):
-            of_tables = _give(plan.tables, plan.tables.grads(dz, keys, ctx.periods, num_groups))
+            of_tables = plan.tables.give(dz, keys, ctx.periods, num_groups)
         return None, None, of_gamma, of_beta, *of_tables
 
 
@@ -147,16 +147,8 @@ class Lookup(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         keys = ctx.ids.reshape(1, -1).to(torch.int32)
         rows = grad.reshape(-1, grad.shape[-1])
-        found = ctx.tables.grads(rows, keys, [keys.numel() // ctx.num_groups], ctx.num_groups)
-        return None, *_give(ctx.tables, found), None
-
-
-def _give(tables: Tables, found: RowGrads) -> Sequence[Tensor | None]:
-    """Leave the rows to the optimiser, or return the gradients as tables."""
-    if tables.can_keep():
-        tables.found.append(found)
-        return [None] * len(tables.weights)
-    return tables.dense(found)
+        periods = [keys.numel() // ctx.num_groups]
+        return None, *ctx.tables.give(rows, keys, periods, ctx.num_groups), None
 
 
 def can_embed(num_positions: int, num_models: int, size: int, weights: Sequence[Tensor]) -> bool:

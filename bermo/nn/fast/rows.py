@@ -35,7 +35,7 @@ class RowGrads(NamedTuple):
     rows: Tensor
     """At the first rank of each run the gradient of its row, (tables, n, D); all others are not defined."""
     norms: Tensor
-    """At the first rank of each run the norms of parts of its row, summed; else 0: (parts, tables, n)."""
+    """At the first rank of each run the norms of parts of its row, else 0: (parts, tables, n)."""
 
 
 class Tables:
@@ -50,13 +50,26 @@ class Tables:
         self.offsets = list(accumulate(sizes, initial=0))[:-1]
         # Of a row that was read the first rank of its run; of any other whatever was left there.
         self.slots = torch.zeros(sum(sizes), dtype=torch.int32, device=weights[0].device)
+        self.is_shared = False
+        """Whether something else reads a table too, such as a decoder whose matrix is that of the words."""
         self.keeps_rows = False
         """Whether an optimiser takes the rows."""
         self.found: list[RowGrads] = []
 
-    def can_keep(self) -> bool:
-        """Tell whether the rows of this pass may wait for the optimiser."""
-        return self.keeps_rows and can_wait(*self.weights)
+    def give(
+        self, grads: Tensor, keys: Tensor, periods: Sequence[int], num_groups: int
+    ) -> Sequence[Tensor | None]:
+        """Leave the gradients of rows (`grads`) to the optimiser, or return those of the tables by torch."""
+        if self.keeps_rows and can_wait(*self.weights):
+            self.found.append(self.grads(grads, keys, periods, num_groups))
+            return [None] * len(self.weights)
+        tables = zip(self.weights, keys.long(), self.paddings, strict=True)
+        return [
+            torch.ops.aten.embedding_dense_backward(
+                grads, key, weight.numel() // weight.shape[-1], padding, False
+            ).view_as(weight)
+            for weight, key, padding in tables
+        ]
 
     def grads(self, grads: Tensor, keys: Tensor, periods: Sequence[int], num_groups: int) -> RowGrads:
         """Sum the gradients (n, D) of what was read by the rows that were read, `keys` (tables, n).
