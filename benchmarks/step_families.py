@@ -157,6 +157,7 @@ def _fused(step: Ours) -> str:
         "attention with a bias": sum(is_biased_attention(module) for module in modules),
         "attention by distances": sum(is_disentangled(module) or is_shifted(module) for module in modules),
         "mix": sum(can_fuse_mix(module) for module in modules),
+        "embeddings": len(step.plain.fusion.tables),
         "adam": len(step.plain.direct),
     }
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "nothing"
