@@ -6,7 +6,7 @@ printed number again from it:
     gpu.json: A              the mean of an arm's last scores over the seeds that live
     gpu.json: A − B          the mean difference, paired by the seeds that live in both
     core-gpu.json: TASK      mix − plain of dense models, paired by seed
-    probing-gpu.json: CASE   mix − plain, the mean of four semantic tasks, paired by seed
+    probing-gpu.json: CASE   mix − plain, the mean of the semantic tasks, paired by seed
     probing-gpu.json: CASE − CASE        the mix of the first less the plain encoder of the second
     probing-gpu.json: CASE/ARM           the mean of an arm's last scores over the seeds that did not diverge
     probing-gpu.json: CASE/ARM − CASE/ARM  the mean difference, paired by the seeds that diverged in neither
@@ -37,7 +37,7 @@ from scripts.tables.numbers import (
     table,
     with_interval,
 )
-from scripts.tables.scores import encoder_of, plain_case, reading_of, semantic_gain
+from scripts.tables.scores import encoder_of, named_tasks, plain_case, reading_of, semantic_gain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,13 +128,13 @@ def core_pairs() -> list[Evidence]:
 
 
 def semantic(case: str) -> Evidence:
-    """Mix − plain over four semantic tasks."""
+    """Mix − plain over the semantic tasks."""
     gain = semantic_gain(case)[2]
     reading = reading_of(case)
     less = f" − {plain_case(case)}" if reading else ""
     return Evidence(
         encoder=encoder_of(case),
-        what="mix − plain, mean of four tasks" + (f", norm {reading}" if reading else ""),
+        what=f"mix − plain, {named_tasks(case)}" + (f", norm {reading}" if reading else ""),
         value=gap(gain),
         n=f"{gain.count} pairs",
         source=f"probing-gpu.json: {case}{less}",

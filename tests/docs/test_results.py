@@ -117,7 +117,7 @@ def test_unknown_shares_are_means_over_the_tasks_that_count(probing: tuple[str, 
     for row in shown:
         spelling = row["case"].partition(",")[0]
         runs = numbers["finetuned"][f"{names[row['encoder']]}-{spelling}"]
-        shares = [runs[f"{task}-plain"][0]["unknown_share"] for task in SEMANTIC]
+        shares = [runs[f"{task}-plain"][0]["unknown_share"] for task in SEMANTIC if f"{task}-plain" in runs]
         assert float(row["unknown %"]) == pytest.approx(100 * sum(shares) / len(shares), abs=0.051)
 
 

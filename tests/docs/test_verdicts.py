@@ -75,7 +75,9 @@ def semantic(case: str, plain_case: str) -> list[float]:
     tasks = ("tense", "subject-number", "object-number", "coordination-inversion")
     runs = read("probing-gpu.json")["finetuned"]
     gains: dict[int, list[float]] = {}
-    for task in tasks:
+    for task in (
+        task for task in tasks if {f"{task}-plain", f"{task}-mix"} <= {*runs[plain_case or case], *runs[case]}
+    ):
         plain = {run["seed"]: run["last_score"] for run in runs[plain_case or case][f"{task}-plain"]}
         for run in runs[case][f"{task}-mix"]:
             gains.setdefault(run["seed"], []).append(run["last_score"] - plain[run["seed"]])
