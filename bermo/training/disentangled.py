@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.training.fusible import argument_names, has_hooks
-from bermo.training.parts import Parts, attend, is_copy, product_of, relate
+from bermo.training.parts import Parts, attend, is_copy, product_of, relate, visible_in_tiles
 
 
 def is_disentangled(module: nn.Module) -> bool:
@@ -74,9 +74,10 @@ def disentangled(module: Any, parts: Parts) -> Callable[..., tuple[Tensor, None]
             own = type(module).forward(module, hidden_states, attention_mask, *given)
             return cast(tuple[Tensor, None], own)
         rows = _rows(module, parts, cast(Tensor, relative_pos), rel_embeddings)
-        sees = parts.keep(attention_mask, lambda: attention_mask != 0)
         if _can_relate(module, parts, hidden_states):
+            sees = parts.keep(attention_mask, lambda: visible_in_tiles(attention_mask != 0))
             return _related(module, parts, hidden_states, rows, sees, number).flatten(2), None
+        sees = parts.keep(attention_mask, lambda: attention_mask != 0)
         return _biased(module, parts, hidden_states, rows, sees).flatten(2), None
 
     return forward

@@ -65,7 +65,7 @@ def relate(
     joined: Tensor,
     first: Tensor,
     second: Tensor | None,
-    sees: Tensor | None,
+    sees: Tensor,
     **options: Any,
 ) -> Tensor:
     """Attention to contents and to distances by one kernel, with the dropout of a module and its seed."""
@@ -74,6 +74,13 @@ def relate(
     p = module.dropout.p if module.dropout.training else 0.0
     seed = parts.seed(number) if p > 0 else None
     return relative(joined, first, second, sees, seed=seed, p=p, **options)
+
+
+def visible_in_tiles(sees: Tensor, apart: Tensor | None = None) -> Tensor:
+    """Which tokens may see which, (B or 1, H or 1, T, T), and which are apart, as `relate` reads it."""
+    from bermo.nn.fast.relative import visible
+
+    return visible(sees, apart)
 
 
 def is_copy(parts: Parts, x: Tensor) -> bool:

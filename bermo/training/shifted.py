@@ -2,9 +2,9 @@
 
     s_ij = scale · ((q_i + r_w) · k_j + (q_i + r_r) · R_m + (q_i + r_s) · segment_ij)     m = T + j − i
 
-One kernel computes the first two terms and the attention (bermo.nn.fast.relative). Where there are segments,
-or a step has no copies of the matrices, the first product is torch's own attention, and the others are a bias
-that it adds (bermo.nn.fast.shear). Tensors are (T, B, width). Axes: B texts, T tokens, H heads, D units of a
+One kernel computes them and the attention (bermo.nn.fast.relative). Where a step has no copies of the
+matrices, the first product is torch's own attention, and the others are a bias that it adds
+(bermo.nn.fast.shear). Tensors are (T, B, width). Axes: B texts, T tokens, H heads, D units of a
 head, M = 2T distances.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bermo.training.fusible import argument_names, has_hooks
-from bermo.training.parts import Parts, attend, is_copy, product_of, relate
+from bermo.training.parts import Parts, attend, is_copy, product_of, relate, visible_in_tiles
 
 
 def bare_matrices(module: nn.Module) -> tuple[str, ...]:
@@ -56,8 +56,8 @@ def shifted(module: Any, parts: Parts) -> Callable[..., tuple[Any, ...]] | None:
         if g is not None or mems is not None or output_attentions or len(r) != 2 * len(h):
             given = (h, g, attn_mask_h, attn_mask_g, r, seg_mat, mems, target_mapping, output_attentions)
             return cast(tuple[Any, ...], type(module).forward(module, *given))
-        if seg_mat is None and _can_relate(module, parts, h):
-            out = _related(module, parts, h, r, attn_mask_h, inner_number)
+        if _can_relate(module, parts, h):
+            out = _related(module, parts, h, r, (attn_mask_h, seg_mat), inner_number)
             return parts.end(module, out, h, number), None
         q, k, v = _heads(module, parts, h)
         bias = _shifted_bias(module, parts, q, r, attn_mask_h)
@@ -80,7 +80,9 @@ def _can_relate(module: Any, parts: Parts, h: Tensor) -> bool:
     return can_relate(h.device, parts.dtype, shape) and all(is_copy(parts, x) for x in matrices)
 
 
-def _related(module: Any, parts: Parts, h: Tensor, r: Tensor, hides: Tensor | None, number: int) -> Tensor:
+def _related(
+    module: Any, parts: Parts, h: Tensor, r: Tensor, pairs: tuple[Tensor | None, Tensor | None], number: int
+) -> Tensor:
     """The attention's output (T, B, width) by one kernel, from one product of tokens and one of distances."""
     from bermo.nn.fast.joined import Layout, three_bare
 
@@ -89,6 +91,9 @@ def _related(module: Any, parts: Parts, h: Tensor, r: Tensor, hides: Tensor | No
     target = parts.grad_buffer(matrices)
     joined = three_bare(parts.cast(h), matrices, target).view(3, *axes)
     rows = product_of(parts, parts.cast(r), module.r.flatten(1), None, (module.r,), True)
+    shifts = [module.r_w_bias, module.r_r_bias]
+    if pairs[1] is not None:
+        shifts += [module.r_s_bias, module.seg_embed]
     seen = relate(
         module,
         parts,
@@ -96,10 +101,10 @@ def _related(module: Any, parts: Parts, h: Tensor, r: Tensor, hides: Tensor | No
         joined,
         rows.view(len(r), *axes[1:]),
         None,
-        _sees(parts, hides),
+        _pairs_in_tiles(parts, h, *pairs),
         scale=module.scale,
         layout=Layout(part=0, text=2, head=3, token=1),
-        shifts=(module.r_w_bias, module.r_r_bias),
+        shifts=shifts,
     )
     return product_of(parts, seen.flatten(2), module.o.flatten(1), None, (module.o,))
 
@@ -109,6 +114,23 @@ def _sees(parts: Parts, hides: Tensor | None) -> Tensor | None:
     if hides is None:
         return None
     return parts.keep(hides, lambda: (hides == 0).permute(2, 3, 0, 1).contiguous())
+
+
+def _pairs_in_tiles(parts: Parts, h: Tensor, hides: Tensor | None, seg_mat: Tensor | None) -> Tensor:
+    """The same, and which tokens are of different segments, as the kernel reads them."""
+
+    def make() -> Tensor:
+        all_see = h.new_ones(1, 1, len(h), len(h), dtype=torch.bool)
+        sees = all_see if hides is None else (hides == 0).permute(2, 3, 0, 1)
+        return visible_in_tiles(sees, None if seg_mat is None else _apart(seg_mat))
+
+    source = hides if seg_mat is None else seg_mat
+    return make() if source is None else parts.keep(source, make)
+
+
+def _apart(seg_mat: Tensor) -> Tensor:
+    """Which tokens are of different segments, (B, 1, T, T)."""
+    return (seg_mat[..., 1] != 0).permute(2, 0, 1)[:, None]
 
 
 def _heads(module: Any, parts: Parts, h: Tensor) -> Sequence[Tensor]:
@@ -139,9 +161,7 @@ def _segments(module: Any, parts: Parts, q: Tensor, seg_mat: Tensor) -> Tensor:
 
     The module adds s_0's score to all others; what is added to all keys of a query changes no softmax.
     """
-    apart = parts.keep(
-        seg_mat, lambda: seg_mat[..., 1].permute(2, 0, 1)[:, None].to(parts.dtype).contiguous()
-    )
+    apart = parts.keep(seg_mat, lambda: _apart(seg_mat).to(parts.dtype).contiguous())
     own = q + (module.r_s_bias - module.r_w_bias).to(q.dtype)
     change = (module.seg_embed[1] - module.seg_embed[0]).to(q.dtype)
     scores = (own * change).sum(-1).permute(1, 2, 0)[..., None] * module.scale

@@ -1,6 +1,6 @@
 """Queries, keys and values as one tensor, which a kernel reads and whose gradient it writes, for GPUs.
 
-    JoinedTable   [q, k, v] = x Wᵀ + b     B = R Wqᵀ + bq     A = R Wkᵀ + bk     R: a row for each distance
+    JoinedTable   [q, k, v] = x Wᵀ + b     [B, A] = R [Wq, Wk]ᵀ + [bq, bk]     R: a row for each distance
     ThreeBare     q, k, v = x Wq, x Wk, x Wv                                     x: any number of rows
 
 dW may be written directly to the optimiser's buffer, and that of a second reader is added there. A bias that
@@ -75,34 +75,35 @@ class JoinedTable(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.save_for_backward(x, weight, rows)
         ctx.target = target
-        of_query, of_key, _ = weight.chunk(3)
-        query_bias, key_bias, _ = bias.chunk(3)
-        return (
-            functional.linear(x, weight, bias),
-            functional.linear(rows, of_key, key_bias),
-            functional.linear(rows, of_query, query_bias),
-        )
+        half = 2 * len(weight) // 3
+        second, first = functional.linear(rows, weight[:half], bias[:half]).chunk(2, 1)
+        return functional.linear(x, weight, bias), first, second
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, of_first: Tensor, of_second: Tensor) -> tuple[Any, ...]:
         x, weight, rows = ctx.saved_tensors
         flat, whole = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
-        of_query, of_key, _ = weight.chunk(3)
+        of_tables, half = _columns_beside(of_second, of_first), 2 * len(weight) // 3
         of_x = torch.mm(flat, weight).view_as(x) if ctx.needs_input_grad[0] else None
-        of_rows = None
-        if ctx.needs_input_grad[4]:
-            of_rows = torch.mm(of_first, of_key).addmm_(of_second, of_query)
+        of_rows = torch.mm(of_tables, weight[:half]) if ctx.needs_input_grad[4] else None
         of_weight = None
         if ctx.needs_input_grad[1]:
             of_weight = torch.empty_like(weight) if ctx.target is None else ctx.target.view_as(weight)
             torch.mm(flat.t(), whole, out=of_weight)
-            for part, of_table in zip(of_weight.chunk(3), (of_second, of_first), strict=False):
-                part.addmm_(of_table.t(), rows)
+            of_weight[:half].addmm_(of_tables.t(), rows)
         of_bias = weight.new_zeros(len(weight)) if ctx.needs_input_grad[2] else None
         if of_bias is not None:
-            for part, of_table in zip(of_bias.chunk(3), (of_second, of_first), strict=False):
-                torch.sum(of_table, 0, out=part)
+            torch.sum(of_tables, 0, out=of_bias[:half])
         return of_x, of_weight, of_bias, None, of_rows
+
+
+def _columns_beside(left: Tensor, right: Tensor) -> Tensor:
+    """Two matrices as one, the second right of the first: without a copy where they lie so."""
+    rows, width = left.shape
+    lies_so = left.stride() == right.stride() == (2 * width, 1)
+    if lies_so and right.data_ptr() - left.data_ptr() == width * left.element_size():
+        return left.as_strided((rows, 2 * width), left.stride())
+    return torch.cat([left, right], 1)
 
 
 class ThreeBare(torch.autograd.Function):

@@ -1,22 +1,24 @@
 """Attention to contents and to distances, without scores by distance in memory, for GPUs.
 
-    s_ij = scale · ((q_i + c) · k_j + (q_i + d) · A_m + k_j · B_m)     m = T + j − i     c, d: of the head
+    s_ij = scale · ((q_i + c) · k_j + (q_i + d) · A_m + k_j · B_m + a_ij (q_i + e) · w)          m = T + j − i
     p = softmax(s)    o = (m ⊙ p) v                         m: 0 with chance P, else 1 / (1 − P), from Philox
 
-    ds = p ⊙ (m ⊙ (g vᵀ) − g · o)                dv = (m ⊙ p)ᵀ g
-    dq_i = scale · Σ_j ds_ij (k_j + A_m)         dA_m = scale · Σ_texts Σ_{j−i=m−T} ds_ij (q_i + d)
-    dk_j = scale · Σ_i ds_ij (q_i + c + B_m)     dB_m = scale · Σ_texts Σ_{j−i=m−T} ds_ij k_j
+    ds = p ⊙ (m ⊙ (g vᵀ) − g · o)                       dv = (m ⊙ p)ᵀ g
+    dq_i = scale · Σ_j ds_ij (k_j + A_m + a_ij w)       dA_m = scale · Σ_texts Σ_{j−i=m−T} ds_ij (q_i + d)
+    dk_j = scale · Σ_i ds_ij (q_i + c + B_m)            dB_m = scale · Σ_texts Σ_{j−i=m−T} ds_ij k_j
 
-A and B have a row for each of the 2T distances i − j = T − m, for all texts or for each one. The forward
-pass is one kernel and keeps the output and a number a row. The backward pass is three: dv and ds, which it
-writes in bfloat16 by rows and by columns; dq and dk; dA and dB. Where a distance is wanted, a tile of ds is
-read with its rows turned, so nothing is added by atomics and the results repeat to the bit. A query that may
-see no key gives zeros, and so do its gradients.
+A and B have a row for each of the 2T distances i − j = T − m, for all texts or for each one; c, d, e and w
+are of the head, and a_ij is 1 for tokens of different segments, else 0. The forward pass is one kernel and
+keeps the output and the exponentials of all pairs in bfloat16, with a sign for dropout. The backward pass is
+two: dq, or dk and dv, with ds, which it writes in bfloat16 by rows and by columns; dA and dB. Nothing is
+added by atomics, so the results repeat to the bit. A query that may see no key gives zeros, and so do its
+gradients.
 
 These are the scores of He et al. 2021 (DeBERTa: both terms) and of Dai et al. 2019 (Transformer-XL, and so
-XLNet: A alone). Axes: B texts, H heads, T tokens, D units of a head.
+XLNet: A alone, and segments). Axes: B texts, H heads, T tokens, D units of a head.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from torch import Tensor
 
 from bermo.nn.fast.distance_kernels import relative_distances, relative_tokens
 from bermo.nn.fast.joined import Layout
-from bermo.nn.fast.relative_kernels import relative_forward, relative_shares
+from bermo.nn.fast.relative_kernels import relative_forward
 from bermo.nn.fast.residual_kernels import LARGEST, ROUNDS, sum_parts
 
 # Units of a head.
@@ -35,20 +37,41 @@ PROGRAMS = 384
 
 
 def tile_options(num_tokens: int, size: int, kernel: str) -> dict[str, int]:
-    """Tokens of a tile, how many warps work on it, and stages of its loops, by the name of a kernel."""
+    """Tiles of N tokens, so many in all, and how many warps work on one, by the name of a kernel."""
     block = 32 if num_tokens <= 32 else 64
-    wide = {"forward": 4, "shares": 8, "tokens": 4, "distances": 4}
-    warps = 4 if block == 32 or size <= 32 else wide[kernel]
+    warps = 8 if block == 64 and kernel == "tokens" else 4
     return {
         "N": block,
+        "BLOCKS": triton.cdiv(num_tokens, block),
         "WIDTH": max(16, triton.next_power_of_2(size)),
-        "num_warps": 2 * warps if size > 64 else warps,
-        "num_stages": 2,
+        "num_warps": 8 if size > 64 else warps,
+        "num_stages": 1,
     }
 
 
+def num_columns(num_tokens: int) -> int:
+    """Rows and columns of a square of pairs: whole tiles."""
+    options = tile_options(num_tokens, 1, "forward")
+    return options["N"] * options["BLOCKS"]
+
+
+def visible(mask: Tensor, apart: Tensor | None = None) -> Tensor:
+    """Which tokens (rows) may see which (columns), from a bool mask (B or 1, H or 1, T, T), in whole tiles.
+
+    A pair of tokens has 1 where the first may see the second, and 2 more where they are `apart`.
+    """
+    texts, heads, *_, num_tokens = mask.shape
+    texts = texts if apart is None else max(texts, len(apart))
+    whole = num_columns(num_tokens)
+    seen = mask.new_zeros((texts, heads, whole, whole), dtype=torch.uint8)
+    pairs = seen[:, :, :num_tokens, :num_tokens].copy_(mask)
+    if apart is not None:
+        pairs.add_(apart, alpha=2)
+    return seen
+
+
 class Relative(torch.autograd.Function):
-    """(joined, A, B, c, d, bias, mask, seed, p, scale, layout) -> o; see `relative`."""
+    """(joined, A, B, c, d, e, segments, bias, sees, seed, p, scale, layout) -> o; see `relative`."""
 
     @staticmethod
     def forward(
@@ -58,8 +81,10 @@ class Relative(torch.autograd.Function):
         second: Tensor | None,
         of_content: Tensor | None,
         of_distance: Tensor | None,
+        of_segment: Tensor | None,
+        segments: Tensor | None,
         bias: Tensor | None,
-        mask: Tensor | None,
+        sees: Tensor,
         seed: Tensor | None,
         p: float,
         scale: float,
@@ -69,34 +94,48 @@ class Relative(torch.autograd.Function):
         made, out = layout.output(joined)
         texts, heads, num_tokens, size = q.shape
         options = tile_options(num_tokens, size, "forward")
-        blocks = triton.cdiv(num_tokens, options["N"])
-        sums = joined.new_empty((texts * heads, blocks * options["N"]), dtype=torch.float32)
-        seen = None if mask is None else mask.expand(texts, heads, num_tokens, num_tokens).view(torch.uint8)
+        columns, blocks = num_columns(num_tokens), options["BLOCKS"]
+        sums = joined.new_empty((texts * heads, columns), dtype=torch.float32)
+        tops = joined.new_empty((texts * heads, blocks, columns), dtype=torch.float32)
+        shares = joined.new_empty((texts * heads, columns, columns))
         relative_forward[(texts * heads, blocks)](
-            *_sources((q, k, v), first, second, (of_content, of_distance), seen, seed),
+            q,
+            k,
+            v,
+            first,
+            _or(second, first),
+            _or(of_content, q),
+            _or(of_distance, q),
+            _or(of_segment, q),
+            _or(segments, q),
+            sees,
+            _or(seed, q),
             out,
+            shares,
+            tops,
             sums,
-            *_source_strides(q, first, second, out),
-            *_strides(seen),
+            *_strides(q, first, second, out),
+            *_squares(sees),
             num_tokens,
-            int(seen is not None),
             scale,
             p,
             H=heads,
             D=size,
-            BOTH=second is not None,
             SHIFT=of_content is not None,
+            APART=segments is not None,
             DROP=p > 0,
             ROUNDS=ROUNDS,
             **options,
         )
-        ctx.save_for_backward(joined, first, second, of_content, of_distance, seen, seed, made, sums)
+        shifts = (of_content, of_distance, of_segment, segments)
+        ctx.save_for_backward(joined, first, second, *shifts, sees, shares, tops, sums, made)
         ctx.bias, ctx.p, ctx.scale, ctx.layout = bias, p, scale, layout
         return made
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        joined, first, second, of_content, of_distance, seen, seed, made, sums = ctx.saved_tensors
+        joined, first, second, *shifts, sees, shares, tops, sums, made = ctx.saved_tensors
+        of_content, _, of_segment, segments = shifts
         layout: Layout = ctx.layout
         grad = grad if grad.stride(-1) == 1 else grad.contiguous()
         q, k, v = layout.views(joined)
@@ -106,80 +145,65 @@ class Relative(torch.autograd.Function):
         order = (0, 2, 1, 3) if layout.text < layout.token else (1, 2, 0, 3)
         out, g = made.permute(order), grad.permute(order)
         part_step, head_step = layout.steps(joined)
-        tile = tile_options(num_tokens, size, "forward")["N"]
-        blocks = triton.cdiv(num_tokens, tile)
+        options = tile_options(num_tokens, size, "tokens")
+        blocks = options["BLOCKS"]
         if of_content is not None:
             part_step, head_step = heads * size, size
         kinds = 3 if of_content is None else 2
-        parts = joined.new_empty((1, texts * blocks, kinds, heads * size), dtype=torch.float32)
-        rows, columns = joined.new_empty((2, texts * heads, blocks * tile, blocks * tile)).unbind()
-        shape = {"H": heads, "D": size, "SHIFT": of_content is not None}
-        relative_shares[(texts * heads, blocks)](
-            *_sources((q, k, v), first, second, (of_content, of_distance), seen, seed),
+        groups = 1 if segments is None else 2
+        parts = joined.new_empty((groups, texts * blocks, kinds, heads * size), dtype=torch.float32)
+        rows, columns = joined.new_empty((2, *shares.shape)).unbind()
+        relative_tokens[(texts * heads, blocks, 2)](
+            q,
+            k,
+            v,
+            first,
+            _or(second, first),
+            _or(of_content, q),
+            _or(of_segment, q),
+            _or(segments, q),
+            sees,
             out,
             g,
+            shares,
+            tops,
             sums,
             rows,
             columns,
+            dq,
+            dk,
             dv,
             parts,
-            *_source_strides(q, first, second, out),
+            *_strides(q, first, second, out),
             g.stride(),
-            dv.stride(),
-            *_strides(seen),
+            dq.stride(),
+            *_squares(sees),
             num_tokens,
-            int(seen is not None),
             ctx.scale,
             ctx.p,
             part_step,
             head_step,
             kinds * heads * size,
-            BOTH=second is not None,
+            H=heads,
+            D=size,
+            SHIFT=of_content is not None,
+            APART=segments is not None,
             DROP=ctx.p > 0,
-            ROUNDS=ROUNDS,
-            **shape,
-            **tile_options(num_tokens, size, "shares"),
-        )
-        relative_tokens[(texts * heads, blocks, 2)](
-            q,
-            k,
-            first,
-            first if second is None else second,
-            q if of_content is None else of_content,
-            rows,
-            columns,
-            dq,
-            dk,
-            parts,
-            *_source_strides(q, first, second, dq),
-            num_tokens,
-            part_step,
-            head_step,
-            kinds * heads * size,
-            BOTH=second is not None,
-            **shape,
-            **tile_options(num_tokens, size, "tokens"),
+            **options,
         )
         of_first, of_second = _of_distances(ctx, q, k, rows, columns)
-        of_shifts, of_bias = [], None
+        of_shifts: list[Tensor | None] = [None] * 4
+        of_bias = None
         if of_content is not None:
-            of_shifts = [torch.empty_like(of_content), torch.empty_like(of_distance)]
-            sum_parts(parts, of_shifts)
+            found = parts.new_empty(2, groups, *of_content.shape)
+            sum_parts(parts, list(found.flatten(2)))
+            of_shifts[:2] = found[:, 0]
+            if segments is not None:
+                of_shifts[2:] = found[0, 1], torch.stack([-found[1, 1], found[1, 1]])
         elif ctx.bias is not None:
             of_bias = torch.empty_like(ctx.bias)
             sum_parts(parts.view(1, texts * blocks, 1, -1), [of_bias])
-        return (
-            of_joined,
-            of_first,
-            of_second,
-            *(of_shifts or (None, None)),
-            of_bias,
-            None,
-            None,
-            None,
-            None,
-            None,
-        )
+        return of_joined, of_first, of_second, *of_shifts, of_bias, *[None] * 5
 
 
 def _of_distances(
@@ -189,22 +213,22 @@ def _of_distances(
     _, first, second, _, shift, *_ = ctx.saved_tensors
     texts, heads, num_tokens, size = q.shape
     options = tile_options(num_tokens, size, "distances")
-    blocks = 2 * triton.cdiv(num_tokens, options["N"])
+    blocks = options["BLOCKS"]
     kinds = 1 if second is None else 2
     if first.dim() == 4:
         group, parts = 1, torch.empty_like(first)[None]
         of_first = of_second = parts[0]
         strides = (parts.stride(2), parts.stride(3), parts.stride(1))
     else:
-        group = triton.cdiv(texts, max(1, PROGRAMS // (heads * blocks * kinds)))
+        group = triton.next_power_of_2(triton.cdiv(texts, max(1, PROGRAMS // (heads * 2 * blocks * kinds))))
         count = triton.cdiv(texts, group)
-        parts = q.new_empty((kinds * 2 * num_tokens, count, 1, heads * size), dtype=torch.float32)
-        of_first, of_second = parts[: 2 * num_tokens], parts[-2 * num_tokens :]
-        strides = (heads * size, size, count * heads * size)
-    relative_distances[(heads * blocks, triton.cdiv(texts, group), kinds)](
+        parts = q.new_empty((2 * num_tokens, kinds, count, heads * size), dtype=torch.float32)
+        of_first, of_second = parts[:, -1], parts[:, 0]
+        strides = (heads * size, size, parts.stride(0))
+    relative_distances[(heads * 2 * blocks, triton.cdiv(texts, group), kinds)](
         q,
         k,
-        q if shift is None else shift,
+        _or(shift, q),
         rows,
         columns,
         of_first,
@@ -213,35 +237,31 @@ def _of_distances(
         strides,
         num_tokens,
         texts,
-        group,
         H=heads,
         D=size,
         SHIFT=shift is not None,
+        GROUP=group,
         **options,
     )
     if first.dim() == 4:
         return of_first, None
-    total = q.new_empty(kinds, 2 * num_tokens, heads, size)
-    sum_parts(parts, [total])
-    return total[0], None if second is None else total[1]
+    total = q.new_empty(2 * num_tokens, kinds, heads, size)
+    sum_parts(parts.view(2 * num_tokens * kinds, count, 1, heads * size), [total])
+    return total[:, -1], None if second is None else total[:, 0]
 
 
-def _sources(
-    heads: tuple[Tensor, ...],
-    first: Tensor,
-    second: Tensor | None,
-    shifts: tuple[Tensor | None, ...],
-    seen: Tensor | None,
-    seed: Tensor | None,
-) -> list[Tensor]:
-    """What scores are made of; where something is not given, what the kernels will not read."""
-    q = heads[0]
-    kept = [q if shift is None else shift for shift in shifts]
-    mask = q.new_empty(1, dtype=torch.uint8) if seen is None else seen
-    return [*heads, first, first if second is None else second, *kept, mask, q if seed is None else seed]
+def _squares(sees: Tensor) -> tuple[int, int]:
+    """How many squares of pairs lie between two texts, and between two heads."""
+    texts, heads = sees.shape[:2]
+    return heads * (texts > 1), int(heads > 1)
 
 
-def _source_strides(q: Tensor, first: Tensor, second: Tensor | None, out: Tensor) -> list[tuple[int, ...]]:
+def _or(given: Tensor | None, other: Tensor) -> Tensor:
+    """A tensor, or one that a kernel will not read."""
+    return other if given is None else given
+
+
+def _strides(q: Tensor, first: Tensor, second: Tensor | None, out: Tensor) -> list[tuple[int, ...]]:
     both = first if second is None else second
     return [q.stride(), _table_strides(first), _table_strides(both), out.stride()]
 
@@ -253,32 +273,28 @@ def _table_strides(table: Tensor) -> tuple[int, int, int]:
     return 0, table.stride(1), table.stride(0)
 
 
-def _strides(mask: Tensor | None) -> tuple[int, ...]:
-    return (0, 0, 0, 0) if mask is None else mask.stride()
-
-
 def relative(
     joined: Tensor,
     first: Tensor,
-    second: Tensor | None = None,
-    mask: Tensor | None = None,
+    second: Tensor | None,
+    sees: Tensor,
     *,
     scale: float,
     layout: Layout,
-    shifts: tuple[Tensor, Tensor] | None = None,
+    shifts: Sequence[Tensor] = (),
     bias: Tensor | None = None,
     seed: Tensor | None = None,
     p: float = 0.0,
 ) -> Tensor:
     """Attention of queries, keys and values that are one product, (B, T, H, D), or (T, B, H, D) as that lies.
 
-    `first` is A and `second` is B, (2T, H, D); without B, A may be one for each text, (2T, B, H, D).
-    `shifts` are c and d, (H, D). Where there are none, `bias` was added, detached, where the product was
-    made, and gets its gradient here. A bool mask (B or 1, H or 1, T, T) is true where a token may see
-    another. `seed` is one int64 on the device.
+    `first` is A and `second` is B, (2T, H, D); without B, A is one for each text, (2T, B, H, D), and `shifts`
+    are c and d, (H, D), and where `sees` says which tokens are apart, e and both segments' vectors (2, H, D).
+    Where there are no shifts, `bias` was added, detached, where the product was made, and gets its gradient
+    here. `sees` is from `visible`. `seed` is one int64 on the device.
     """
-    both = (None, None) if shifts is None else shifts
-    out: Tensor = Relative.apply(joined, first, second, *both, bias, mask, seed, p, scale, layout)
+    all_shifts = [*shifts, *[None] * (4 - len(shifts))]
+    out: Tensor = Relative.apply(joined, first, second, *all_shifts, bias, sees, seed, p, scale, layout)
     return out
 
 
@@ -304,7 +320,8 @@ def relative_twin(
     kept: Tensor | float,
     scale: float,
     layout: Layout,
-    shifts: tuple[Tensor, Tensor] | None = None,
+    shifts: Sequence[Tensor] = (),
+    apart: Tensor | None = None,
 ) -> Tensor:
     """`relative` in plain torch; `kept` holds dropout's factors (B, H, T, T)."""
     q, k, v = layout.views(joined)
@@ -313,10 +330,12 @@ def relative_twin(
     # The distance of each pair, and A of each pair of tokens, (T, T, …).
     place = num_tokens + tokens[None, :] - tokens[:, None]
     axes = "ijnhd" if first.dim() == 4 else "ijhd"
-    query, turned = (q, q) if shifts is None else (q + shift[:, None] for shift in shifts)
+    query, turned, *other = [q + shift[:, None] for shift in shifts[:3]] or (q, q)
     scores = query @ k.transpose(-1, -2) + torch.einsum(f"nhid,{axes}->nhij", turned, first[place])
     if second is not None:
         scores = scores + torch.einsum("nhjd,ijhd->nhij", k, second[place])
+    if apart is not None:
+        scores = scores + (other[0] * (shifts[3][1] - shifts[3][0])[:, None]).sum(-1, keepdim=True) * apart
     scores = scores.float() * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))

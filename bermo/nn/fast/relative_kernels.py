@@ -1,4 +1,4 @@
-"""Kernels of `nn.fast.relative`: attention to contents and to distances, a tile of tokens a program.
+"""Forward kernel of `nn.fast.relative`: attention to contents and to distances, N queries a program.
 
 A tile has N rows i and N columns j, and its pairs have 2 N distances: with m₀ = T + first j − first i, column
 t of the upper half is m₀ + t and of the lower half m₀ − N + t. Pair (i, j) is at t = (j − i) mod N of the
@@ -8,8 +8,10 @@ upper half where j ≥ i and of the lower half elsewhere: one turn of the rows o
 import triton
 import triton.language as tl
 
-# One kernel is built for all lengths and seeds, and for batches with and without a mask.
-VARYING = ["seed", "num_tokens", "is_masked", "mask_text", "mask_head", "mask_row", "mask_column"]
+from bermo.nn.fast.residual_kernels import _limit_of
+
+# One kernel is built for all seeds, for all lengths of so many tiles, and for one mask or one for each text.
+VARYING = ["seed", "num_tokens", "sees_text", "sees_head"]
 
 
 @triton.jit
@@ -30,47 +32,74 @@ def shifted(tokens, shift, head, units, D: tl.constexpr, SHIFT: tl.constexpr):
 
 
 @triton.jit
+def apart_vector(segments, head, units, H: tl.constexpr, D: tl.constexpr):
+    """What a key of another segment is, less what one of the same is."""
+    at = segments + head * D + units
+    same = tl.load(at, mask=units < D, other=0.0)
+    return tl.load(at + H * D, mask=units < D, other=0.0).to(tl.float32) - same.to(tl.float32)
+
+
+@triton.jit
+def two_halves(table, strides, at, units, num_tokens, D: tl.constexpr, N: tl.constexpr):
+    """Rows of a table at the distances of a tile whose upper half begins at a distance."""
+    text, head, start = at
+    t = tl.arange(0, N)
+    upper = rows_of(table, strides, text, head, start + t, units, 2 * num_tokens, D)
+    lower = rows_of(table, strides, text, head, start - N + t, units, 2 * num_tokens, D)
+    return upper, lower
+
+
+@triton.jit
+def turn(tile, place, N: tl.constexpr):
+    """tile[i, p] for p = place[i, j] and place[i, j] + N / 2 (mod N), j below N / 2: two numbers as one."""
+    BITS: tl.constexpr = tile.dtype.primitive_bitwidth
+    narrow: tl.constexpr = tl.uint16 if BITS == 16 else tl.uint32
+    wide: tl.constexpr = tl.uint32 if BITS == 16 else tl.uint64
+    HALF: tl.constexpr = N // 2
+    low, high = tl.split(tl.permute(tl.reshape(tile, (N, 2, HALF)), (0, 2, 1)))
+    words = low.to(narrow, bitcast=True).to(wide) | (high.to(narrow, bitcast=True).to(wide) << BITS)
+    words = tl.gather(words, place & (HALF - 1), 1)
+    low = words.to(narrow).to(tile.dtype, bitcast=True)
+    high = (words >> BITS).to(narrow).to(tile.dtype, bitcast=True)
+    is_swapped = (place & HALF) != 0
+    both = tl.join(tl.where(is_swapped, high, low), tl.where(is_swapped, low, high))
+    return tl.reshape(tl.permute(both, (0, 2, 1)), (N, N))
+
+
+@triton.jit
 def _scores(
     query, key, turned, tables, at, units, num_tokens, D: tl.constexpr, BOTH: tl.constexpr, N: tl.constexpr
 ):
-    """q_i · k_j + q'_i · A_m + k_j · B_m of a tile whose upper half begins at a distance."""
+    """q_i · k_j + q'_i · A_m + k_j · B_m of a tile; what is said of distances is rounded before it moves."""
     first, first_strides, second, second_strides = tables
-    text, head, start = at
-    t = tl.arange(0, N)
-    place = (t[None, :] - t[:, None]) & (N - 1)
+    t, half = tl.arange(0, N), tl.arange(0, N // 2)
     scores = tl.dot(query, tl.trans(key), input_precision="ieee")
-    upper = rows_of(first, first_strides, text, head, start + t, units, 2 * num_tokens, D)
-    lower = rows_of(first, first_strides, text, head, start - N + t, units, 2 * num_tokens, D)
+    upper, lower = two_halves(first, first_strides, at, units, num_tokens, D, N)
     above = tl.dot(turned, tl.trans(upper), input_precision="ieee")
     below = tl.dot(turned, tl.trans(lower), input_precision="ieee")
-    scores += tl.gather(tl.where(t[:, None] + t[None, :] < N, above, below), place, 1)
+    chosen = tl.where(t[:, None] + t[None, :] < N, above, below).to(query.dtype)
+    scores += turn(chosen, (half[None, :] - t[:, None]) & (N - 1), N)
     if BOTH:
-        upper = rows_of(second, second_strides, text, head, start + t, units, 2 * num_tokens, D)
-        lower = rows_of(second, second_strides, text, head, start - N + t, units, 2 * num_tokens, D)
-        above = tl.dot(upper, tl.trans(key), input_precision="ieee")
-        below = tl.dot(lower, tl.trans(key), input_precision="ieee")
-        scores += tl.gather(tl.where(t[:, None] <= t[None, :], above, below), place, 0)
+        upper, lower = two_halves(second, second_strides, at, units, num_tokens, D, N)
+        above = tl.dot(key, tl.trans(upper), input_precision="ieee")
+        below = tl.dot(key, tl.trans(lower), input_precision="ieee")
+        chosen = tl.where(t[None, :] <= t[:, None], above, below).to(query.dtype)
+        scores += tl.trans(turn(chosen, (t[:, None] - half[None, :]) & (N - 1), N))
     return scores
 
 
 @triton.jit
-def _sees(mask, strides, text, head, i, j, num_tokens, is_masked):
-    """Which tokens i may see which tokens j."""
-    exists = (i < num_tokens)[:, None] & (j < num_tokens)[None, :]
-    at = mask + text * strides[0] + head * strides[1] + i[:, None] * strides[2] + j[None, :] * strides[3]
-    return exists & (tl.load(at, mask=exists & (is_masked != 0), other=1) != 0)
-
-
-@triton.jit
-def _kept(seed, program, i, first_j, num_columns, P, ROUNDS: tl.constexpr, N: tl.constexpr):
-    """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
-    quarters = first_j // 4 + tl.arange(0, N // 4)
-    counter = (program * num_columns + i)[:, None] * (num_columns // 4) + quarters[None, :]
-    one, two, three, four = tl.rand4x(tl.load(seed), counter, ROUNDS)
-    even = tl.join((one >= P).to(tl.int8), (three >= P).to(tl.int8))
-    odd = tl.join((two >= P).to(tl.int8), (four >= P).to(tl.int8))
-    is_kept = tl.reshape(tl.join(even, odd), (N, N))
-    return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
+def _is_kept(seed, row, first_j, num_columns, limit, ROUNDS: tl.constexpr, N: tl.constexpr):
+    """Which pairs of a tile dropout keeps; eight neighbours share one draw of four random numbers."""
+    eighths = first_j // 8 + tl.arange(0, N // 8)
+    counter = row[:, None] * (num_columns // 8) + eighths[None, :]
+    one, two, three, four = tl.randint4x(tl.load(seed), counter, ROUNDS)
+    # The upper 16 bits of each number, then the lower ones.
+    first = tl.join((one >= limit).to(tl.int8), (three >= limit).to(tl.int8))
+    second = tl.join((two >= limit).to(tl.int8), (four >= limit).to(tl.int8))
+    third = tl.join(((one << 16) >= limit).to(tl.int8), ((three << 16) >= limit).to(tl.int8))
+    fourth = tl.join(((two << 16) >= limit).to(tl.int8), ((four << 16) >= limit).to(tl.int8))
+    return tl.reshape(tl.join(tl.join(first, third), tl.join(second, fourth)), (N, N)) != 0
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -82,160 +111,87 @@ def relative_forward(
     second,
     of_content,
     of_distance,
-    mask,
+    of_segment,
+    segments,
+    sees,
     seed,
     out,
+    shares,
+    tops,
     sums,
     strides,
     first_strides,
     second_strides,
     out_strides,
-    mask_text,
-    mask_head,
-    mask_row,
-    mask_column,
+    sees_text,
+    sees_head,
     num_tokens,
-    is_masked,
     scale,
     P,
     H: tl.constexpr,
     D: tl.constexpr,
-    BOTH: tl.constexpr,
     SHIFT: tl.constexpr,
+    APART: tl.constexpr,
     DROP: tl.constexpr,
     ROUNDS: tl.constexpr,
+    BLOCKS: tl.constexpr,
     N: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """o of N queries of a head of a text, and the logarithm of the sum of each one's exponentials."""
+    """o of N queries of a head of a text, and for the way back their exponentials.
+
+    Those of a tile are relative to 2 to the number in `tops`, and negative where dropout takes them. `sums`
+    has the logarithm (base 2) of the sum of each query's.
+    """
     program, block = tl.program_id(0), tl.program_id(1)
     text, head = (program // H).to(tl.int64), (program % H).to(tl.int64)
     t, units = tl.arange(0, N), tl.arange(0, WIDTH)
+    C: tl.constexpr = BLOCKS * N
     i = block * N + t
-    mask_strides = (mask_text, mask_head, mask_row, mask_column)
     tables = (first, first_strides, second, second_strides)
-    num_columns = tl.cdiv(num_tokens, N) * N
+    visible = sees + (text * sees_text + head * sees_head) * (C * C) + i[:, None] * C
+    square = shares + program.to(tl.int64) * (C * C) + i[:, None] * C
     bare = rows_of(q, strides, text, head, i, units, num_tokens, D)
     query = shifted(bare, of_content, head, units, D, SHIFT)
     turned = shifted(bare, of_distance, head, units, D, SHIFT)
+    if APART:
+        tokens = shifted(bare, of_segment, head, units, D, SHIFT).to(tl.float32)
+        apart = tl.sum(tokens * apart_vector(segments, head, units, H, D)[None, :], 1)
+    limit, factor = _limit_of(P)
+    # Exponentials are of base 2.
+    rate = scale * 1.4426950408889634
     top = tl.full([N], float("-inf"), tl.float32)
     total = tl.zeros([N], tl.float32)
     found = tl.zeros([N, WIDTH], tl.float32)
-    begin = 0
-    # Triton's interpreter knows no range over a number that was given at run time.
-    while begin < num_tokens:
+    for number in range(BLOCKS):
+        begin = number * N
         j = begin + t
         key = rows_of(k, strides, text, head, j, units, num_tokens, D)
-        start = num_tokens + begin - block * N
-        scores = _scores(query, key, turned, tables, (text, head, start), units, num_tokens, D, BOTH, N)
-        sees = _sees(mask, mask_strides, text, head, i, j, num_tokens, is_masked)
-        scores = tl.where(sees, scores * scale, float("-inf"))
+        at = (text, head, num_tokens + begin - block * N)
+        scores = _scores(query, key, turned, tables, at, units, num_tokens, D, not SHIFT, N)
+        seen = tl.load(visible + j[None, :])
+        if APART:
+            scores += tl.where(seen > 1, apart[:, None], 0.0)
+        scores = tl.where((seen & 1) != 0, scores, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
         # A query that may see no key so far.
         finite = tl.where(higher == float("-inf"), 0.0, higher)
-        shares = tl.exp(scores - finite[:, None])
-        shrunk = tl.exp(top - finite)
-        total = total * shrunk + tl.sum(shares, 1)
+        grown = tl.exp2(scores * rate - (finite * rate)[:, None])
+        shrunk = tl.exp2((top - finite) * rate)
+        total = total * shrunk + tl.sum(grown, 1)
+        taken = grown
         if DROP:
-            shares *= _kept(seed, program, i, begin, num_columns, P, ROUNDS, N)
+            is_kept = _is_kept(seed, program * C + i, begin, C, limit, ROUNDS, N)
+            taken = tl.where(is_kept, grown, 0.0)
+            grown = tl.where(is_kept, grown, -grown)
+        tl.store(square + j[None, :], grown.to(shares.dtype.element_ty))
+        tl.store(tops + (program * BLOCKS + number) * C + i, finite * rate)
         value = rows_of(v, strides, text, head, j, units, num_tokens, D)
-        found = found * shrunk[:, None] + tl.dot(shares.to(value.dtype), value, input_precision="ieee")
+        found = found * shrunk[:, None] + tl.dot(taken.to(value.dtype), value, input_precision="ieee")
         top = higher
-        begin += N
     sees_any = total > 0
     divisor = tl.where(sees_any, total, 1.0)
     exists = (i < num_tokens)[:, None] & (units < D)[None, :]
-    at = out + text * out_strides[0] + head * out_strides[1] + i[:, None] * out_strides[2] + units[None, :]
-    tl.store(at, (found / divisor[:, None]).to(out.dtype.element_ty), mask=exists)
-    tl.store(sums + program * num_columns + i, tl.where(sees_any, top + tl.log(divisor), 0.0))
-
-
-@triton.jit(do_not_specialize=VARYING)
-def relative_shares(
-    q,
-    k,
-    v,
-    first,
-    second,
-    of_content,
-    of_distance,
-    mask,
-    seed,
-    out,
-    grad,
-    sums,
-    rows,
-    columns,
-    dv,
-    parts,
-    strides,
-    first_strides,
-    second_strides,
-    out_strides,
-    grad_strides,
-    dv_strides,
-    mask_text,
-    mask_head,
-    mask_row,
-    mask_column,
-    num_tokens,
-    is_masked,
-    scale,
-    P,
-    parts_kind,
-    parts_head,
-    parts_row,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    BOTH: tl.constexpr,
-    SHIFT: tl.constexpr,
-    DROP: tl.constexpr,
-    ROUNDS: tl.constexpr,
-    N: tl.constexpr,
-    WIDTH: tl.constexpr,
-):
-    """dv of N keys of a head of a text; and scale · ds of all queries, by rows and turned, by columns."""
-    program, block = tl.program_id(0), tl.program_id(1)
-    text, head = (program // H).to(tl.int64), (program % H).to(tl.int64)
-    t, units = tl.arange(0, N), tl.arange(0, WIDTH)
-    j = block * N + t
-    mask_strides = (mask_text, mask_head, mask_row, mask_column)
-    tables = (first, first_strides, second, second_strides)
-    num_columns = tl.cdiv(num_tokens, N) * N
-    key = rows_of(k, strides, text, head, j, units, num_tokens, D)
-    value = rows_of(v, strides, text, head, j, units, num_tokens, D)
-    square = program.to(tl.int64) * num_columns * num_columns
-    of_value = tl.zeros([N, WIDTH], tl.float32)
-    begin = 0
-    while begin < num_tokens:
-        i = begin + t
-        bare = rows_of(q, strides, text, head, i, units, num_tokens, D)
-        query = shifted(bare, of_content, head, units, D, SHIFT)
-        turned = shifted(bare, of_distance, head, units, D, SHIFT)
-        start = num_tokens + block * N - begin
-        scores = _scores(query, key, turned, tables, (text, head, start), units, num_tokens, D, BOTH, N)
-        sees = _sees(mask, mask_strides, text, head, i, j, num_tokens, is_masked)
-        top = tl.load(sums + program * num_columns + i)
-        shares = tl.where(sees, tl.exp(scores * scale - top[:, None]), 0.0)
-        g = rows_of(grad, grad_strides, text, head, i, units, num_tokens, D).to(query.dtype)
-        seen = rows_of(out, out_strides, text, head, i, units, num_tokens, D)
-        mean = tl.sum(g.to(tl.float32) * seen.to(tl.float32), 1)
-        of_shares = tl.dot(g, tl.trans(value), input_precision="ieee")
-        taken = shares
-        if DROP:
-            kept = _kept(seed, program, i, block * N, num_columns, P, ROUNDS, N)
-            of_shares *= kept
-            taken = shares * kept
-        of_value += tl.dot(tl.trans(taken.to(g.dtype)), g, input_precision="ieee")
-        of_scores = (shares * (of_shares - mean[:, None]) * scale).to(rows.dtype.element_ty)
-        tl.store(rows + square + i[:, None] * num_columns + j[None, :], of_scores)
-        tl.store(columns + square + j[:, None] * num_columns + i[None, :], tl.trans(of_scores))
-        begin += N
-    exists = (j < num_tokens)[:, None] & (units < D)[None, :]
-    at = dv + text * dv_strides[0] + head * dv_strides[1] + j[:, None] * dv_strides[2] + units[None, :]
-    rounded = of_value.to(dv.dtype.element_ty)
-    tl.store(at, rounded, mask=exists)
-    if not SHIFT:
-        row = text * tl.num_programs(1) + block
-        at = parts + row * parts_row + 2 * parts_kind + head * parts_head + units
-        tl.store(at, tl.sum(rounded.to(tl.float32), 0), mask=units < D)
+    to = out + text * out_strides[0] + head * out_strides[1] + i[:, None] * out_strides[2] + units[None, :]
+    tl.store(to, (found * (factor / divisor)[:, None]).to(out.dtype.element_ty), mask=exists)
+    tl.store(sums + program * C + i, tl.where(sees_any, top * rate + tl.log2(divisor), 0.0))

@@ -23,10 +23,10 @@ def table(num_tokens: int, is_per_text: bool = False, size: int = D) -> Tensor:
     return torch.randn(2 * num_tokens, *texts, H, size, requires_grad=True)
 
 
-def mask_of(kind: str, num_tokens: int) -> Tensor | None:
+def mask_of(kind: str, num_tokens: int) -> Tensor:
     real = torch.arange(num_tokens) < torch.tensor([num_tokens, max(1, num_tokens - 2)])[:, None]
     return {
-        "none": None,
+        "none": torch.ones(1, 1, num_tokens, num_tokens, dtype=torch.bool),
         "keys": real[:, None, None, :],
         "pairs": (real[:, :, None] & real[:, None, :])[:, None],
         "one for all texts": torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril()[None, None],
@@ -83,7 +83,7 @@ def test_both_terms_of_distances_are_those_of_plain_torch(
     torch.manual_seed(0)
     given = [joined(layout, num_tokens), table(num_tokens), table(num_tokens)]
     mask, bias = mask_of(kind, num_tokens), torch.zeros(3 * H * D, requires_grad=True)
-    found = ours.relative(*given, mask, scale=SCALE, layout=layout, bias=bias)
+    found = ours.relative(*given, ours.visible(mask), scale=SCALE, layout=layout, bias=bias)
     expected = ours.relative_twin(*given, mask, 1.0, SCALE, layout)
     of_joined, *_, of_bias = assert_as_twin(given, found, expected, (bias,))
     assert found.is_contiguous()
@@ -96,8 +96,21 @@ def test_a_table_for_each_text_and_vectors_of_heads_are_those_of_plain_torch(num
     given = [joined(TURNED, num_tokens), table(num_tokens, is_per_text=True)]
     shifts = tuple(torch.randn(H, D, requires_grad=True) for _ in range(2))
     mask = mask_of("pairs", num_tokens)
-    found = ours.relative(*given, None, mask, scale=SCALE, layout=TURNED, shifts=shifts)
+    found = ours.relative(*given, None, ours.visible(mask), scale=SCALE, layout=TURNED, shifts=shifts)
     expected = ours.relative_twin(*given, None, mask, 1.0, SCALE, TURNED, shifts)
+    assert_as_twin([*given, *shifts], found, expected)
+
+
+def test_a_score_of_segments_is_that_of_plain_torch() -> None:
+    torch.manual_seed(0)
+    num_tokens = 35
+    given = [joined(TURNED, num_tokens), table(num_tokens, is_per_text=True)]
+    shifts = [torch.randn(H, D, requires_grad=True) for _ in range(3)]
+    shifts.append(torch.randn(2, H, D, requires_grad=True))
+    mask, apart = mask_of("pairs", num_tokens), torch.rand(B, 1, num_tokens, num_tokens) < 0.5
+    sees = ours.visible(mask, apart)
+    found = ours.relative(*given, None, sees, scale=SCALE, layout=TURNED, shifts=shifts)
+    expected = ours.relative_twin(*given, None, mask, 1.0, SCALE, TURNED, shifts, apart)
     assert_as_twin([*given, *shifts], found, expected)
 
 
@@ -105,20 +118,23 @@ def test_dropout_is_drawn_by_the_seed_and_the_same_in_both_directions() -> None:
     torch.manual_seed(0)
     num_tokens, p, seed = 34, 0.3, torch.tensor([7])
     given = [joined(THREE, num_tokens, num_tokens), *(table(num_tokens, size=num_tokens) for _ in range(2))]
+    all_see = ours.visible(mask_of("none", num_tokens))
     # Values that are one vector for each token, and equal shares: the output is the factors over the tokens.
     with torch.no_grad():
         given[0][:, :, :2] = 0
         given[0][:, :, 2] = torch.eye(num_tokens)[None, :, None]
-    out = ours.relative(*given, scale=SCALE, layout=THREE, seed=seed, p=p)
+    out = ours.relative(*given, all_see, scale=SCALE, layout=THREE, seed=seed, p=p)
     kept = (out.detach() * num_tokens).round(decimals=4).transpose(1, 2)
     torch.testing.assert_close(kept[kept > 0].unique(), torch.tensor([1.4286]))
     assert abs((kept > 0).float().mean().item() - (1 - p)) < 0.05
     assert len({tuple(row.tolist()) for row in kept.flatten(0, 2)}) == B * H * num_tokens
     with torch.no_grad():
         given[0].normal_()
-    found = ours.relative(*given, scale=SCALE, layout=THREE, seed=seed, p=p)
+    found = ours.relative(*given, all_see, scale=SCALE, layout=THREE, seed=seed, p=p)
     assert_as_twin(given, found, ours.relative_twin(*given, None, kept, SCALE, THREE))
-    assert not torch.equal(found, ours.relative(*given, scale=SCALE, layout=THREE, seed=seed + 1, p=p))
+    assert not torch.equal(
+        found, ours.relative(*given, all_see, scale=SCALE, layout=THREE, seed=seed + 1, p=p)
+    )
 
 
 def test_a_token_that_sees_none_gives_zeros_and_takes_none() -> None:
@@ -126,7 +142,7 @@ def test_a_token_that_sees_none_gives_zeros_and_takes_none() -> None:
     given = [joined(THREE, 4), table(4), table(4)]
     sees = torch.ones(B, 1, 4, 4, dtype=torch.bool)
     sees[1, :, 2] = False
-    out = ours.relative(*given, sees, scale=SCALE, layout=THREE)
+    out = ours.relative(*given, ours.visible(sees), scale=SCALE, layout=THREE)
     of_joined, *_ = torch.autograd.grad(out, given, torch.ones_like(out))
     assert out[1, 2].abs().sum() == 0
     assert of_joined[1, 2, 0].abs().sum() == 0
