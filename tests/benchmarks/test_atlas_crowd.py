@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModel
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "atlas_crowd.py"
@@ -23,10 +26,26 @@ def data(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_what_is_wanted_is_made_and_scored_with_its_dense_model(tmp_path: Path, data: Path) -> None:
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """The small box with one layer and random weights."""
+    from tests.small_box import SMALL_BOX
+
+    folder = tmp_path / "encoder"
+    shutil.copytree(SMALL_BOX, folder)
+    config = AutoConfig.from_pretrained(folder)
+    config.num_hidden_layers = 1
+    torch.manual_seed(0)
+    AutoModel.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def test_what_is_wanted_is_made_and_scored_with_its_dense_model(
+    tmp_path: Path, data: Path, encoder: Path
+) -> None:
     wanted, out = tmp_path / "wanted.txt", tmp_path / "out"
     wanted.write_text("sst2 onnx 2\nsst2 tf-idf 2\n", encoding="utf-8")
-    words = [sys.executable, str(SCRIPT), str(ROOT / "bermo" / "box"), str(data), str(out), str(wanted)]
+    words = [sys.executable, str(SCRIPT), str(encoder), str(data), str(out), str(wanted)]
     words += ["--trainings", "1", "--exports", "1", "--scorers", "1", "--device", "cpu", "--seconds", "500"]
     environment = os.environ | {"BERMO_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=550, check=False)
