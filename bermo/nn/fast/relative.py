@@ -301,8 +301,9 @@ def relative(
 def can_relate(device: torch.device, dtype: torch.dtype, shape: tuple[int, int, int, int]) -> bool:
     """Tell whether the kernels can compute attention of this dtype and shape (B, H, T, D)."""
     texts, heads, num_tokens, size = shape
-    num_columns = triton.cdiv(num_tokens, 64) * 64
-    fits = num_tokens > 0 and 0 < size <= WIDEST and texts * heads * num_columns * num_columns // 4 < LARGEST
+    fits = (
+        num_tokens > 0 and 0 < size <= WIDEST and texts * heads * num_columns(num_tokens) ** 2 // 4 < LARGEST
+    )
     return runs_on(device, dtype) and fits
 
 
