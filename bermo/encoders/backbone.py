@@ -37,6 +37,7 @@ from bermo.encoders.half_bias import set_half_biases_
 from bermo.encoders.hub import is_local
 from bermo.encoders.layers import is_mixed_inside, layer_modules, mix_inside_
 from bermo.encoders.trust import COPY_ANEW, ONLY_DATA, ONLY_TENSORS, check_finite, check_weights, config_of
+from bermo.encoders.windows import set_windows_
 from bermo.errors import BermoError
 from bermo.nn.fast.overrides import NoSymbols
 from bermo.sums import check_sums
@@ -71,12 +72,12 @@ def load_config(name: str | Path) -> PretrainedConfig:
 def create_encoder(config: PretrainedConfig) -> PreTrainedModel:
     """Build an encoder with random weights, in the default dtype, without a pooler."""
     family = family_of(config)
-    if config._attn_implementation is None and family.attention.implementation is not None:
-        config._attn_implementation = family.attention.implementation
+    config._attn_implementation = config._attn_implementation or family.attention.implementation
     with loading("config", config.name_or_path or config.model_type):
         encoder = AutoModel.from_config(config, dtype=torch.get_default_dtype(), **ONLY_DATA)
     _remove_pooler_(encoder)
     set_half_biases_(encoder)
+    set_windows_(encoder)
     if getattr(config, "inner_mix", "none") != "none":
         mix_inside_(encoder, family)
     return encoder
@@ -117,8 +118,7 @@ def load_encoder(source: EncoderName, with_head: bool = False) -> Loaded:
     check_finite(folder, model.base_model)
     has_head = parts is not None and not any(key.startswith("head:") for key in missing)
     loaded = _take_apart_(model, folder, parts if has_head else None)
-    has_pooler = not any(key.startswith("pooler") for key in missing)
-    return loaded if has_pooler else replace(loaded, pooler=None)
+    return replace(loaded, pooler=None) if any(key.startswith("pooler") for key in missing) else loaded
 
 
 def _copy_loaded(source: PreTrainedModel, with_head: bool) -> Loaded:
@@ -135,6 +135,7 @@ def _take_apart_(model: PreTrainedModel, name: str, parts: MaskedHeadPaths | Non
     encoder.config.name_or_path = Path(name).name if Path(name).is_dir() else name
     head = None if parts is None else _head_weights(model, parts)
     set_half_biases_(encoder)
+    set_windows_(encoder)
     return Loaded(encoder=encoder, pooler=_remove_pooler_(encoder), head=head)
 
 
@@ -224,10 +225,9 @@ def hidden_states(
     if output_attentions:
         inputs = {**inputs, "output_attentions": True}
     outputs = encoder(**inputs, output_hidden_states=True)
-    layers = (*outputs.hidden_states[:-1], outputs.last_hidden_state)
     return BaseModelOutput(
         last_hidden_state=outputs.last_hidden_state,
-        hidden_states=layers,
+        hidden_states=(*outputs.hidden_states[:-1], outputs.last_hidden_state),
         attentions=outputs.attentions if output_attentions else None,
     )
 

@@ -22,7 +22,7 @@ by their structure (fusible.py). Dropout's seeds are drawn by torch's generator 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, cast
@@ -34,6 +34,7 @@ from torch.nn import functional
 from bermo.models.encoder import BermoModel
 from bermo.nn.fast.available import has_kernels
 from bermo.nn.fast.overrides import is_checkpointing
+from bermo.nn.fast.replay import fused_attention
 from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.stacked import StackedLinear
 from bermo.training.biased import biased_attention
@@ -177,7 +178,7 @@ class Fusion:
             for override in self.overrides:
                 if override.is_hookable or not has_hooks(override.module):
                     override.module.__dict__[override.attribute] = override.function
-            with self._fused_attention():
+            with fused_attention() if self.has_attention else nullcontext():
                 yield
         finally:
             for override in self.overrides:
@@ -188,13 +189,6 @@ class Fusion:
             self.read.clear()
             self.bottlenecks.clear()
             self.late = None
-
-    def _fused_attention(self) -> AbstractContextManager[Any]:
-        if not self.has_attention:
-            return nullcontext()
-        from bermo.nn.fast.attend import AttentionOverride
-
-        return AttentionOverride()
 
     def _draw_seeds(self, device: torch.device) -> None:
         """Draw new seeds by the device's generator, so that each replay of a CUDA graph draws others."""

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
+from bermo.encoders.windows import NAME
+from bermo.nn.fast.long import Sight, attend_long
 from bermo.training.fusible import PreNorm, has_hooks, is_gated, is_product, is_rotary, pre_norm
 from bermo.training.parts import Parts
 
@@ -205,11 +207,11 @@ class PreNormLayers:
         def forward(
             hidden_states: Tensor,
             position_embeddings: tuple[Tensor, Tensor] | None = None,
-            attention_mask: Tensor | None = None,
+            attention_mask: Tensor | Sight | None = None,
             **others: Any,
         ) -> tuple[Tensor, Tensor | None]:
             weight, bias = module.Wqkv.weight, module.Wqkv.bias
-            is_plain = module.config._attn_implementation == "sdpa" and not has_hooks(module.Wqkv)
+            is_plain = module.config._attn_implementation in ("sdpa", NAME) and not has_hooks(module.Wqkv)
             if position_embeddings is None or not is_plain or not self._are_copies(weight, bias):
                 arguments = (hidden_states, position_embeddings, attention_mask)
                 return cast(Any, type(module).forward(module, *arguments, **others))
@@ -217,10 +219,12 @@ class PreNormLayers:
             heads = len(weight) // (3 * module.head_dim)
             three = rotated_three(x, weight, bias, target, *position_embeddings, heads)
             q, k, v = (one.transpose(1, 2) for one in three)
-            p = module.attention_dropout if module.training else 0.0
-            seen = functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=attention_mask, dropout_p=p, scale=module.head_dim**-0.5
-            )
+            p, scale = module.attention_dropout if module.training else 0.0, module.head_dim**-0.5
+            if isinstance(attention_mask, Sight):
+                seen = attend_long(q, k, v, attention_mask, p, scale)
+            else:
+                given = {"attn_mask": attention_mask, "dropout_p": p, "scale": scale}
+                seen = functional.scaled_dot_product_attention(q, k, v, **given)
             return module.out_drop(module.Wo(seen.transpose(1, 2).flatten(2))), None
 
         return forward

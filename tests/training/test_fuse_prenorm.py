@@ -11,7 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bermo.encoders import windows
+from bermo.nn.fast.long import attend_long
 from bermo.nn.fast.shadow import Shadow
+from bermo.training import fuse_prenorm
 from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.fuse_prenorm import End
 from bermo.training.fusible import is_gated, is_rotary, pre_norm
@@ -92,6 +95,19 @@ def test_gradients_in_half_precision_are_within_the_limit(family: str) -> None:
     slow, fast = (run(model, is_fused, torch.bfloat16) for is_fused in (False, True))
     names = list(slow)
     assert gradient_gap(names, [slow[n] for n in names], [fast[n] for n in names]) < LARGEST_GAP / 2
+
+
+def test_long_texts_are_fused_with_what_their_queries_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "SHORTEST", 3)
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        fuse_prenorm, "attend_long", lambda *given: seen.append(given[3]) or attend_long(*given)
+    )
+    model = without_dropout("modernbert")
+    slow = run(model, is_fused=False)
+    assert not seen
+    assert_alike(run(model, is_fused=True), slow)
+    assert [sight.window for sight in seen] == [None, 4]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -9,8 +9,8 @@ whose graph gives something else, is computed plainly from then on, and this is 
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from bermo.nn.fast.available import has_kernels
+from bermo.nn.fast.long import flash
 from bermo.nn.fast.overrides import NumbersOnDevice
 
 MOST_GRAPHS = 64
@@ -125,13 +126,16 @@ def capture_graph(function: Function, batch: Batch, pool: Any) -> Captured:
     return Captured(inputs, outputs, graph.replay)
 
 
-def fused_attention() -> AbstractContextManager[Any]:
-    """Return the context in which kernels of ours compute attention over short texts, where they can."""
-    if not has_kernels():
-        return nullcontext()
-    from bermo.nn.fast.attend import AttentionOverride
+@contextmanager
+def fused_attention() -> Iterator[None]:
+    """Let kernels of ours compute attention over short texts, and torch's flash kernel over long ones."""
+    with ExitStack() as stack:
+        stack.enter_context(flash())
+        if has_kernels():
+            from bermo.nn.fast.attend import AttentionOverride
 
-    return AttentionOverride()
+            stack.enter_context(AttentionOverride())
+        yield
 
 
 def _with_padding(inputs: Batch) -> dict[str, Tensor]:
