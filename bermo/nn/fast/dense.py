@@ -21,11 +21,10 @@ from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.product import weight_grad
 from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
 
-# Rows and columns of a tile.
-TILE = {"HEIGHT": 8, "WIDTH": 256, "num_warps": 8}
-# How many tiles below each other have one program, and one sum, and how many rows that are.
-NUM = 4
-ROWS = NUM * TILE["HEIGHT"]
+# Rows and columns of a tile; one warp where rows are summed, so that no two warps wait for each other.
+TILE = {"HEIGHT": 8, "WIDTH": 256}
+# Sums over rows are made in so many parts at most.
+NUM_PARTS = 128
 
 
 def gelu_forward(
@@ -36,7 +35,13 @@ def gelu_forward(
     rows = h.numel() // size // num_groups
     out = torch.empty_like(h)
     kernels.gelu_forward[(triton.cdiv(rows, TILE["HEIGHT"]), triton.cdiv(size, TILE["WIDTH"]), num_groups)](
-        h, h if added is None else added, h if seed is None else seed, out, rows, **_options(size, added, p)
+        h,
+        h if added is None else added,
+        h if seed is None else seed,
+        out,
+        rows,
+        num_warps=8,
+        **_options(size, added, p),
     )
     return out
 
@@ -64,7 +69,8 @@ def gelu_backward(
         dh,
         parts,
         rows,
-        NUM=NUM,
+        NUM=parts_of(rows)[1],
+        num_warps=1,
         **_options(size, added, p),
     )
     return dh
@@ -82,9 +88,16 @@ def join(grads: Sequence[Tensor], parts: Tensor) -> Tensor:
     joined = grads[0].new_empty((rows, 3 * size))
     tiles, blocks = parts.shape[1], triton.cdiv(size, TILE["WIDTH"])
     kernels.join_three[(tiles, 3 * blocks)](
-        *grads, joined, parts, rows, D=size, BLOCKS=blocks, NUM=NUM, **TILE
+        *grads, joined, parts, rows, D=size, BLOCKS=blocks, NUM=parts_of(rows)[1], num_warps=1, **TILE
     )
     return joined
+
+
+def parts_of(rows: int) -> tuple[int, int]:
+    """In how many parts rows are summed, and how many tiles are in each."""
+    num_tiles = triton.cdiv(rows, TILE["HEIGHT"])
+    num = triton.next_power_of_2(triton.cdiv(num_tiles, NUM_PARTS))
+    return triton.cdiv(num_tiles, num), num
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -174,7 +187,7 @@ class Joined(torch.autograd.Function):
         ctx.target, ctx.bias = target, biases[0]
         ctx.late, ctx.place = late, None
         if late is not None and can_wait(*biases):
-            shape = (1, triton.cdiv(x.numel() // x.shape[-1], ROWS), 1, 3 * len(biases[0]))
+            shape = (1, parts_of(x.numel() // x.shape[-1])[0], 1, 3 * len(biases[0]))
             ctx.place = late.take(shape, [biases])
         out = functional.linear(x, _side_by_side(weights), _side_by_side(biases))
         return out.chunk(3, dim=-1)
@@ -215,12 +228,12 @@ class Gelu(torch.autograd.Function):
         ctx.late, ctx.place = late, None
         if late is not None and bias is not None and can_wait(bias):
             size, num_groups = h.shape[-1], len(bias) if adds else 1
-            tiles = triton.cdiv(h.numel() // size // num_groups, ROWS)
+            tiles = parts_of(h.numel() // size // num_groups)[0]
             ctx.place = late.take((num_groups, tiles, 1, size), [[bias]])
         ctx.save_for_backward(h, seed)
         ctx.bias, ctx.adds, ctx.p = bias, adds, p
         added = bias if adds else None
-        return functional.gelu(h) if added is None and p == 0 else gelu_forward(h, added, seed, p)
+        return gelu_forward(h, added, seed, p)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -241,7 +254,7 @@ def _parts(ctx: Any, h: Tensor, sums: tuple[int, int]) -> Tensor:
         found: Tensor = ctx.late.parts(ctx.place)
         return found
     groups, size = sums
-    tiles = triton.cdiv(h.numel() // h.shape[-1] // groups, ROWS)
+    tiles = parts_of(h.numel() // h.shape[-1] // groups)[0]
     return h.new_empty((groups, tiles, 1, size), dtype=torch.float32)
 
 

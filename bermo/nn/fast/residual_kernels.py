@@ -31,18 +31,14 @@ def _pairs(word, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def _kept(seed, row, limit, N: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, ROUNDS: tl.constexpr):
-    """Which elements of some rows are kept: (HEIGHT, WIDTH) for each of N chunks, at least."""
+    """Which elements of some rows are kept, (HEIGHT, WIDTH) for each of N chunks."""
     DRAWS: tl.constexpr = (N + 3) // 4
     kept = ()
     for k in tl.static_range(DRAWS):
         counter = (row * DRAWS + k)[:, None] * (WIDTH // 2) + tl.arange(0, WIDTH // 2)[None, :]
-        first, second, third, fourth = tl.randint4x(tl.load(seed), counter.to(tl.int32), ROUNDS)
-        kept += (
-            _pairs(first, HEIGHT, WIDTH) >= limit,
-            _pairs(second, HEIGHT, WIDTH) >= limit,
-            _pairs(third, HEIGHT, WIDTH) >= limit,
-            _pairs(fourth, HEIGHT, WIDTH) >= limit,
-        )
+        drawn = tl.randint4x(tl.load(seed), counter.to(tl.int32), ROUNDS)
+        for word in tl.static_range(min(4, N - 4 * k)):
+            kept += (_pairs(drawn[word], HEIGHT, WIDTH) >= limit,)
     return kept
 
 
@@ -291,5 +287,5 @@ def sum_parts(parts: Tensor, outputs: list[Tensor]) -> None:
     num_groups, num_parts, kinds, size = parts.shape
     three = [outputs[min(index, len(outputs) - 1)] for index in range(3)]
     _sum_parts[(num_groups, triton.cdiv(size, 64), len(outputs))](
-        parts, *three, num_parts, D=size, KINDS=kinds, HEIGHT=64, WIDTH=64, num_warps=4
+        parts, *three, num_parts, D=size, KINDS=kinds, HEIGHT=128, WIDTH=64, num_warps=8
     )

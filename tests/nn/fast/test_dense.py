@@ -16,7 +16,7 @@ def test_gelu_gives_torchs_gradient_and_the_bias_its_sum() -> None:
     bias = torch.zeros(150, requires_grad=True)
     grad = torch.randn(2, 35, 150)
     out = dense.Gelu.apply(h, bias, False)
-    assert torch.equal(out, functional.gelu(h))
+    torch.testing.assert_close(out, functional.gelu(h), rtol=1e-5, atol=1e-6)
     actual = torch.autograd.grad(out, (h, bias), grad)
     (expected,) = torch.autograd.grad(functional.gelu(h), h, grad)
     torch.testing.assert_close(actual[0], expected)
@@ -56,7 +56,7 @@ def test_three_layers_as_one_product_equal_three_products(has_target: bool) -> N
 def test_gelu_drops_the_same_numbers_both_ways(num_groups: int) -> None:
     torch.manual_seed(0)
     p, seed = 0.3, torch.tensor([11])
-    h, bias = torch.randn(6, 40, 70).requires_grad_(), torch.randn(num_groups, 70).requires_grad_()
+    h, bias = torch.randn(6, 10, 70).requires_grad_(), torch.randn(num_groups, 70).requires_grad_()
     adds = num_groups > 1
     values = h.view(num_groups, -1, 70) + (bias[:, None] if adds else 0.0)
     slow = functional.gelu(values).view_as(h)
