@@ -28,6 +28,8 @@ NARROWEST = 64
 """Queries of a block, at least."""
 WIDEST = 256
 """Units of a head that the flash kernel reads at most."""
+KEYS_AT_ONCE = 8
+"""Keys of a mask that a GPU's memory-efficient kernel reads together."""
 OUTSIDE = 2
 """The kind of what is no token of a text; 1 are real tokens, 0 is padding."""
 
@@ -117,7 +119,12 @@ def attend_long(q: Tensor, k: Tensor, v: Tensor, sight: Sight, p: float, scale: 
         return _attend_in_runs(q, k, v, sight, p, scale)
     if sight.window is not None:
         return _attend_in_blocks(q, k, v, sight, p, scale)
-    mask = None if sight.is_whole else sight.real[:, None, None]
+    mask = None
+    if not sight.is_whole:
+        # A GPU's kernel reads masks by eight keys: torch would write one for all pairs to have room for more.
+        after = -k.shape[2] % KEYS_AT_ONCE
+        k, v = (_longer(one, after) for one in (k, v))
+        mask = functional.pad(sight.real, (0, after))[:, None, None]
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=scale)
 
 
@@ -171,13 +178,18 @@ def run_flash(
 def _attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, sight: Sight, p: float, scale: float) -> Tensor:
     texts, heads, num_tokens, size = q.shape
     width, after = sight.width, -num_tokens % sight.width
-    rows = [functional.pad(x.transpose(1, 2), (0, 0, 0, 0, 0, after)).flatten(0, 1) for x in (q, k, v)]
+    rows = [_longer(x, after).transpose(1, 2).flatten(0, 1) for x in (q, k, v)]
     keys, values = (Neighbours.apply(x, width, sight.window).transpose(1, 2) for x in rows[1:])
     queries = rows[0].unflatten(0, (-1, width)).transpose(1, 2)
     out = functional.scaled_dot_product_attention(
         queries, keys, values, attn_mask=sight.blocks, dropout_p=p, scale=scale
     )
     return out.transpose(1, 2).reshape(texts, -1, heads, size)[:, :num_tokens].transpose(1, 2)
+
+
+def _longer(x: Tensor, after: int) -> Tensor:
+    """Add zeros as tokens behind those of (B, H, T, D)."""
+    return functional.pad(x, (0, 0, 0, after)) if after else x
 
 
 class Neighbours(torch.autograd.Function):
