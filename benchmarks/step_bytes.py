@@ -42,7 +42,7 @@ from bermo.training.step import call_with_copies, linear_parameters
 
 FAMILIES = ("bert", "modernbert", "gpt2", "mobilebert", "deberta", "deberta-v2", "xlnet")
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "products": ("mm", "bmm", "dot_product"),
+    "products": ("mm", "bmm", "dot_product", "attend_", "tiles_", "_bits"),
     "casts": ("_to_copy",),
     "norms and sums": ("layer_norm", "residual_", "prenorm_", "_sum_parts"),
     "distances": ("gather", "scatter", "shear_", "relative_"),

@@ -15,7 +15,17 @@ from step_ways import METHODS, MIDDLE, Ours, hugging_face_bert, make_batch
 from torch.profiler import ProfilerActivity, profile
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "attention": ("flash", "fmha", "attend_", "relative_", "shear_", "attention", "softmax"),
+    "attention": (
+        "flash",
+        "fmha",
+        "attend_",
+        "tiles_",
+        "_bits",
+        "relative_",
+        "shear_",
+        "attention",
+        "softmax",
+    ),
     "matrix products": ("nvjet", "gemm", "gemv", "splitk", "cublas", "::mm", "addmm", "bmm"),
     "residual, dropout, LayerNorm": ("residual_", "prenorm_", "_sum_parts", "layer_norm", "dropout"),
     "gelu, joined inputs": ("gelu", "gated_", "rotary_", "join"),

@@ -23,6 +23,7 @@ Shape = tuple[int, ...]
 def make_quick_(patch: pytest.MonkeyPatch) -> None:
     """Replace what is slow."""
     patch.setattr(interpreter, "_patch_lang", patched_once(interpreter._patch_lang))
+    patch.setattr(interpreter, "_patch_lang_tensor", countable(interpreter._patch_lang_tensor))
     patch.setattr(interpreter, "_get_np_dtype", kept_types(interpreter._get_np_dtype))
     patch.setattr(core.block_type, "__init__", kept_blocks(core.block_type.__init__))
     patch.setattr(core.tensor, "__init__", kept_shapes(core.tensor.__init__))
@@ -43,6 +44,16 @@ def patched_once(replace: Callable[..., Any]) -> Callable[..., Any]:
         return nothing_to_restore
 
     return patch_language
+
+
+def countable(replace: Callable[..., None]) -> Callable[..., None]:
+    """Return what replaces the functions of a value; one that was given at run time may end a range."""
+
+    def patch_tensor(tensor: Any, scope: Any) -> None:
+        replace(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    return patch_tensor
 
 
 def kept_types(find: Callable[[Any], np.dtype]) -> Callable[[Any], np.dtype]:

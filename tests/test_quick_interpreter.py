@@ -48,3 +48,17 @@ def test_shapes_are_made_alike_for_every_kind_of_number(dtype: torch.dtype) -> N
     compute[(1,)](*given, out, "outer", SIZE)
     expected = given[0][:, None] * given[1] + torch.arange(SIZE)
     assert torch.equal(out, expected.sum(1).to(dtype))
+
+
+@triton.jit
+def count(out, number):  # noqa: ANN001, ANN201
+    total = 0
+    for step in range(0, number, 2):
+        total += step
+    tl.store(out, total)
+
+
+def test_a_range_may_end_at_a_number_given_at_run_time() -> None:
+    out = torch.zeros(1, dtype=torch.int32)
+    count[(1,)](out, 7)
+    assert out.item() == 0 + 2 + 4 + 6

@@ -178,7 +178,7 @@ class Fusion:
             for override in self.overrides:
                 if override.is_hookable or not has_hooks(override.module):
                     override.module.__dict__[override.attribute] = override.function
-            with fused_attention() if self.has_attention else nullcontext():
+            with fused_attention(self.late) if self.has_attention else nullcontext():
                 yield
         finally:
             for override in self.overrides:

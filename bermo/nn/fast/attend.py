@@ -16,13 +16,16 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.attend_bits import Seen, seen_of
 from bermo.nn.fast.attend_kernels import attend_backward, attend_forward
+from bermo.nn.fast.late import Late
 from bermo.nn.fast.overrides import AttentionCall, FunctionOverrides
 from bermo.nn.fast.residual_kernels import LARGEST, ROUNDS
+from bermo.nn.fast.tiles import are_known, are_one_product, can_tile, tiles
 
 # Tokens of a tile: one of 16, by one warp, computes wrong results on an H200 (Triton 3.6; LOG.md).
 SHORTEST = 32
-# Tokens of a text: at 128 torch is faster on an H200 (112 against 132 µs, results/attend-cuda.json).
+# Tokens of a text: longer ones are computed by tiles (`nn.fast.tiles`).
 LONGEST = 64
 # Units of a head.
 WIDEST = 128
@@ -143,15 +146,11 @@ def attend(
 
 def can_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
     """Tell whether the kernels can compute it: short texts of one dtype, a mask that takes no gradient."""
-    if q.dim() != 4 or not q.shape == k.shape == v.shape or not q.dtype == k.dtype == v.dtype:
+    if not are_known(q, k, v, LONGEST, WIDEST):
         return False
-    texts, heads, num_tokens, size = q.shape
-    # Triton's interpreter would multiply the bits of bfloat16 as integers.
-    is_half = q.dtype == torch.bfloat16
-    is_known = is_half if q.is_cuda else triton.knobs.runtime.interpret and not is_half
-    fits = 0 < num_tokens <= LONGEST and 0 < size <= WIDEST and q.numel() > 0
+    texts, heads = q.shape[:2]
     num_draws = texts * heads * LONGEST * LONGEST // 4
-    return is_known and fits and num_draws < LARGEST and _can_mask(q, mask)
+    return num_draws < LARGEST and _can_mask(q, mask)
 
 
 def _can_mask(q: Tensor, mask: Tensor | None) -> bool:
@@ -191,27 +190,41 @@ def attend_twin(
 
 
 class AttentionOverride(FunctionOverrides):
-    """While this context is open, the kernels above compute torch's attention where they can."""
+    """While this context is open, the kernels above, or tiles, compute torch's attention where they can."""
 
-    def __init__(self) -> None:
+    def __init__(self, late: Late | None = None) -> None:
         super().__init__()
+        self.late = late
         self.seeds = torch.empty(0)
         self.num_calls = 0
         self.masks: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.seen: dict[Any, tuple[Tensor | None, Seen]] = {}
 
     def attention(self, call: AttentionCall) -> Tensor | None:
         """The attention, or None where torch has to compute it."""
         q, k, v = call.q, call.k, call.v
+        place = None if self.late is None else self.late.expected(q)
         mask = None if _is_one_for_all_keys(call.mask) else call.mask
-        if not call.is_causal and can_attend(q, k, v, mask):
+        if not call.is_causal and _can_mask(q, mask):
             seed = self._seed(q.device) if call.p > 0 else None
-            return attend(q, k, v, mask, seed, call.p, call.scale)
+            if can_attend(q, k, v, mask):
+                return attend(q, k, v, mask, seed, call.p, call.scale)
+            if can_tile(q, k, v) and (mask is None or mask.dtype == torch.bool):
+                handed = (self.late, place) if are_one_product(q, k, v) else (None, None)
+                return tiles(q, k, v, self._seen(mask, q), seed, call.p, call.scale, *handed)
         if mask is not None and mask.dtype == torch.bool:
             mask = self._added(mask, q.dtype)
         if mask is call.mask:
             return None
         options: dict[str, Any] = {"dropout_p": call.p, "is_causal": call.is_causal, "scale": call.scale}
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+
+    def _seen(self, mask: Tensor | None, q: Tensor) -> Seen:
+        """The bits of a mask, made once for all layers."""
+        key = None if mask is None else (mask.data_ptr(), mask.shape, mask.stride()), q.shape
+        if key not in self.seen:
+            self.seen[key] = mask, seen_of(mask, len(q), q.shape[2], q.device)
+        return self.seen[key][1]
 
     def _added(self, mask: Tensor, dtype: torch.dtype) -> Tensor:
         """A mask of truths as one that is added: made once, where torch would make it in each layer."""

@@ -175,7 +175,8 @@ def _thrice(rows: Tensor) -> Tensor:
 class Joined(torch.autograd.Function):
     """Three linear layers of one input and one shape; weights are neighbours in memory, and so are biases.
 
-    With `late` their biases' gradients are made at the end of the backward pass.
+    With `late` their biases' gradients are made at the end of the backward pass, and an attention that has
+    written the three gradients side by side, with their sums, hands them over (`nn.fast.attend`).
     """
 
     @staticmethod
@@ -190,14 +191,19 @@ class Joined(torch.autograd.Function):
             shape = (1, parts_of(x.numel() // x.shape[-1])[0], 1, 3 * len(biases[0]))
             ctx.place = late.take(shape, [biases])
         out = functional.linear(x, _side_by_side(weights), _side_by_side(biases))
+        if late is not None and ctx.place is not None:
+            late.expect(out, ctx.place)
         return out.chunk(3, dim=-1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         x, *weights = ctx.saved_tensors
-        flat = [_flat(grad).contiguous() for grad in grads]
-        parts = _parts(ctx, flat[0], (1, 3 * flat[0].shape[-1]))
-        joined = join(flat, parts)
+        joined = None if ctx.place is None else ctx.late.take_handed(grads)
+        if joined is None:
+            flat = [_flat(grad).contiguous() for grad in grads]
+            parts = _parts(ctx, flat[0], (1, 3 * flat[0].shape[-1]))
+            joined = join(flat, parts)
+        joined = joined.view(-1, 3 * grads[0].shape[-1])
         dx = None
         if ctx.needs_input_grad[0]:
             dx = torch.mm(joined, _side_by_side(weights)).view_as(x)

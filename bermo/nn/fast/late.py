@@ -3,6 +3,9 @@
 Each layer leaves partial sums, (groups, parts, kinds, size), in its place of one block for all layers of its
 kind. When autograd is done, one launch a kind adds them all up and gives them to the leaves, where a launch
 a layer would cost more than it reads. The sums are those of `sum_parts` in each layer, to the bit.
+
+A product of queries, keys and values in one tensor is `expected` to be read by an attention that writes the
+product's gradient and its sums itself, and `hand`s it over.
 """
 
 from collections.abc import Sequence
@@ -24,13 +27,24 @@ class Place(NamedTuple):
     number: int
 
 
+class Room(NamedTuple):
+    """Memory of a place: what it is a part of, and its number there."""
+
+    key: Any
+    """The place's, with another number of parts where more or fewer were asked for."""
+    place: Place
+
+
 class Late:
     """The partial sums of one pass; every place is taken in the forward pass."""
 
     def __init__(self) -> None:
         self.targets: dict[Any, list[Targets]] = {}
         self.blocks: dict[Any, Tensor] = {}
-        self.done: list[Place] = []
+        self.done: list[Room] = []
+        # By the address of a product, and of a gradient; each is kept, so that no other comes to lie there.
+        self.products: dict[int, tuple[Tensor, Place]] = {}
+        self.gradients: dict[int, tuple[Tensor, Room]] = {}
 
     def take(self, shape: tuple[int, int, int, int], targets: Targets) -> Place:
         """Take a place for partial sums of this shape, whose totals are the leaves' gradients."""
@@ -40,15 +54,52 @@ class Late:
 
     def parts(self, place: Place) -> Tensor:
         """The memory of a place, to be filled by the backward pass that asks for it."""
-        shape, _, device = place.key
-        if place.key not in self.blocks:
-            count = len(self.targets[place.key])
-            self.blocks[place.key] = torch.empty(count, *shape, dtype=torch.float32, device=device)
+        room = Room(place.key, place)
+        self._finish_later(room)
+        return self._memory(room)
+
+    def expect(self, product: Tensor, place: Place) -> None:
+        """Note the place of the sums of a product's gradient, for who may make both."""
+        self.products[product.data_ptr()] = product, place
+
+    def expected(self, product: Tensor) -> Place | None:
+        """The place of the sums of a product's gradient; None where nobody waits for them."""
+        _, place = self.products.pop(product.data_ptr(), (None, None))
+        return place
+
+    def hand(self, gradient: Tensor, place: Place, num_parts: int) -> Tensor:
+        """The memory for the sums of a product's gradient, which is to be taken by its reader."""
+        groups, _, kinds, size = place.key[0]
+        room = Room(((groups, num_parts, kinds, size), *place.key[1:]), place)
+        self.gradients[gradient.data_ptr()] = gradient, room
+        return self._memory(room)
+
+    def take_handed(self, parts: Sequence[Tensor]) -> Tensor | None:
+        """The gradient that was handed over, if these are its parts; its sums are made at the end."""
+        gradient, room = self.gradients.pop(parts[0].data_ptr(), (None, None))
+        if gradient is None or room is None:
+            return None
+        whole = gradient.view(*parts[0].shape[:-1], -1).chunk(len(parts), -1)
+        if any(
+            (a.data_ptr(), a.stride()) != (b.data_ptr(), b.stride())
+            for a, b in zip(parts, whole, strict=True)
+        ):
+            return None
+        self._finish_later(room)
+        return gradient
+
+    def _memory(self, room: Room) -> Tensor:
+        shape, _, device = room.key
+        if room.key not in self.blocks:
+            count = len(self.targets[room.place.key])
+            self.blocks[room.key] = torch.empty(count, *shape, dtype=torch.float32, device=device)
+        return self.blocks[room.key][room.place.number]
+
+    def _finish_later(self, room: Room) -> None:
         if not self.done:
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self._finish)
-        self.done.append(place)
-        return self.blocks[place.key][place.number]
+        self.done.append(room)
 
     @torch.no_grad()
     def _finish(self) -> None:
@@ -59,10 +110,11 @@ class Late:
             (groups, _, _, size), dtypes, _ = key
             totals = [block.new_empty(len(block) * groups, size, dtype=dtype) for dtype in dtypes]
             sum_parts(block.flatten(0, 1), totals)
-            for place in done:
-                if place.key == key:
-                    own = [total.view(len(block), groups, size)[place.number] for total in totals]
-                    _give(self.targets[key][place.number], own)
+            for room in done:
+                if room.key == key:
+                    number = room.place.number
+                    own = [total.view(len(block), groups, size)[number] for total in totals]
+                    _give(self.targets[room.place.key][number], own)
 
 
 def _give(targets: Targets, totals: Sequence[Tensor]) -> None:

@@ -127,14 +127,17 @@ def capture_graph(function: Function, batch: Batch, pool: Any) -> Captured:
 
 
 @contextmanager
-def fused_attention() -> Iterator[None]:
-    """Let kernels of ours compute attention over short texts, and torch's flash kernel over long ones."""
+def fused_attention(late: Any = None) -> Iterator[None]:
+    """Let kernels of ours compute attention over texts, and torch's flash kernel over long ones.
+
+    `late`, a `Late`, knows of the sums that products of queries, keys and values wait for.
+    """
     with ExitStack() as stack:
         stack.enter_context(flash())
         if has_kernels():
             from bermo.nn.fast.attend import AttentionOverride
 
-            stack.enter_context(AttentionOverride())
+            stack.enter_context(AttentionOverride(late))
         yield
 
 

@@ -128,7 +128,7 @@ def is_ours(out: Tensor) -> bool:
 def test_torch_is_asked_for_attention_that_the_kernels_do_not_know() -> None:
     torch.manual_seed(0)
     q, k, v = joined(5)
-    long = torch.randn(1, 1, 65, 2, requires_grad=True)
+    long = torch.randn(1, 1, 600, 2, requires_grad=True)
     wide = torch.randn(1, 1, 2, 129, requires_grad=True)
     bias = torch.zeros(B, H, 5, 5, requires_grad=True)
     cases: list[tuple[tuple[Tensor, ...], dict[str, Any]]] = [
@@ -163,7 +163,7 @@ def test_a_mask_of_one_value_for_all_keys_never_reaches_torch() -> None:
                 self.masks.append((kwargs or {}).get("attn_mask"))
             return func(*args, **(kwargs or {}))
 
-    long = torch.randn(2, 1, 200, 4)
+    long = torch.randn(2, 1, 200, 72)
     one = torch.ones(1, 1, 200, 1, dtype=torch.bool).expand(2, 1, 200, 200)
     real = one.clone()
     expected = functional.scaled_dot_product_attention(long, long, long)
@@ -178,7 +178,7 @@ def test_a_mask_of_one_value_for_all_keys_never_reaches_torch() -> None:
 
 def test_a_mask_of_truths_is_added_as_torch_adds_it() -> None:
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 3, 70, 8, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(2, 3, 70, 72, requires_grad=True) for _ in range(3))
     mask = torch.rand(2, 1, 70, 70) > 0.3
     found = []
     for mode in (ours.AttentionOverride(), nullcontext()):
