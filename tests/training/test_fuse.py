@@ -103,10 +103,10 @@ def test_a_mix_of_one_token_reads_that_token_alone_of_every_layer_but_the_embedd
 
 @pytest.mark.parametrize("is_taken", [True, False])
 def test_attention_is_fused_alone_or_left_out(is_taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bermo.nn.fast.attend import Attend
+    from bermo.nn.fast.tiles import Tiles
 
-    calls, apply = [], Attend.apply
-    monkeypatch.setattr(Attend, "apply", lambda *given: calls.append(1) or apply(*given))
+    calls, apply = [], Tiles.apply
+    monkeypatch.setattr(Tiles, "apply", lambda *given: calls.append(1) or apply(*given))
     fused = replace(NOTHING, attention=True) if is_taken else Fused(attention=False)
     slow_loss, slow, _ = gradients("bert", NOTHING, False)
     loss, found, _ = gradients.__wrapped__("bert", fused, False)
@@ -262,19 +262,19 @@ def test_kernels_that_compute_nonsense_are_found_out(monkeypatch: pytest.MonkeyP
     assert not step.is_fused
     assert all(p.grad is None for p in model.parameters())
     assert {m.p for m in model.modules() if isinstance(m, nn.Dropout)} != {0.0}
-    right = attend.attend
+    right = attend.tiles
     with monkeypatch.context() as patch:
-        patch.setattr(attend, "attend", lambda q, *rest: right(q, *rest).flip(2))
+        patch.setattr(attend, "tiles", lambda q, *rest: right(q, *rest).flip(2))
         assert step.gap(batches) > 0.2
     # Wrong only where something is dropped.
     patch_of = {True: lambda found: found * 0, False: lambda found: found}
-    monkeypatch.setattr(attend, "attend", lambda q, *rest: patch_of[rest[4] > 0](right(q, *rest)))
+    monkeypatch.setattr(attend, "tiles", lambda q, *rest: patch_of[rest[4] > 0](right(q, *rest)))
     assert step.gap(batches) > 0.2
 
     def broken(*_: object) -> None:
         raise RuntimeError("no kernel image")
 
-    monkeypatch.setattr(attend, "attend", broken)
+    monkeypatch.setattr(attend, "tiles", broken)
     messages: list[str] = []
     graphed = GraphedStep.__new__(GraphedStep)
     graphed.step, graphed.tell = step, messages.append

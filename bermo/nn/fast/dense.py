@@ -176,7 +176,7 @@ class Joined(torch.autograd.Function):
     """Three linear layers of one input and one shape; weights are neighbours in memory, and so are biases.
 
     With `late` their biases' gradients are made at the end of the backward pass, and an attention that has
-    written the three gradients side by side, with their sums, hands them over (`nn.fast.attend`).
+    written the three gradients side by side, with their sums, hands them over (`nn.fast.tiles`).
     """
 
     @staticmethod

@@ -3,8 +3,9 @@
     q' = q ⊙ cos + turn(q) ⊙ sin      turn([q₁, q₂]) = [−q₂, q₁], the halves of a head; k' alike, v as it is
     dq₁ = g₁ cos₁ + g₂ sin₂           dq₂ = g₂ cos₂ − g₁ sin₁
 
-The product's output is rotated where it lies. The backward pass turns the three gradients back and writes
-them side by side, as the products behind it read them, in one kernel. The twin is in plain torch.
+The product's output is rotated where it lies. The backward pass turns the three gradients back, which may lie
+apart or side by side, and writes them side by side, as the products behind it read them, in one kernel. The
+twin is in plain torch.
 """
 
 from typing import Any
@@ -44,11 +45,12 @@ class RotatedThree(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         x, weight, cos, sin = ctx.saved_tensors
-        of_q, of_k, of_v = (grad.contiguous() for grad in grads)
-        size = of_q.shape[-1]
+        step, size = grads[0].stride(1), grads[0].shape[-1]
+        if any(grad.stride() != (grad.shape[1] * step, step, size, 1) for grad in grads):
+            grads, step = tuple(grad.contiguous() for grad in grads), weight.shape[0] // 3
         num_tokens, num_angles = x.numel() // x.shape[-1], cos.numel() // size
-        joined = of_q.new_empty(num_tokens, weight.shape[0])
-        rotary_backward[(num_tokens,)](of_q, of_k, of_v, cos, sin, joined, num_angles, **ctx.options)
+        joined = grads[0].new_empty(num_tokens, weight.shape[0])
+        rotary_backward[(num_tokens,)](*grads, cos, sin, joined, step, num_angles, **ctx.options)
         dx = torch.mm(joined, weight).view_as(x) if ctx.needs_input_grad[0] else None
         dw = weight_grad(joined, x.reshape(num_tokens, -1), ctx.target)
         db = joined.sum(0) if ctx.needs_input_grad[2] else None

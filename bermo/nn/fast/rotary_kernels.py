@@ -60,17 +60,21 @@ def rotary_backward(
     cos,
     sin,
     joined,
+    step,
     num_angles,
     H: tl.constexpr,
     HALF: tl.constexpr,
     HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Turn the gradients of one token's queries and keys back, and write all three side by side."""
+    """Turn the gradients of one token's queries and keys back, and write all three side by side.
+
+    The gradients of two tokens are `step` numbers from each other.
+    """
     D: tl.constexpr = 2 * HALF * H
     token = tl.program_id(0)
     inside, column, exists = _pairs(H, HALF, HEADS, WIDTH)
-    at = inside + token.to(tl.int64) * D
+    at = inside + token.to(tl.int64) * step
     q1 = tl.load(of_q + at, mask=exists, other=0.0)
     q2 = tl.load(of_q + at + HALF, mask=exists, other=0.0)
     k1 = tl.load(of_k + at, mask=exists, other=0.0)

@@ -1,14 +1,14 @@
-"""Attention by tiles of tokens, for GPUs: texts of any length, with the products' gradients side by side.
+"""Attention by tiles of tokens, for GPUs, with the gradients of its product side by side.
 
     p = softmax(scale · q kᵀ + mask)    o = (m ⊙ p) v    m: 0 with chance P, else 1 / (1 − P), from Philox
     dv = (m ⊙ p)ᵀ g    ds = p ⊙ (m ⊙ (g vᵀ) − g · o)    dq = scale · ds k    dk = scale · dsᵀ q
 
 after FlashAttention (Dao 2023): the forward pass keeps o and a number a row. Mask and dropout are bits, read
-by all kernels (`nn.fast.attend_bits`). One kernel gives dk and dv, another dq: each adds up in one program
-what it writes, so nothing is added by atomics and the results repeat to the bit. Where q, k and v are one
-product, their gradients lie side by side as it reads them, and their sums over tokens are handed to it
-(`nn.fast.late`). Sums and the softmax are in float32. A query that may see no key gives zeros, and so do its
-gradients. Axes: B texts, H heads, T tokens, D units of a head.
+by all kernels (`nn.fast.attend_bits`). One kernel gives dk and dv, another dq; of texts of one tile the first
+gives all three. Each program adds up what it writes, so nothing is added by atomics and the results repeat to
+the bit. Where q, k and v are one product, their gradients lie side by side as it reads them, and their sums
+over tokens are handed to it (`nn.fast.late`). Sums and the softmax are in float32. A query that may see no
+key gives zeros, and so do its gradients. Axes: B texts, H heads, T tokens, D units of a head.
 """
 
 from typing import Any
@@ -24,12 +24,16 @@ from bermo.nn.fast.residual_kernels import LARGEST
 from bermo.nn.fast.tiles_back_kernels import tiles_of_keys, tiles_of_queries
 from bermo.nn.fast.tiles_kernels import tiles_forward
 
-# Tokens of a program.
-BLOCK = 64
 # Tokens of a text, and units of a head.
 LONGEST, WIDEST = 512, 64
-# N tokens of a program, over tiles of M: the fastest of 35 on an H200 (LOG.md).
-OPTIONS = {"N": BLOCK, "M": 32, "num_warps": 4, "num_stages": 3}
+
+
+def tile_options(num_tokens: int) -> dict[str, int]:
+    """N tokens of a program over tiles of M, the fastest of 35 on an H200 (LOG.md), and how it is built."""
+    block = min(64, padded_length(num_tokens))
+    if num_tokens <= block:
+        return {"N": block, "M": block, "num_warps": 4, "num_stages": 1}
+    return {"N": block, "M": 32, "num_warps": 4, "num_stages": 3}
 
 
 class Tiles(torch.autograd.Function):
@@ -55,8 +59,9 @@ class Tiles(torch.autograd.Function):
         sums = q.new_empty(texts * heads, padded, dtype=torch.float32)
         ctx.sizes = (seen.heads, num_tokens, padded, scale, p)
         ctx.shape = {"H": heads, "D": size, "WIDTH": max(16, triton.next_power_of_2(size)), "DROP": p > 0}
+        ctx.options = tile_options(num_tokens)
         strides = [x.stride() for x in (q, k, v, out)]
-        tiles_forward[(texts * heads, triton.cdiv(num_tokens, BLOCK))](
+        tiles_forward[(texts * heads, triton.cdiv(num_tokens, ctx.options["N"]))](
             q,
             k,
             v,
@@ -68,7 +73,7 @@ class Tiles(torch.autograd.Function):
             *strides,
             *ctx.sizes,
             **ctx.shape,
-            **OPTIONS,
+            **ctx.options,
         )
         ctx.save_for_backward(q, k, v, seen.bits, seen.ends, kept, out, sums)
         ctx.late, ctx.place = late, place
@@ -85,7 +90,7 @@ class Tiles(torch.autograd.Function):
             (texts, num_tokens, 3, heads, size) if is_one else (3, texts, num_tokens, heads, size)
         )
         dq, dk, dv = joined.permute(order)
-        blocks = triton.cdiv(num_tokens, BLOCK)
+        blocks = triton.cdiv(num_tokens, ctx.options["N"])
         if ctx.place is None:
             parts = q.new_empty(texts * blocks, 3 * heads * size, dtype=torch.float32)
         else:
@@ -93,8 +98,9 @@ class Tiles(torch.autograd.Function):
         given = (*ctx.saved_tensors, grad)
         strides = [x.stride() for x in (*ctx.saved_tensors[:3], ctx.saved_tensors[6], grad, dq)]
         rest, grid = (parts, *strides, *ctx.sizes), (texts * heads, blocks)
-        tiles_of_keys[grid](*given, dk, dv, *rest, **ctx.shape, **OPTIONS)
-        tiles_of_queries[grid](*given, dq, *rest, **ctx.shape, **OPTIONS)
+        tiles_of_keys[grid](*given, dq, dk, dv, *rest, WHOLE=blocks == 1, **ctx.shape, **ctx.options)
+        if blocks > 1:
+            tiles_of_queries[grid](*given, dq, *rest, **ctx.shape, **ctx.options)
         return dq, dk, dv, *(None,) * 6
 
 
@@ -126,18 +132,12 @@ def are_one_product(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return lies_side_by_side and q.stride() == k.stride() == v.stride() == (num_tokens * row, size, row, 1)
 
 
-def are_known(q: Tensor, k: Tensor, v: Tensor, longest: int, widest: int) -> bool:
-    """Tell whether these are of one shape (B, H, T, D), not too long or wide, and of a dtype for kernels."""
+def can_tile(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Tell whether the kernels can compute attention of these: alike, and neither too long nor too wide."""
     if q.dim() != 4 or not q.shape == k.shape == v.shape or not q.dtype == k.dtype == v.dtype:
         return False
-    is_known = relative.runs_on(q.device, q.dtype)
-    return is_known and q.numel() > 0 and q.shape[2] <= longest and q.shape[3] <= widest
-
-
-def can_tile(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Tell whether the kernels can compute attention of these without a mask, or with one of truths."""
-    if not are_known(q, k, v, LONGEST, WIDEST):
-        return False
-    texts, heads, num_tokens, _ = q.shape
+    texts, heads, num_tokens, size = q.shape
+    fits = q.numel() > 0 and num_tokens <= LONGEST and size <= WIDEST
     num_draws = texts * heads * padded_length(num_tokens) ** 2 // 8
-    return num_draws < LARGEST and all(x.stride(-1) == 1 for x in (q, k, v))
+    is_known = fits and num_draws < LARGEST and relative.runs_on(q.device, q.dtype)
+    return is_known and all(x.stride(-1) == 1 for x in (q, k, v))

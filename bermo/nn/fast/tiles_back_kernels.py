@@ -14,16 +14,29 @@ from bermo.nn.fast.tiles_kernels import LOG2E, VARYING, chosen, seen_at
 
 
 @triton.jit
-def _at(base, strides, text, head, rows, units):
-    return base + text * strides[0] + head * strides[1] + rows[:, None] * strides[2] + units[None, :]
-
-
-@triton.jit
-def _store_sums(at, tile, units, D: tl.constexpr, N: tl.constexpr):
-    """Write the sums over the rows of a tile."""
+def _write(
+    base,
+    strides,
+    parts,
+    text,
+    head,
+    rows,
+    units,
+    tile,
+    num_tokens,
+    H: tl.constexpr,
+    D: tl.constexpr,
+    N: tl.constexpr,
+):
+    """Write N rows of a head's gradient, and the sums of what was written over the rows."""
+    tile = tile.to(base.dtype.element_ty)
+    at = base + text * strides[0] + head * strides[1] + rows[:, None] * strides[2] + units[None, :]
+    tl.store(at, tile, mask=(rows < num_tokens)[:, None] & (units < D)[None, :])
     copy = tl.arange(0, 64)
     total = tl.dot(tl.full([64, N], 1.0, tile.dtype), tile, input_precision="ieee")
-    tl.store(at + copy[:, None] * 0 + units[None, :], total, mask=(copy == 0)[:, None] & (units < D)[None, :])
+    at = parts + (text * tl.num_programs(1) + tl.program_id(1)) * (3 * H * D) + head * D
+    is_first = (copy == 0)[:, None] & (units < D)[None, :]
+    tl.store(at + copy[:, None] * 0 + units[None, :], total, mask=is_first)
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -37,6 +50,7 @@ def tiles_of_keys(
     out,
     sums,
     grad,
+    dq,
     dk,
     dv,
     parts,
@@ -57,8 +71,12 @@ def tiles_of_keys(
     M: tl.constexpr,
     WIDTH: tl.constexpr,
     DROP: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
-    """dk and dv of N keys, over tiles of M queries, whose pairs have a row for each key."""
+    """dk and dv of N keys, over tiles of M queries, whose pairs have a row for each key.
+
+    Where these are all keys of a text (WHOLE), and M = N, dq comes with them.
+    """
     program, block = tl.program_id(0), tl.program_id(1)
     text, head = (program // H).to(tl.int64), (program % H).to(tl.int64)
     j, units = block * N + tl.arange(0, N), tl.arange(0, WIDTH)
@@ -70,7 +88,8 @@ def tiles_of_keys(
     of_key = tl.zeros([N, WIDTH], tl.float32)
     of_value = tl.zeros([N, WIDTH], tl.float32)
     # Keys that no query sees have no gradient.
-    for begin in range(0, tl.where(block * N < end, num_tokens, 0), M):
+    last = M if WHOLE else tl.where(block * N < end, num_tokens, 0)
+    for begin in range(0, last, M):
         i = begin + tl.arange(0, M)
         query = rows_of(q, q_strides, text, head, i, units, num_tokens, D)
         g = rows_of(grad, grad_strides, text, head, i, units, num_tokens, D).to(query.dtype)
@@ -86,15 +105,14 @@ def tiles_of_keys(
             taken = chosen(bits_of(kept, i, j, block * N, padded, N, True), shares)
         of_scores = taken * (of_shares * grown) - shares * mean[None, :]
         of_value = tl.dot(taken.to(g.dtype), g, of_value, input_precision="ieee")
-        of_key = tl.dot(of_scores.to(query.dtype), query, of_key, input_precision="ieee")
-    exists = (j < num_tokens)[:, None] & (units < D)[None, :]
-    rounded_key = (of_key * scale).to(dk.dtype.element_ty)
-    rounded_value = (of_value * grown).to(dv.dtype.element_ty)
-    tl.store(_at(dk, d_strides, text, head, j, units), rounded_key, mask=exists)
-    tl.store(_at(dv, d_strides, text, head, j, units), rounded_value, mask=exists)
-    at = parts + (text * tl.num_programs(1) + block) * (3 * H * D) + head * D
-    _store_sums(at + H * D, rounded_key, units, D, N)
-    _store_sums(at + 2 * H * D, rounded_value, units, D, N)
+        of_scores = of_scores.to(query.dtype)
+        of_key = tl.dot(of_scores, query, of_key, input_precision="ieee")
+        if WHOLE:
+            of_query = tl.dot(tl.trans(of_scores), key, input_precision="ieee")
+            _write(dq, d_strides, parts, text, head, i, units, of_query * scale, num_tokens, H, D, M)
+    parts += H * D
+    _write(dk, d_strides, parts, text, head, j, units, of_key * scale, num_tokens, H, D, N)
+    _write(dv, d_strides, parts + H * D, text, head, j, units, of_value * grown, num_tokens, H, D, N)
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -154,8 +172,4 @@ def tiles_of_queries(
             taken = chosen(bits_of(kept, i, j, begin, padded, M, False), shares)
         of_scores = taken * (of_shares * grown) - shares * mean[:, None]
         of_query = tl.dot(of_scores.to(key.dtype), key, of_query, input_precision="ieee")
-    exists = (i < num_tokens)[:, None] & (units < D)[None, :]
-    rounded = (of_query * scale).to(dq.dtype.element_ty)
-    tl.store(_at(dq, d_strides, text, head, i, units), rounded, mask=exists)
-    at = parts + (text * tl.num_programs(1) + block) * (3 * H * D) + head * D
-    _store_sums(at, rounded, units, D, N)
+    _write(dq, d_strides, parts, text, head, i, units, of_query * scale, num_tokens, H, D, N)

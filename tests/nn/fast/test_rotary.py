@@ -32,13 +32,14 @@ def test_outputs_and_gradients_equal_the_twin(
     assert all(one.shape == (texts, tokens, heads, size) for one in fast)
     for a, b in zip(fast, slow, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    # As attention's gradients lie: heads before tokens.
-    grads = [torch.randn(texts, heads, tokens, size).transpose(1, 2) for _ in range(3)]
-    actual = torch.autograd.grad(fast, given, grads)
-    expected = torch.autograd.grad(slow, given, grads)
-    for a, b in zip(actual, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-    assert actual[1].data_ptr() == target.data_ptr()
+    # As attention's gradients lie: heads before tokens, or side by side.
+    apart = torch.randn(3, texts, heads, tokens, size).transpose(2, 3)
+    for grads in (apart.unbind(), torch.stack(apart.unbind(), 2).unbind(2)):
+        actual = torch.autograd.grad(fast, given, grads, retain_graph=True)
+        expected = torch.autograd.grad(slow, given, grads, retain_graph=True)
+        for a, b in zip(actual, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+        assert actual[1].data_ptr() == target.data_ptr()
 
 
 def test_half_precision_is_rounded_once() -> None:

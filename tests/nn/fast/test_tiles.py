@@ -26,17 +26,17 @@ def apart(num_tokens: int) -> list[Tensor]:
 
 
 def mask_of(kind: str, num_tokens: int) -> Tensor | None:
-    real = torch.arange(num_tokens) < torch.tensor([num_tokens, num_tokens - 50])[:, None]
+    real = torch.arange(num_tokens) < torch.tensor([num_tokens, max(2, num_tokens - 50)])[:, None]
     random = torch.rand(B, H, num_tokens, num_tokens) > 0.4
     random[1, :, 3] = False
     return {"none": None, "padding": real[:, None, None, :], "all pairs": random}[kind]
 
 
 @pytest.mark.parametrize("kind", ["none", "padding", "all pairs"])
-@pytest.mark.parametrize("p", [0.0, 0.3])
-def test_output_and_gradients_equal_those_of_plain_torch(p: float, kind: str) -> None:
+@pytest.mark.parametrize(("num_tokens", "p"), [(5, 0.0), (33, 0.0), (5, 0.3), (33, 0.3), (70, 0.3)])
+def test_output_and_gradients_equal_those_of_plain_torch(num_tokens: int, p: float, kind: str) -> None:
     torch.manual_seed(0)
-    num_tokens, seed = 70, torch.tensor([7])
+    seed = torch.tensor([7])
     given, mask = joined(num_tokens), mask_of(kind, num_tokens)
     seen = bits.seen_of(mask, B, num_tokens, torch.device("cpu"))
     out = ours.tiles(*given, seen, seed, p, 0.3)
@@ -109,6 +109,30 @@ def test_a_product_with_another_reader_joins_its_gradients_itself() -> None:
         found.append([leaf.grad for leaf in (*weights, *biases)])
     for mine, expected in zip(*found, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_text_of_which_nothing_is_seen_gives_zeros_and_takes_none() -> None:
+    torch.manual_seed(0)
+    given = joined(4)
+    seen = bits.seen_of(torch.tensor([True, False]).view(2, 1, 1, 1), B, 4, torch.device("cpu"))
+    out = ours.tiles(*given, seen)
+    actual = torch.autograd.grad(out, given, torch.ones_like(out))
+    assert all(part[0].abs().sum() > 0 for part in (out, *actual[2:]))
+    assert all(part[1].abs().sum() == 0 for part in (out, *actual))
+
+
+def test_in_half_precision_the_error_is_that_of_the_dtype() -> None:
+    torch.manual_seed(0)
+    wide = joined(17)
+    given = [part.detach().half().requires_grad_() for part in wide]
+    seen = bits.seen_of(None, B, 17, torch.device("cpu"))
+    out, exact = ours.tiles(*given, seen), functional.scaled_dot_product_attention(*wide)
+    assert out.dtype == torch.float16
+    torch.testing.assert_close(out.float(), exact, rtol=2e-3, atol=2e-3)
+    grad = torch.randn_like(out)
+    actual = torch.autograd.grad(out, given, grad)
+    for mine, theirs in zip(actual, torch.autograd.grad(exact, wide, grad.float()), strict=True):
+        torch.testing.assert_close(mine.float(), theirs, rtol=5e-3, atol=5e-3)
 
 
 def test_wide_heads_and_causal_attention_are_left_to_torch() -> None:
