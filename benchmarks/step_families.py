@@ -179,7 +179,7 @@ def theirs(family: str, config: PretrainedConfig, options: argparse.Namespace) -
 
     def run(compiles: bool, is_fused: bool) -> Way:
         module = made()
-        network = torch.compile(module, mode="max-autotune") if compiles else module
+        network = torch.compile(module, mode="max-autotune", dynamic=False) if compiles else module
         step = HuggingFace(network, device, is_fused)
         shape = shape_of(options)
         return Way(

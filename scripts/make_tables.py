@@ -59,6 +59,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "step": speed.steps,
     "step-kernels": speed.kernels,
     "step-families": speed.families,
+    "step-parts": speed.step_parts,
+    "step-long": speed.long_texts,
     "step-kernels-families": speed.family_kernels,
     "step-bytes": speed.layer_bytes,
     "fast-ways": speed.fast_ways,

@@ -1,6 +1,7 @@
 """Tables about speed and memory: a training step, an epoch, inference, the mix, the loop on a CPU."""
 
 import re
+from statistics import fmean
 from typing import Any
 
 from scripts.tables.grid import welch
@@ -210,6 +211,34 @@ def families_table(rows: list[Any]) -> str:
     head = ["", "length", "plain", "mix + movement", "Hugging Face, eager", "its fused AdamW"]
     head += ["and torch.compile"] if is_compiled else []
     return table([*head, "eager / plain", "plain / BERT's"], lines)
+
+
+def step_parts() -> str:
+    """What single pieces gave to whole steps: the tree before each and with it, timed by turns."""
+    head = ["piece, alone", "", "", "length", "ms before", "ms with it", "before / with it"]
+    lines = []
+    for row in read("step-parts-cuda.json")["rows"]:
+        old, new = fmean(row["old_ms"]), fmean(row["new_ms"])
+        lines.append([row["piece"], row["family"], row["way"], str(row["length"])])
+        lines[-1] += [f"{old:.2f}", f"{new:.2f}", f"{old / new:.2f} ×"]
+    return table(head, lines)
+
+
+def long_texts() -> str:
+    """The steps of step_long.py: each row has as many tokens, so that memory linear in length is the same."""
+    return long_table(read("step-long-cuda.json")["rows"])
+
+
+def long_table(rows: list[Any]) -> str:
+    head = ["", "tokens a text", "texts", "ours, ms", "Hugging Face, eager", "eager / ours"]
+    lines = []
+    for row in rows:
+        ours, eager = row["ms"], row["eager_ms"]
+        ratio = f"{eager / ours:.1f} ×" if ours and eager else "–"
+        peaks = [f"{row[key]:,}" for key in ("peak_mib", "eager_peak_mib")]
+        cells = [f"{row['length']:,}", str(row["rows"]), _known(ours, 1), _known(eager, 1), ratio]
+        lines.append([row["family"], *cells, *peaks])
+    return table([*head, "ours, MiB", "eager, MiB"], lines)
 
 
 def _known(ms: float | None, digits: int) -> str:
