@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_leaves
 from triton.runtime.interpreter import InterpretedFunction
 
 from bermo.models.tasks import BermoForSequenceClassification
-from bermo.nn.fast import relative
+from bermo.nn.fast import kernels
 from bermo.nn.fast.shadow import Shadow
 from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.optimiser import _is_even_matrix
@@ -124,12 +124,12 @@ def counted_kernels(tally: Tally) -> Iterator[None]:
         tally.add(str(self.fn.__name__), tensors.values())
 
     InterpretedFunction.run = count
-    runs_on = relative.runs_on
-    relative.runs_on = lambda device, dtype: True
+    runs_on = kernels.runs_on
+    kernels.runs_on = lambda device, dtype: True
     try:
         yield
     finally:
-        InterpretedFunction.run, relative.runs_on = run, runs_on
+        InterpretedFunction.run, kernels.runs_on = run, runs_on
 
 
 def tally_of(family: str, layers: int, fused: Fused | None, options: argparse.Namespace) -> Tally:

@@ -171,8 +171,8 @@ class BottleneckLayers:
 
     def _fits(self, layer: Any, x: Tensor, widest: int) -> bool:
         """Tell whether all linear layers read copies, and the kernels can count their largest output."""
+        from bermo.nn.fast.kernels import LARGEST
         from bermo.nn.fast.residual import fits_kernels
-        from bermo.nn.fast.residual_kernels import LARGEST
 
         linears = [one for group in products(layer) for one in group]
         linears += [layer.attention.output.dense, layer.output.bottleneck.dense]

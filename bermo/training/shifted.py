@@ -188,7 +188,7 @@ def feed_forward(module: Any, parts: Parts) -> Callable[[Tensor], Tensor] | None
     if not is_feed_forward(module):
         return None
     from bermo.nn.fast.dense import Gelu
-    from bermo.nn.fast.residual_kernels import LARGEST
+    from bermo.nn.fast.kernels import LARGEST
 
     number, inner_number = parts.next_seed(), parts.next_seed()
 

@@ -78,7 +78,7 @@ def root_sums(sums, norms, first, sizes, num_chunks, LENGTH: tl.constexpr, WIDTH
 
 
 @triton.jit
-def _settings(numbers, rates, steps, entry):
+def settings_of(numbers, rates, steps, entry):
     """Decay, β₁, β₂, ε, rate and the corrections of a tensor; powers in float64, as torch computes them."""
     at = numbers + entry * 4
     beta1, beta2 = tl.load(at), tl.load(at + 1)
@@ -100,7 +100,7 @@ def _settings(numbers, rates, steps, entry):
 
 
 @triton.jit
-def _update(at, exists, value, grad, to, first_at, second_at, decay, b1, a1, b2, a2, eps, size, root):
+def update_at(at, exists, value, grad, to, first_at, second_at, decay, b1, a1, b2, a2, eps, size, root):
     """One AdamW update of a span of a tensor; return its new values."""
     first = tl.load(first_at + at, mask=exists, other=0.0) * b1 + grad * a1
     second = tl.load(second_at + at, mask=exists, other=0.0) * b2 + grad * grad * a2
@@ -154,14 +154,14 @@ def adam_step(
     weight_at = pointer_at(weights, tensor, tl.float32, EVEN)
     first_at = pointer_at(firsts, tensor, tl.float32, EVEN)
     second_at = pointer_at(seconds, tensor, tl.float32, EVEN)
-    decay, b1, a1, b2, a2, eps, pace, root = _settings(numbers, rates, steps, tensor)
+    decay, b1, a1, b2, a2, eps, pace, root = settings_of(numbers, rates, steps, tensor)
     if SCORED:
         score_at = pointer_at(scores, tensor, tl.float32, EVEN)
         if PENALISED:
             pull = tl.load(penalty_grads + tl.load(which + tensor)) * tl.load(shares + tensor) * scale
         s_first_at = pointer_at(firsts, num_tensors + tensor, tl.float32, EVEN)
         s_second_at = pointer_at(seconds, num_tensors + tensor, tl.float32, EVEN)
-        s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root = _settings(
+        s_decay, s_b1, s_a1, s_b2, s_a2, s_eps, s_pace, s_root = settings_of(
             numbers, rates, steps, num_tensors + tensor
         )
     for i in range(LENGTH // SPAN):
@@ -177,7 +177,7 @@ def adam_step(
             moved = grad * weight
             if PENALISED:
                 moved += pull * slope_of_size(score + shift)
-            _update(
+            update_at(
                 at,
                 exists,
                 score,
@@ -194,7 +194,7 @@ def adam_step(
                 s_pace,
                 s_root,
             )
-        weight = _update(
+        weight = update_at(
             at,
             exists,
             weight,

@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 
 from bermo.nn.fast.attend_bits_kernels import draw_bits, pack_bits
-from bermo.nn.fast.residual_kernels import ROUNDS
+from bermo.nn.fast.dropout_kernels import ROUNDS
 
 # Tokens are counted in tiles of so many, at least: one of 16 computes wrong results on an H200 (LOG.md).
 SHORTEST = 32

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.residual_kernels import _limit_of
+from bermo.nn.fast.dropout_kernels import limit_of
 
 
 @triton.jit(
@@ -45,7 +45,7 @@ def pack_bits(
 def draw_bits(seed, bits, P, count, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
     """Numbers whose bits are 0 with chance P, each by 16 bits of four calls of Philox."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    least, _ = _limit_of(P)
+    least, _ = limit_of(P)
     key = tl.load(seed)
     word = tl.zeros([BLOCK], tl.uint32)
     for call in tl.static_range(4):
@@ -60,17 +60,13 @@ def draw_bits(seed, bits, P, count, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def bits_of(bits, rows, columns, first, padded, N: tl.constexpr, TURNED: tl.constexpr):
-    """Truths of a tile with N columns from `first` on, a multiple of N; turned, they are its rows."""
+    """Truths of a tile with N columns, 32 or 64, of which `first` is a multiple; turned, they are rows."""
     column = columns - first
     at = bits + (first // 32) * padded + rows
     found = _row(tl.load(at), TURNED)
     column = column[:, None] if TURNED else column[None, :]
     if N > 32:
         found = tl.where(column < 32, found, _row(tl.load(at + padded), TURNED))
-    if N > 64:
-        third, fourth = tl.load(at + 2 * padded), tl.load(at + 3 * padded)
-        upper = tl.where(column < 96, _row(third, TURNED), _row(fourth, TURNED))
-        found = tl.where(column < 64, found, upper)
     return (found << (31 - (column & 31))) < 0
 
 

@@ -20,8 +20,8 @@ from torch.nn import functional
 from bermo.nn.fast.bottleneck import Linears, Scaled, Table, Vectors, weight_grads
 from bermo.nn.fast.bottleneck_kernels import relu_backward, scaled_backward, scaled_forward
 from bermo.nn.fast.bottleneck_open import Opening
+from bermo.nn.fast.dropout_kernels import ROUNDS
 from bermo.nn.fast.product import weight_grad
-from bermo.nn.fast.residual_kernels import ROUNDS
 
 
 class Closed(torch.autograd.Function):

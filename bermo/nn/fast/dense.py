@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from bermo.nn.fast import dense_kernels as kernels
+from bermo.nn.fast.dropout_kernels import ROUNDS
 from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.product import weight_grad
-from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
+from bermo.nn.fast.residual_kernels import sum_parts
 
 # Rows and columns of a tile; one warp where rows are summed, so that no two warps wait for each other.
 TILE = {"HEIGHT": 8, "WIDTH": 256}

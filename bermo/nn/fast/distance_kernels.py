@@ -7,8 +7,8 @@ has distances as columns, in the two halves of `relative_kernels`.
 import triton
 import triton.language as tl
 
+from bermo.nn.fast.dropout_kernels import limit_of
 from bermo.nn.fast.relative_kernels import apart_vector, rows_of, shifted, turn, two_halves
-from bermo.nn.fast.residual_kernels import _limit_of
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def relative_tokens(
     C: tl.constexpr = BLOCKS * N
     here = block * N + t
     square = program.to(tl.int64) * (C * C)
-    _, factor = _limit_of(P)
+    _, factor = limit_of(P)
     exists = (here < num_tokens)[:, None] & (units < D)[None, :]
     place = text * to_strides[0] + head * to_strides[1] + here[:, None] * to_strides[2] + units[None, :]
     to = parts + (text * tl.num_programs(1) + block) * parts_row + head * parts_head + units

@@ -16,11 +16,13 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.dropout_kernels import ROUNDS
 from bermo.nn.fast.embed_kernels import embed_backward, embed_forward
+from bermo.nn.fast.kernels import LARGEST
 from bermo.nn.fast.late import Late, can_wait
-from bermo.nn.fast.residual import _tile, parts_of
-from bermo.nn.fast.residual_kernels import LARGEST, ROUNDS, sum_parts
-from bermo.nn.fast.rows import MOST_POSITIONS, Tables
+from bermo.nn.fast.residual import parts_of, tile_of
+from bermo.nn.fast.residual_kernels import sum_parts
+from bermo.nn.fast.rows import MOST_POSITIONS, Tables, in_threes
 
 
 class Plan(NamedTuple):
@@ -53,13 +55,13 @@ class Embed(torch.autograd.Function):
         means, spreads = y.new_empty(2, num).unbind()
         keys = torch.empty(len(weights), num, dtype=torch.int32, device=y.device)
         ids = [each.reshape(-1) for each in plan.ids]
-        tile = _tile(size)
+        tile = tile_of(size)
         height = max(1, 512 // tile["WIDTH"])
         embed_forward[(triton.cdiv(rows, height), num_groups)](
-            *_three(weights),
-            *_three(ids),
-            *_three([each.numel() for each in ids]),
-            *_three([weight.shape[-2] for weight in weights]),
+            *in_threes(weights),
+            *in_threes(ids),
+            *in_threes([each.numel() for each in ids]),
+            *in_threes([weight.shape[-2] for weight in weights]),
             gamma,
             beta,
             seed,
@@ -97,14 +99,14 @@ class Embed(torch.autograd.Function):
             return (None,) * num_inputs
         size, num_groups = gamma.shape[-1], gamma.numel() // gamma.shape[-1]
         num_parts, num_rows = parts_of(ctx.rows, num_groups, 1)
-        tile = _tile(size)
+        tile = tile_of(size)
         if ctx.place is None:
             parts = means.new_empty(num_groups, num_parts, 2, size)
         else:
             parts = cast(Late, plan.late).parts(ctx.place)
         dz = means.new_empty(means.numel(), size)
         embed_backward[(num_parts, num_groups)](
-            *_three(weights),
+            *in_threes(weights),
             keys,
             gamma,
             seed,
@@ -156,10 +158,6 @@ def can_embed(num_positions: int, num_models: int, size: int, weights: Sequence[
     counts = (num_positions * size, *(weight.numel() for weight in weights))
     is_ours = num_positions % num_models == 0 and num_positions // num_models <= MOST_POSITIONS
     return is_ours and max(counts) < LARGEST and size <= 8192 and num_positions > 0
-
-
-def _three(given: Sequence[Any]) -> list[Any]:
-    return [given[min(index, len(given) - 1)] for index in range(3)]
 
 
 def _options(plan: Plan, num_tables: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@ Rows are divided and dropped as in `residual_kernels`. The numbers of the rows t
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.residual_kernels import _exists, _gradient_of, _kept, _limit_of, _vector
+from bermo.nn.fast.dropout_kernels import kept_chunks, limit_of
+from bermo.nn.fast.residual_kernels import chunk_exists, chunk_of_vector, gradient_of
 
 
 @triton.jit
@@ -72,13 +73,13 @@ def embed_forward(
     if TABLES > 2:
         third_row = _note(third_ids, keys + 2 * total, position, is_row, third_size, group * third_height)
     if DROP:
-        limit, grown = _limit_of(P)
+        limit, grown = limit_of(P)
         number = group * rows + tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
-        kept = _kept(seed, number.to(tl.int64), limit, N, HEIGHT, WIDTH, ROUNDS)
+        kept = kept_chunks(seed, number.to(tl.int64), limit, N, HEIGHT, WIDTH, ROUNDS)
     sums = ()
     added = tl.zeros([HEIGHT, WIDTH], tl.float32)
     for c in tl.static_range(N):
-        exists = _exists(is_row, c, D, WIDTH)
+        exists = chunk_exists(is_row, c, D, WIDTH)
         z = _chunk_of(first, first_row, exists, c, D, WIDTH)
         if TABLES > 1:
             z += _chunk_of(second, second_row, exists, c, D, WIDTH)
@@ -90,14 +91,14 @@ def embed_forward(
     squares = tl.zeros([HEIGHT, WIDTH], tl.float32)
     for c in tl.static_range(N):
         # Where there is no column nothing may count.
-        centred = tl.where(_exists(is_row, c, D, WIDTH), sums[c] - mean, 0.0)
+        centred = tl.where(chunk_exists(is_row, c, D, WIDTH), sums[c] - mean, 0.0)
         squares += centred * centred
     spread = (1.0 / tl.sqrt(tl.sum(squares, 1) / D + eps))[:, None]
     start = position.to(tl.int64) * D + tl.arange(0, WIDTH)[None, :]
     for c in tl.static_range(N):
-        exists = _exists(is_row, c, D, WIDTH)
-        scale = _vector(gamma + group * D, c, D, HEIGHT, WIDTH)
-        normal = (sums[c] - mean) * spread * scale + _vector(beta + group * D, c, D, HEIGHT, WIDTH)
+        exists = chunk_exists(is_row, c, D, WIDTH)
+        scale = chunk_of_vector(gamma + group * D, c, D, HEIGHT, WIDTH)
+        normal = (sums[c] - mean) * spread * scale + chunk_of_vector(beta + group * D, c, D, HEIGHT, WIDTH)
         if DROP:
             normal = tl.where(kept[c], normal * grown, 0.0)
         tl.store(y + start + c * WIDTH, normal, mask=exists)
@@ -139,14 +140,14 @@ def embed_backward(
     nothing = tl.zeros([1, WIDTH], tl.float32)
     of_scale, of_shift = (nothing,) * N, (nothing,) * N
     if DROP:
-        limit, grown = _limit_of(P)
+        limit, grown = limit_of(P)
     for i in range(NUM):
         local = part * NUM + i + tl.arange(0, 1)
         is_row = (local < rows)[:, None]
         number = (group * rows + local).to(tl.int64)
         position = number[:, None]
         if DROP:
-            kept = _kept(seed, number, limit, N, 1, WIDTH, ROUNDS)
+            kept = kept_chunks(seed, number, limit, N, 1, WIDTH, ROUNDS)
         first_row = tl.load(keys + position, mask=is_row, other=0).to(tl.int64)
         second_row, third_row = first_row, first_row
         if TABLES > 1:
@@ -159,18 +160,18 @@ def embed_backward(
         grads, normals, scaled = (), (), ()
         pull, turn = nothing, nothing
         for c in tl.static_range(N):
-            exists = _exists(is_row, c, D, WIDTH)
+            exists = chunk_exists(is_row, c, D, WIDTH)
             z = _chunk_of(first, first_row, exists, c, D, WIDTH)
             if TABLES > 1:
                 z += _chunk_of(second, second_row, exists, c, D, WIDTH)
             if TABLES > 2:
                 z += _chunk_of(third, third_row, exists, c, D, WIDTH)
-            g = _gradient_of(grad, half_grad, start + c * WIDTH, exists, WIDE, HALF)
+            g = gradient_of(grad, half_grad, start + c * WIDTH, exists, WIDE, HALF)
             if DROP:
                 g = tl.where(kept[c], g * grown, 0.0)
             grads += (g,)
             normals += (tl.where(exists, (z - mean) * spread, 0.0),)
-            scaled += (g * _vector(gamma + group * D, c, D, 1, WIDTH),)
+            scaled += (g * chunk_of_vector(gamma + group * D, c, D, 1, WIDTH),)
             pull += scaled[c]
             turn += scaled[c] * normals[c]
         # One sum of both: the warps of a row wait for each other once.
@@ -178,7 +179,7 @@ def embed_backward(
         more_scale, more_shift = (), ()
         for c in tl.static_range(N):
             slope = (scaled[c] - pulled[:, None] - normals[c] * turned[:, None]) * spread
-            tl.store(dz + start + c * WIDTH, slope, mask=_exists(is_row, c, D, WIDTH))
+            tl.store(dz + start + c * WIDTH, slope, mask=chunk_exists(is_row, c, D, WIDTH))
             more_scale += (of_scale[c] + grads[c] * normals[c],)
             more_shift += (of_shift[c] + grads[c],)
         of_scale, of_shift = more_scale, more_shift

@@ -18,6 +18,8 @@ from torch import Tensor
 from triton.language.extra import libdevice
 
 CHUNK = 8192
+LARGEST = 2**31
+"""Kernels count elements in 32 bits."""
 IS_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
@@ -128,6 +130,14 @@ def try_one(device: torch.device) -> None:
     _write_one[(1,)](target)
     if target.item() != 1.0:
         raise RuntimeError("a kernel that writes 1 has written something else")
+
+
+def runs_on(device: torch.device, dtype: torch.dtype) -> bool:
+    """Tell whether a device runs kernels with products: Triton's interpreter multiplies bfloat16's bits as
+    integers.
+    """
+    is_half = dtype == torch.bfloat16
+    return is_half if device.type == "cuda" else bool(triton.knobs.runtime.interpret) and not is_half
 
 
 class Chunks:

@@ -18,8 +18,9 @@ import torch
 import triton
 from torch import Tensor
 
+from bermo.nn.fast.dropout_kernels import ROUNDS
+from bermo.nn.fast.kernels import LARGEST
 from bermo.nn.fast.mixing_kernels import mix_backward, mix_forward
-from bermo.nn.fast.residual_kernels import LARGEST, ROUNDS
 
 # dc is summed in so many parts at most.
 NUM_PROGRAMS = 1024

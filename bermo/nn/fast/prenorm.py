@@ -17,10 +17,11 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.dropout_kernels import ROUNDS
 from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.prenorm_kernels import prenorm_backward, prenorm_forward
 from bermo.nn.fast.residual import parts_of
-from bermo.nn.fast.residual_kernels import ROUNDS, sum_parts
+from bermo.nn.fast.residual_kernels import sum_parts
 
 
 class AddAndNorm(torch.autograd.Function):

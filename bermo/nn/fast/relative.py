@@ -25,10 +25,12 @@ import torch
 import triton
 from torch import Tensor
 
+from bermo.nn.fast import kernels
 from bermo.nn.fast.distance_kernels import relative_distances, relative_tokens
+from bermo.nn.fast.dropout_kernels import ROUNDS
 from bermo.nn.fast.joined import Layout
 from bermo.nn.fast.relative_kernels import relative_forward
-from bermo.nn.fast.residual_kernels import LARGEST, ROUNDS, sum_parts
+from bermo.nn.fast.residual_kernels import sum_parts
 
 # Units of a head.
 WIDEST = 128
@@ -302,15 +304,11 @@ def can_relate(device: torch.device, dtype: torch.dtype, shape: tuple[int, int, 
     """Tell whether the kernels can compute attention of this dtype and shape (B, H, T, D)."""
     texts, heads, num_tokens, size = shape
     fits = (
-        num_tokens > 0 and 0 < size <= WIDEST and texts * heads * num_columns(num_tokens) ** 2 // 4 < LARGEST
+        num_tokens > 0
+        and 0 < size <= WIDEST
+        and texts * heads * num_columns(num_tokens) ** 2 // 4 < kernels.LARGEST
     )
-    return runs_on(device, dtype) and fits
-
-
-def runs_on(device: torch.device, dtype: torch.dtype) -> bool:
-    """Tell whether a device runs the kernels: Triton's interpreter multiplies bfloat16's bits as integers."""
-    is_half = dtype == torch.bfloat16
-    return is_half if device.type == "cuda" else bool(triton.knobs.runtime.interpret) and not is_half
+    return kernels.runs_on(device, dtype) and fits
 
 
 def relative_twin(

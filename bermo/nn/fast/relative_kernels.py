@@ -8,7 +8,7 @@ upper half where j ≥ i and of the lower half elsewhere: one turn of the rows o
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.residual_kernels import _limit_of
+from bermo.nn.fast.dropout_kernels import limit_of
 
 # One kernel is built for all seeds, for all lengths of so many tiles, and for one mask or one for each text.
 VARYING = ["seed", "num_tokens", "sees_text", "sees_head"]
@@ -157,7 +157,7 @@ def relative_forward(
     if APART:
         tokens = shifted(bare, of_segment, head, units, D, SHIFT).to(tl.float32)
         apart = tl.sum(tokens * apart_vector(segments, head, units, H, D)[None, :], 1)
-    limit, factor = _limit_of(P)
+    limit, factor = limit_of(P)
     # Exponentials are of base 2.
     rate = scale * 1.4426950408889634
     top = tl.full([N], float("-inf"), tl.float32)

@@ -18,20 +18,16 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
+from bermo.nn.fast.dropout_kernels import ROUNDS
+from bermo.nn.fast.kernels import LARGEST
 from bermo.nn.fast.late import Late, can_wait
-from bermo.nn.fast.residual_kernels import (
-    LARGEST,
-    ROUNDS,
-    residual_backward,
-    residual_forward,
-    sum_parts,
-)
+from bermo.nn.fast.residual_kernels import residual_backward, residual_forward, sum_parts
 
 # Sums over rows are made in so many parts at most.
 NUM_PROGRAMS = 512
 
 
-def _tile(size: int) -> dict[str, int]:
+def tile_of(size: int) -> dict[str, int]:
     """How a row is divided: into at most four chunks, with four elements of each for a thread."""
     width = max(128, triton.next_power_of_2(triton.cdiv(size, 4)))
     return {"D": size, "N": triton.cdiv(size, width), "WIDTH": width}
@@ -77,7 +73,7 @@ class Residual(torch.autograd.Function):
         half = torch.empty(x.shape if has_half else (0,), dtype=dtype, device=x.device)
         read = y.new_empty((0,) if tokens is None else (*tokens.shape, size))
         means, spreads = torch.empty(2, total, dtype=torch.float32, device=x.device).unbind()
-        tile = _tile(size)
+        tile = tile_of(size)
         height = max(1, 512 // tile["WIDTH"])
         residual_forward[(triton.cdiv(rows, height), num_groups)](
             h,
@@ -130,7 +126,7 @@ class Residual(torch.autograd.Function):
             parts = x.new_empty((num_groups, num_parts, 3, size), dtype=torch.float32)
         else:
             parts = ctx.late.parts(ctx.place)
-        tile = _tile(size)
+        tile = tile_of(size)
         wide = x if grad is None else grad.contiguous()
         residual_backward[(num_parts, num_groups)](
             h,

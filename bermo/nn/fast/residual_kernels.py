@@ -1,49 +1,18 @@
 """Kernels of `nn.fast.residual`: LayerNorm(x + dropout(h)), its gradients, and sums of partial sums.
 
 A row is N chunks of WIDTH columns, four of them a thread: a thread reads and writes 16 bytes in float32, and
-nothing goes from thread to thread but the sums of a row. A draw of four random numbers decides about eight
-elements, two neighbours in each of four chunks, by 16 bits each: one is dropped with chance P rounded to a
-multiple of 2⁻¹⁶, and what is kept grows by the exact inverse of the chance to be kept.
+nothing goes from thread to thread but the sums of a row.
 """
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-# Rounds of Philox: the fewest that pass BigCrush (Salmon et al. 2011).
-ROUNDS = 7
-# Elements are counted in 32 bits.
-LARGEST = 2**31
+from bermo.nn.fast.dropout_kernels import kept_chunks, limit_of
 
 
 @triton.jit
-def _limit_of(P):
-    """What 16 random bits are compared with, and by how much a kept element grows."""
-    limit = tl.minimum(tl.floor(P * 65536.0 + 0.5), 65535.0)
-    return limit.to(tl.uint32) << 16, tl.where(P < 1.0, 65536.0 / (65536.0 - limit), 0.0)
-
-
-@triton.jit
-def _pairs(word, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """The 16 upper bits of each word, and the 16 lower ones of it as the upper ones of a neighbour."""
-    return tl.reshape(tl.join(word, word << 16), (HEIGHT, WIDTH))
-
-
-@triton.jit
-def _kept(seed, row, limit, N: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, ROUNDS: tl.constexpr):
-    """Which elements of some rows are kept, (HEIGHT, WIDTH) for each of N chunks."""
-    DRAWS: tl.constexpr = (N + 3) // 4
-    kept = ()
-    for k in tl.static_range(DRAWS):
-        counter = (row * DRAWS + k)[:, None] * (WIDTH // 2) + tl.arange(0, WIDTH // 2)[None, :]
-        drawn = tl.randint4x(tl.load(seed), counter.to(tl.int32), ROUNDS)
-        for word in tl.static_range(min(4, N - 4 * k)):
-            kept += (_pairs(drawn[word], HEIGHT, WIDTH) >= limit,)
-    return kept
-
-
-@triton.jit
-def _exists(is_row, c: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr):
+def chunk_exists(is_row, c: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr):
     """Which elements of chunk c exist."""
     exists = is_row
     if (c + 1) * WIDTH > D:
@@ -52,7 +21,7 @@ def _exists(is_row, c: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _vector(vector, c: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+def chunk_of_vector(vector, c: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     """Chunk c of γ, β or a bias for each row: a thread reads what it needs, and gets nothing from others."""
     column = tl.broadcast_to((c * WIDTH + tl.arange(0, WIDTH))[None, :], (HEIGHT, WIDTH))
     if (c + 1) * WIDTH > D:
@@ -63,7 +32,7 @@ def _vector(vector, c: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDT
 
 
 @triton.jit
-def _gradient_of(grad, half_grad, at, exists, WIDE: tl.constexpr, HALF: tl.constexpr):
+def gradient_of(grad, half_grad, at, exists, WIDE: tl.constexpr, HALF: tl.constexpr):
     """The gradient of some elements of y, from both of its copies."""
     if WIDE:
         g = tl.load(grad + at, mask=exists, other=0.0).to(tl.float32)
@@ -114,16 +83,16 @@ def residual_forward(
     row = (group * rows + local).to(tl.int64)
     is_row = (local < rows)[:, None]
     if DROP:
-        limit, grown = _limit_of(P)
-        kept = _kept(seed, row, limit, N, HEIGHT, WIDTH, ROUNDS)
+        limit, grown = limit_of(P)
+        kept = kept_chunks(seed, row, limit, N, HEIGHT, WIDTH, ROUNDS)
     start = row[:, None] * D + tl.arange(0, WIDTH)[None, :]
     sums = ()
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
     for c in tl.static_range(N):
-        exists = _exists(is_row, c, D, WIDTH)
+        exists = chunk_exists(is_row, c, D, WIDTH)
         z = tl.load(h + start + c * WIDTH, mask=exists, other=0.0).to(tl.float32)
         if ADD:
-            z += _vector(bias + group * D, c, D, HEIGHT, WIDTH)
+            z += chunk_of_vector(bias + group * D, c, D, HEIGHT, WIDTH)
         if DROP:
             z = tl.where(kept[c], z * grown, 0.0)
         z += tl.load(x + start + c * WIDTH, mask=exists, other=0.0).to(tl.float32)
@@ -133,7 +102,7 @@ def residual_forward(
     squares = tl.zeros([HEIGHT, WIDTH], tl.float32)
     for c in tl.static_range(N):
         # Where there is no column nothing may count.
-        centred = tl.where(_exists(is_row, c, D, WIDTH), sums[c] - mean, 0.0)
+        centred = tl.where(chunk_exists(is_row, c, D, WIDTH), sums[c] - mean, 0.0)
         squares += centred * centred
     spread = (1.0 / tl.sqrt(tl.sum(squares, 1) / D + eps))[:, None]
     if READ:
@@ -141,9 +110,9 @@ def residual_forward(
         chosen = tl.load(tokens + text, mask=local < rows, other=-1) == row % num_tokens
         target = text[:, None] * D + tl.arange(0, WIDTH)[None, :]
     for c in tl.static_range(N):
-        exists = _exists(is_row, c, D, WIDTH)
-        scale = _vector(gamma + group * D, c, D, HEIGHT, WIDTH)
-        normal = (sums[c] - mean) * spread * scale + _vector(beta + group * D, c, D, HEIGHT, WIDTH)
+        exists = chunk_exists(is_row, c, D, WIDTH)
+        scale = chunk_of_vector(gamma + group * D, c, D, HEIGHT, WIDTH)
+        normal = (sums[c] - mean) * spread * scale + chunk_of_vector(beta + group * D, c, D, HEIGHT, WIDTH)
         tl.store(y + start + c * WIDTH, normal, mask=exists)
         if HALF:
             tl.store(half + start + c * WIDTH, normal.to(half.dtype.element_ty), mask=exists)
@@ -188,13 +157,13 @@ def residual_backward(
     nothing = tl.zeros([1, WIDTH], tl.float32)
     of_scale, of_shift, of_bias = (nothing,) * N, (nothing,) * N, (nothing,) * N
     if DROP:
-        limit, grown = _limit_of(P)
+        limit, grown = limit_of(P)
     for i in range(NUM):
         local = part * NUM + i + tl.arange(0, 1)
         row = (group * rows + local).to(tl.int64)
         is_row = (local < rows)[:, None]
         if DROP:
-            kept = _kept(seed, row, limit, N, 1, WIDTH, ROUNDS)
+            kept = kept_chunks(seed, row, limit, N, 1, WIDTH, ROUNDS)
         if READ:
             text = row // num_tokens
             chosen = tl.load(tokens + text, mask=local < rows, other=-1) == row % num_tokens
@@ -205,14 +174,14 @@ def residual_backward(
         sums, grads = (), ()
         # All is read before anything is written: no load waits for a store.
         for c in tl.static_range(N):
-            exists, at = _exists(is_row, c, D, WIDTH), start + c * WIDTH
+            exists, at = chunk_exists(is_row, c, D, WIDTH), start + c * WIDTH
             z = tl.load(h + at, mask=exists, other=0.0).to(tl.float32)
             if ADD:
-                z += _vector(bias + group * D, c, D, 1, WIDTH)
+                z += chunk_of_vector(bias + group * D, c, D, 1, WIDTH)
             if DROP:
                 z = tl.where(kept[c], z * grown, 0.0)
             sums += (z + tl.load(x + at, mask=exists, other=0.0).to(tl.float32),)
-            g = _gradient_of(grad, half_grad, at, exists, WIDE, HALF)
+            g = gradient_of(grad, half_grad, at, exists, WIDE, HALF)
             if READ:
                 of_read = exists & chosen[:, None]
                 g += tl.load(read_grad + source + c * WIDTH, mask=of_read, other=0.0).to(tl.float32)
@@ -220,15 +189,15 @@ def residual_backward(
         pull, turn = nothing, nothing
         normals, scaled = (), ()
         for c in tl.static_range(N):
-            normals += (tl.where(_exists(is_row, c, D, WIDTH), (sums[c] - mean) * spread, 0.0),)
-            scaled += (grads[c] * _vector(gamma + group * D, c, D, 1, WIDTH),)
+            normals += (tl.where(chunk_exists(is_row, c, D, WIDTH), (sums[c] - mean) * spread, 0.0),)
+            scaled += (grads[c] * chunk_of_vector(gamma + group * D, c, D, 1, WIDTH),)
             pull += scaled[c]
             turn += scaled[c] * normals[c]
         # One sum of both: the warps of a row wait for each other once.
         pulled, turned = tl.split(tl.sum(tl.join(pull, turn), 1) / D)
         more_scale, more_shift, more_bias = (), (), ()
         for c in tl.static_range(N):
-            exists, at = _exists(is_row, c, D, WIDTH), start + c * WIDTH
+            exists, at = chunk_exists(is_row, c, D, WIDTH), start + c * WIDTH
             dz = (scaled[c] - pulled[:, None] - normals[c] * turned[:, None]) * spread
             tl.store(dx + at, dz.to(dx.dtype.element_ty), mask=exists)
             dz = tl.where(exists, dz, 0.0)

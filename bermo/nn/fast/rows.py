@@ -9,7 +9,7 @@ and is never written, cleared or read at the table's size.
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -88,9 +88,9 @@ class Tables:
             ranked,
             self.slots,
             group,
-            *_three(periods),
-            *_three(self.paddings),
-            *_three(self.offsets),
+            *in_threes(periods),
+            *in_threes(self.paddings),
+            *in_threes(self.offsets),
             BLOCK=8,
             SPAN=SPAN,
             num_warps=8,
@@ -127,5 +127,6 @@ class Tables:
         self.found.clear()
 
 
-def _three(values: Sequence[int]) -> list[int]:
+def in_threes(values: Sequence[Any]) -> list[Any]:
+    """As many values as kernels have arguments for; the last one again for tables that are not there."""
     return [values[min(index, len(values) - 1)] for index in range(MOST_TABLES)]

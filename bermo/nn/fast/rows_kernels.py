@@ -9,7 +9,7 @@ sort, the same bits each time.
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.adam_kernels import _settings, _update
+from bermo.nn.fast.adam_kernels import settings_of, update_at
 from bermo.nn.fast.kernels import pointer_at
 
 # The key of positions whose row gets no gradient: padding.
@@ -56,7 +56,6 @@ def rank_rows(
     counts = tl.zeros([BLOCK, SPAN], tl.int32)
     equals = tl.zeros([BLOCK, SPAN], tl.int32)
     start = 0
-    # Triton's interpreter knows no range over a number that was given at run time.
     while start < period:
         at = start + tl.arange(0, SPAN)
         other = tl.load(keys + base + at, mask=at < period, other=NOBODY + 1)
@@ -192,7 +191,7 @@ def adam_rows(
     weight_at = pointer_at(weights, table, tl.float32, EVEN)
     first_at = pointer_at(firsts, table, tl.float32, EVEN)
     second_at = pointer_at(seconds, table, tl.float32, EVEN)
-    decay, b1, a1, b2, a2, eps, pace, root = _settings(numbers, rates, steps, table)
+    decay, b1, a1, b2, a2, eps, pace, root = settings_of(numbers, rates, steps, table)
     row = first_row + tl.arange(0, LENGTH)
     is_row = row < num_rows
     # A slot that was written for other positions points to the key of another row, or behind all keys.
@@ -206,7 +205,7 @@ def adam_rows(
         source = slot.to(tl.int64)[:, None] * D + column[None, :]
         grad = tl.load(rows + source, mask=exists & was_read[:, None], other=0.0) * scale
         value = tl.load(weight_at + at, mask=exists, other=0.0)
-        _update(
+        update_at(
             at,
             exists,
             value,

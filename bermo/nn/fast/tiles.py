@@ -17,10 +17,9 @@ import torch
 import triton
 from torch import Tensor
 
-from bermo.nn.fast import relative
+from bermo.nn.fast import kernels
 from bermo.nn.fast.attend_bits import Seen, draw, padded_length
 from bermo.nn.fast.late import Late, Place
-from bermo.nn.fast.residual_kernels import LARGEST
 from bermo.nn.fast.tiles_back_kernels import tiles_of_keys, tiles_of_queries
 from bermo.nn.fast.tiles_kernels import tiles_forward
 
@@ -139,5 +138,5 @@ def can_tile(q: Tensor, k: Tensor, v: Tensor) -> bool:
     texts, heads, num_tokens, size = q.shape
     fits = q.numel() > 0 and num_tokens <= LONGEST and size <= WIDEST
     num_draws = texts * heads * padded_length(num_tokens) ** 2 // 8
-    is_known = fits and num_draws < LARGEST and relative.runs_on(q.device, q.dtype)
+    is_known = fits and num_draws < kernels.LARGEST and kernels.runs_on(q.device, q.dtype)
     return is_known and all(x.stride(-1) == 1 for x in (q, k, v))

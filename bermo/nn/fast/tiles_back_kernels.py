@@ -8,8 +8,8 @@ import triton
 import triton.language as tl
 
 from bermo.nn.fast.attend_bits_kernels import bits_of
+from bermo.nn.fast.dropout_kernels import limit_of
 from bermo.nn.fast.relative_kernels import rows_of
-from bermo.nn.fast.residual_kernels import _limit_of
 from bermo.nn.fast.tiles_kernels import LOG2E, VARYING, chosen, seen_at
 
 
@@ -84,7 +84,7 @@ def tiles_of_keys(
     kept += program.to(tl.int64) * (padded // 32) * padded
     key = rows_of(k, k_strides, text, head, j, units, num_tokens, D)
     value = rows_of(v, v_strides, text, head, j, units, num_tokens, D)
-    _, grown = _limit_of(P)
+    _, grown = limit_of(P)
     of_key = tl.zeros([N, WIDTH], tl.float32)
     of_value = tl.zeros([N, WIDTH], tl.float32)
     # Keys that no query sees have no gradient.
@@ -157,7 +157,7 @@ def tiles_of_queries(
     result = rows_of(out, out_strides, text, head, i, units, num_tokens, D)
     mean = tl.sum(result.to(tl.float32) * g.to(tl.float32), 1)
     top = tl.load(sums + program * padded + i, mask=i < num_tokens, other=float("inf"))
-    _, grown = _limit_of(P)
+    _, grown = limit_of(P)
     of_query = tl.zeros([N, WIDTH], tl.float32)
     for begin in range(0, end, M):
         j = begin + tl.arange(0, M)

@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 
 from bermo.nn.fast.attend_bits_kernels import bits_of
+from bermo.nn.fast.dropout_kernels import limit_of
 from bermo.nn.fast.relative_kernels import rows_of
-from bermo.nn.fast.residual_kernels import _limit_of
 
 # One kernel is built for all lengths and seeds.
 VARYING = ["num_tokens"]
@@ -84,7 +84,7 @@ def tiles_forward(
         top = higher
     sees_any = total > 0
     divisor = tl.where(sees_any, total, 1.0)
-    _, grown = _limit_of(P)
+    _, grown = limit_of(P)
     result = found * (grown / divisor)[:, None]
     exists = (i < num_tokens)[:, None] & (units < D)[None, :]
     at = out + text * out_strides[0] + head * out_strides[1] + i[:, None] * out_strides[2] + units[None, :]
