@@ -173,7 +173,7 @@ def compared(right: Pass, found: Pass) -> str:
 
 def show_model(family: str) -> None:
     """Print how far the gradients of steps are from those of float32."""
-    options = argparse.Namespace(batch=32, without=[])
+    options = argparse.Namespace(batch=32, without=[], scores="equal")
     config = SHAPED[family](BASE)
     batches = {shape: make_batch(*shape, seed=0) for shape in MODEL_SHAPES}
     for mix, method in (("none", None), ("across", METHODS["movement"])):
@@ -197,7 +197,7 @@ def show_model(family: str) -> None:
 
 def show_trained(family: str) -> None:
     """Print how far the gradients of bfloat16 are from those of float32 after some steps."""
-    options = argparse.Namespace(batch=32, without=[])
+    options = argparse.Namespace(batch=32, without=[], scores="equal")
     config = SHAPED[family](BASE)
     seen = [make_batch(32, 32, seed) for seed in range(4)]
     for mix, method in (("none", None), ("across", METHODS["movement"])):

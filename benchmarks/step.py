@@ -3,6 +3,7 @@
     python benchmarks/step.py --out results/step-cuda.json
         BERT-base shape, batch 32, lengths 32 and 128, bf16, AdamW
     python benchmarks/step.py --width 384 --lengths 16 32             gte-small's shape
+    python benchmarks/step.py --scores equal --only movement          all scores start at zero
     python benchmarks/step.py --without PART …                       these are not fused; with all of residual
         linear attention mix adam prenorm gated rotary bottleneck embeddings nothing; --each: each in turn
     python benchmarks/step.py --families --out results/step-families-cuda.json
@@ -18,7 +19,9 @@
 Rows: Hugging Face plain; the reference pruning algorithm (sorting for top-k masks) on Hugging Face's model;
 ours plain; with the mix; with the mix and each pruning method. "auto" replays whole steps as CUDA graphs with
 fused kernels, "exact" without these, "off" is the plain step. Weights are random, so only the time means
-something; the parity check at the end compares losses and masks of the fast and the plain step.
+something. Scores are random too, unless --scores equal: a step in the middle of the schedule finds them
+parted, and the digits of many equal ones are counted by the slow route. The parity check at the end compares
+losses and masks of the fast and the plain step; its scores start equal, as in training.
 """
 
 import argparse
@@ -147,7 +150,7 @@ def parity(
     Two runs whose sums are rounded differently part for good once a mask differs, so the gap is also given
     for the first steps.
     """
-    small = argparse.Namespace(**vars(options) | {"width": 384})
+    small = argparse.Namespace(**vars(options) | {"width": 384, "scores": "equal"})
     batches = [make_batch(options.batch, (24, 32)[seed % 2], seed) for seed in range(8)]
     batches = [{k: v.pin_memory() for k, v in batch.items()} for batch in batches]
     plan = [100 + 9800 * number // steps for number in range(steps)]
@@ -216,6 +219,9 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", help="rows whose names hold one of these words; with --families: plain"
     )
+    parser.add_argument(
+        "--scores", choices=["spread", "equal"], default="spread", help="where the masks' scores start"
+    )
     parser.add_argument("--parity", type=int, default=200, help="steps of the parity check; 0 = none")
     parser.add_argument(
         "--without",
@@ -258,6 +264,7 @@ def main() -> None:
         "precision": "bf16",
         "steps": options.steps,
         "without": options.without,
+        "scores": options.scores,
         "rows": [],
     }
     if options.long:
@@ -292,6 +299,8 @@ def measure_bert(options: argparse.Namespace, report: dict[str, Any]) -> None:
             least = floor(options, length, kind)
             rate = least["tflop"] / measured["median_ms"] * 1000
             row = {"name": name, "length": length} | measured | least | {"tflop_s": round(rate, 1)}
+            if kind == "scored":
+                row["scores"] = options.scores
             report["rows"].append(row)
             print(
                 f"{name:34}{length:7}{measured['median_ms']:9.2f}{measured['wall_ms']:9.2f}{rate:9.0f}"

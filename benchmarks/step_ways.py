@@ -1,7 +1,11 @@
-"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm."""
+"""The steps that benchmarks/step.py times: ours, Hugging Face's, and the reference pruning algorithm.
+
+`options.scores` says where the masks' scores start: "spread", normal numbers as the weights are, or "equal",
+as a training starts. Before a step in the middle of the schedule thousands of others have parted them.
+"""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -95,6 +99,8 @@ class Ours:
             model.freeze_embeddings_()
             schedule = CubicSchedule(total_steps=10000, warmup_steps=100)
             self.pruner = prune_(model, method, schedule)
+            if options.scores == "spread":
+                spread_(self.pruner.score_parameters())
             objective, hooks = PrunedLoss(objective, self.pruner.penalty), (PruneHook(self.pruner),)
             fast_groups.append((self.pruner.score_parameters(), 1e-2))
             masked = self.pruner.simple_masks()
@@ -139,6 +145,13 @@ class Ours:
         value = self.plain.loss_sum.item()
         self.plain.loss_sum.zero_()
         return value
+
+
+@torch.no_grad()
+def spread_(scores: Sequence[nn.Parameter]) -> None:
+    """Add normal numbers to scores that all start alike."""
+    for one in scores:
+        one.add_(torch.randn_like(one))
 
 
 class TopK(torch.autograd.Function):
@@ -198,6 +211,9 @@ def hugging_face_bert(options: argparse.Namespace, is_pruned: bool) -> HuggingFa
             for name, module in list(layer.named_modules()):
                 if isinstance(module, nn.Linear):
                     parent = layer.get_submodule(name.rpartition(".")[0])
-                    setattr(parent, name.rpartition(".")[2], MaskedLinear(module))
+                    masked = MaskedLinear(module)
+                    if options.scores == "spread":
+                        spread_([masked.scores])
+                    setattr(parent, name.rpartition(".")[2], masked)
         model.bert.embeddings.requires_grad_(False)
     return HuggingFace(model, torch.device("cuda"))
