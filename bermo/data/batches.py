@@ -65,19 +65,24 @@ class BatchPlan:
 
 
 def in_order(
-    features: Features, batch_size: int, rows: Indices | None = None, is_full: bool = False
+    features: Features,
+    batch_size: int,
+    rows: Indices | None = None,
+    is_full: bool = False,
+    num_tokens: int = 0,
 ) -> list[Indices]:
     """Return batches for evaluation: every row once (or the given ones), like lengths together, the longest
     first.
 
-    Full batches have as many rows as fit into the tokens of `batch_size` of the longest that are read.
+    Full batches have as many rows as fit into the tokens of `batch_size` of the longest that are read, or
+    into `num_tokens` where these are more.
     """
     order = np.argsort(-features.lengths, kind="stable").astype(np.int64)
     order = order if rows is None else order[np.isin(order, rows)]
     if not is_full or not len(order):
         return list(_cut(order, batch_size))
-    lengths = features.lengths[order].astype(np.int64)
-    batches, most_tokens, start = [], batch_size * lengths[0], 0
+    lengths = features.lengths[order].astype(np.int64) * features.num_choices
+    batches, most_tokens, start = [], max(batch_size * lengths[0], num_tokens), 0
     while start < len(order):
         end = start + int(most_tokens // max(1, lengths[start]))
         batches.append(order[start:end])

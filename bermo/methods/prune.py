@@ -1,7 +1,7 @@
 """Fine-pruning as a method: a spec -> masks, a hook that moves and records them, a loss with a penalty."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -97,20 +97,24 @@ class PruneHook:
         return self.pruner.generators()
 
     def metrics(self) -> Mapping[str, float]:
+        scores = {name: parameter.detach() for name, parameter in self.pruner.scores().items()}
+        # Launched before the shares are read, for which the CPU waits until the device is done.
+        spread = _means_and_deviations(list(scores.values()))
         shares = self.pruner.densities()
         kept = {f"kept/{name}": share for name, share in shares.items()}
-        return {"density": self.pruner.density_of(shares)} | kept | self._scores()
-
-    def _scores(self) -> dict[str, float]:
-        scores = {name: parameter.detach() for name, parameter in self.pruner.scores().items()}
-        if not scores:
-            return {}
-        means = [values.mean() for values in scores.values()]
-        spreads = [values.std(correction=0) for values in scores.values()]
-        # One transfer for all, since each one makes the CPU wait for the device.
-        values = torch.stack(means + spreads).tolist()
         keys = [f"{what}/{name}" for what in ("score_mean", "score_std") for name in scores]
-        return dict(zip(keys, values, strict=True))
+        return {
+            "density": self.pruner.density_of(shares),
+            **kept,
+            **dict(zip(keys, spread.tolist(), strict=True)),
+        }
+
+
+def _means_and_deviations(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the means of tensors, then their standard deviations; all at once, for a single transfer."""
+    means = [values.mean() for values in tensors]
+    deviations = [values.std(correction=0) for values in tensors]
+    return torch.stack(means + deviations) if tensors else torch.empty(0)
 
 
 def kept_density(hooks: Iterable[object]) -> float:

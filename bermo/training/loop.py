@@ -213,6 +213,9 @@ class _Loop:
             self.job.display.step(self.step, None)
             return True
         since = (self.step - 1) % self.log_every + 1
+        # First what a device computes anew: it follows the steps that are still under way, and reading the
+        # losses then finds it done.
+        measured = [[hook.metrics() for hook in member.job.hooks] for member in self.members]
         losses = self._sum_over_processes(self.plain.loss_sum)
         norms = self.plain.norm_sum.tolist()
         self.plain.loss_sum.zero_()
@@ -220,8 +223,8 @@ class _Loop:
         for index, member in enumerate(self.members):
             member.now.last_loss = losses[index] / since
             row = {"loss": member.now.last_loss, "gradient_norm": norms[index] / since}
-            for hook in member.job.hooks:
-                row |= hook.metrics()
+            for metrics in measured[index]:
+                row |= metrics
             row |= member.job.watch(self.plain.gradient_norms(index))
             self._write_row(member, row | {"seconds": round(self.seconds, 3)})
         self.job.display.step(self.step, sum(losses) / since / len(losses))

@@ -217,3 +217,15 @@ def test_full_batches_hold_every_feature_once_and_no_more_tokens_than_the_longes
     assert all(len(batch) * int(features.lengths[batch].max()) <= most_tokens for batch in batches)
     assert len(batches) <= len(in_order(features, 2))
     assert in_order(features, 2, np.array([], dtype=np.int64), is_full=True) == []
+
+
+def test_full_batches_grow_up_to_a_number_of_tokens_of_all_their_choices(features: Features) -> None:
+    longest = int(features.lengths.max()) * features.num_choices
+    one, all_of_them = (
+        in_order(features, 1, is_full=True, num_tokens=count) for count in (1, longest * len(features))
+    )
+    assert [len(batch) for batch in all_of_them] == [len(features)]
+    assert len(one) == len(in_order(features, 1, is_full=True)), "no fewer than the longest row has"
+    two = in_order(features, 1, is_full=True, num_tokens=2 * longest)
+    tokens = [len(batch) * int(features.lengths[batch].max()) * features.num_choices for batch in two]
+    assert max(tokens) <= 2 * longest
