@@ -230,7 +230,9 @@ class BermoModel(BermoPreTrainedModel):
         wants_layers = _given(output_hidden_states, self.config.output_hidden_states)
         wants_attentions = _given(output_attentions, self.config.output_attentions)
         if wants_layers or wants_attentions or not self._can_stream():
-            outputs = hidden_states(self.backbone, inputs, wants_attentions)
+            reads_last = set(self.layer_mix.layers) == {self.layer_mix.num_layers - 1}
+            has_all = wants_layers or wants_attentions or not reads_last
+            outputs = hidden_states(self.backbone, inputs, wants_attentions, has_all)
             layers = cast(tuple[Tensor, ...], outputs.hidden_states)
             mixed = self._mix_stacked(layers, attention_mask, rows)
         else:

@@ -55,7 +55,12 @@ def seen_of(mask: Tensor | None, texts: int, num_tokens: int, device: torch.devi
 def draw(seed: Tensor, count: int, num_tokens: int, p: float) -> Tensor:
     """Bits of `count` heads of texts, each 0 with chance p, by a seed that lies on the device."""
     padded = padded_length(num_tokens)
-    bits = torch.empty(count, padded // 32, padded, dtype=torch.int32, device=seed.device)
+    return drawn(seed, (count, padded // 32, padded), p)
+
+
+def drawn(seed: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+    """Numbers of 32 bits, each bit 0 with chance p, by a seed that lies on the device."""
+    bits = torch.empty(shape, dtype=torch.int32, device=seed.device)
     draw_bits[(triton.cdiv(bits.numel(), DRAWN),)](seed, bits, p, bits.numel(), ROUNDS=ROUNDS, BLOCK=DRAWN)
     return bits
 

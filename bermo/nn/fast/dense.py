@@ -2,7 +2,8 @@
 
     Joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers with one input, as one product if their copies are
                                      neighbours in memory
-    Gelu     a = m ⊙ h Φ(h)          dh and Σ dh, which is the bias' gradient, in one pass; m: dropout
+    Gelu     a = m ⊙ h Φ(h)          dh and Σ dh, which is the bias' gradient, in one pass; m: dropout, whose bits
+                                     are drawn once
 
 Where a layer stands alone it is `nn.fast.product`. The twins are torch's own linear and gelu. A bias'
 gradient is summed in float32, in parts and in a fixed order.
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bermo.nn.fast import dense_kernels as kernels
-from bermo.nn.fast.dropout_kernels import ROUNDS
+from bermo.nn.fast.attend_bits import drawn
 from bermo.nn.fast.late import Late, can_wait
 from bermo.nn.fast.product import weight_grad
 from bermo.nn.fast.residual_kernels import sum_parts
@@ -29,16 +30,18 @@ NUM_PARTS = 128
 
 
 def gelu_forward(
-    h: Tensor, added: Tensor | None = None, seed: Tensor | None = None, p: float = 0.0
+    h: Tensor, added: Tensor | None = None, kept: Tensor | None = None, p: float = 0.0
 ) -> Tensor:
-    """gelu(h + b) in one pass, with dropout; b is (G, D), one row for each of G equal groups of rows of h."""
+    """gelu(h + b) in one pass, with dropout by the bits of `kept_rows`; b is (G, D), one row for each of G
+    equal groups of rows of h.
+    """
     size, num_groups = h.shape[-1], 1 if added is None else len(added)
     rows = h.numel() // size // num_groups
     out = torch.empty_like(h)
     kernels.gelu_forward[(triton.cdiv(rows, TILE["HEIGHT"]), triton.cdiv(size, TILE["WIDTH"]), num_groups)](
         h,
         h if added is None else added,
-        h if seed is None else seed,
+        h if kept is None else kept,
         out,
         rows,
         num_warps=8,
@@ -52,7 +55,7 @@ def gelu_backward(
     h: Tensor,
     parts: Tensor,
     added: Tensor | None = None,
-    seed: Tensor | None = None,
+    kept: Tensor | None = None,
     p: float = 0.0,
 ) -> Tensor:
     """Return dh, and write its sums over tiles of rows to parts (G, tiles, 1, D).
@@ -66,7 +69,7 @@ def gelu_backward(
         grad,
         h,
         h if added is None else added,
-        h if seed is None else seed,
+        h if kept is None else kept,
         dh,
         parts,
         rows,
@@ -77,8 +80,13 @@ def gelu_backward(
     return dh
 
 
+def kept_rows(seed: Tensor, rows: int, num_groups: int, size: int, p: float) -> Tensor:
+    """Bits that say what dropout keeps of G groups of rows: of 32 rows of a column in a number."""
+    return drawn(seed, (num_groups, triton.cdiv(rows, 32), size), p)
+
+
 def _options(size: int, added: Tensor | None, p: float) -> dict[str, Any]:
-    return TILE | {"D": size, "ADD": added is not None, "P": p, "DROP": p > 0, "ROUNDS": ROUNDS}
+    return TILE | {"D": size, "ADD": added is not None, "P": p, "DROP": p > 0}
 
 
 def join(grads: Sequence[Tensor], parts: Tensor) -> Tensor:
@@ -232,22 +240,23 @@ class Gelu(torch.autograd.Function):
         late: Late | None = None,
     ) -> Tensor:
         h = h.contiguous()
+        size, added = h.shape[-1], bias if adds else None
+        num_groups = 1 if added is None else len(added)
+        rows = h.numel() // size // num_groups
         ctx.late, ctx.place = late, None
         if late is not None and bias is not None and can_wait(bias):
-            size, num_groups = h.shape[-1], len(bias) if adds else 1
-            tiles = parts_of(h.numel() // size // num_groups)[0]
-            ctx.place = late.take((num_groups, tiles, 1, size), [[bias]])
-        ctx.save_for_backward(h, seed)
+            ctx.place = late.take((num_groups, parts_of(rows)[0], 1, size), [[bias]])
+        kept = None if seed is None or p == 0 else kept_rows(seed, rows, num_groups, size, p)
+        ctx.save_for_backward(h, kept)
         ctx.bias, ctx.adds, ctx.p = bias, adds, p
-        added = bias if adds else None
-        return gelu_forward(h, added, seed, p)
+        return gelu_forward(h, added, kept, p)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        h, seed = ctx.saved_tensors
+        h, kept = ctx.saved_tensors
         added = ctx.bias.detach() if ctx.adds else None
         parts = _parts(ctx, h, (1 if added is None else len(added), h.shape[-1]))
-        dh = gelu_backward(grad.contiguous(), h, parts, added, seed, ctx.p)
+        dh = gelu_backward(grad.contiguous(), h, parts, added, kept, ctx.p)
         if ctx.bias is None or ctx.place is not None:
             return dh, *(None,) * 5
         of_bias = torch.empty_like(ctx.bias)

@@ -8,6 +8,7 @@ between warps took longer than everything else.
 import triton
 import triton.language as tl
 
+from bermo.nn.fast.dropout_kernels import limit_of
 from bermo.nn.fast.normal_kernels import normal
 
 
@@ -22,25 +23,21 @@ def _tile(block, rows, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexp
 
 
 @triton.jit
-def _kept(
-    seed, block, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
-):
-    """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
-    row = tl.program_id(2) * rows + block * HEIGHT + tl.arange(0, HEIGHT)
-    quarter = tl.program_id(1) * (WIDTH // 4) + tl.arange(0, WIDTH // 4)
-    counter = row[:, None] * (tl.cdiv(D, WIDTH) * (WIDTH // 4)) + quarter[None, :]
-    first, second, third, fourth = tl.rand4x(tl.load(seed), counter, ROUNDS)
-    even = tl.join((first >= P).to(tl.int8), (third >= P).to(tl.int8))
-    odd = tl.join((second >= P).to(tl.int8), (fourth >= P).to(tl.int8))
-    is_kept = tl.reshape(tl.join(even, odd), (HEIGHT, WIDTH))
-    return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
+def _kept(kept, block, rows, P, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Dropout's factors of a tile; a number of 32 bits holds 32 rows of a column."""
+    row = block * HEIGHT + tl.arange(0, HEIGHT)
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    above = (tl.program_id(2) * tl.cdiv(rows, 32) + block * HEIGHT // 32).to(tl.int64)
+    bits = tl.load(kept + above * D + column, mask=column < D, other=0)
+    _, grown = limit_of(P)
+    return tl.where((bits[None, :] << (31 - (row & 31))[:, None]) < 0, grown, 0.0)
 
 
 @triton.jit
 def gelu_forward(
     h,
     bias,
-    seed,
+    kept,
     out,
     rows,
     D: tl.constexpr,
@@ -49,7 +46,6 @@ def gelu_forward(
     ADD: tl.constexpr,
     P,
     DROP: tl.constexpr,
-    ROUNDS: tl.constexpr,
 ):
     """m ⊙ gelu(h + b), with a bias for each group of rows, or gelu(h)."""
     block = tl.program_id(0)
@@ -60,7 +56,7 @@ def gelu_forward(
     cumulated, _ = normal(value)
     gelu = value * cumulated
     if DROP:
-        gelu *= _kept(seed, block, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+        gelu *= _kept(kept, block, rows, P, D, HEIGHT, WIDTH)
     tl.store(out + at, gelu.to(out.dtype.element_ty), mask=exists)
 
 
@@ -69,7 +65,7 @@ def gelu_backward(
     grad,
     h,
     bias,
-    seed,
+    kept,
     dh,
     parts,
     rows,
@@ -80,7 +76,6 @@ def gelu_backward(
     ADD: tl.constexpr,
     P,
     DROP: tl.constexpr,
-    ROUNDS: tl.constexpr,
 ):
     """dh = m ⊙ g (Φ(h) + h φ(h)) of NUM tiles below each other, and its sums over their rows."""
     part, group = tl.program_id(0), tl.program_id(2)
@@ -93,7 +88,7 @@ def gelu_backward(
         if ADD:
             value += tl.load(bias + group * D + column, mask=column < D, other=0.0).to(tl.float32)
         if DROP:
-            g *= _kept(seed, block, rows, P, ROUNDS, D, HEIGHT, WIDTH)
+            g *= _kept(kept, block, rows, P, D, HEIGHT, WIDTH)
         cumulated, density = normal(value)
         of_h = g * (cumulated + value * density)
         tl.store(dh + at, of_h.to(dh.dtype.element_ty), mask=exists)

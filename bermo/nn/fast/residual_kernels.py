@@ -255,6 +255,8 @@ def sum_parts(parts: Tensor, outputs: list[Tensor]) -> None:
     """Sum (G, parts, kinds, D) over the parts into `outputs`, a (G, D) for each of the first kinds."""
     num_groups, num_parts, kinds, size = parts.shape
     three = [outputs[min(index, len(outputs) - 1)] for index in range(3)]
-    _sum_parts[(num_groups, triton.cdiv(size, 64), len(outputs))](
-        parts, *three, num_parts, D=size, KINDS=kinds, HEIGHT=128, WIDTH=64, num_warps=8
+    # Of few parts a warp sums columns of its own; a tile of 128 rows would be nearly empty.
+    height, width, num_warps = (8, 256, 1) if num_parts <= 8 else (128, 64, 8)
+    _sum_parts[(num_groups, triton.cdiv(size, width), len(outputs))](
+        parts, *three, num_parts, D=size, KINDS=kinds, HEIGHT=height, WIDTH=width, num_warps=num_warps
     )

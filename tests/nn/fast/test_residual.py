@@ -60,7 +60,7 @@ def test_dropout_keeps_its_share_and_the_four_rows_of_a_draw_differ() -> None:
     assert len({tuple(row.tolist()) for row in dropped}) == 16
 
 
-@pytest.mark.parametrize("num_parts", [1, 64, 150])
+@pytest.mark.parametrize("num_parts", [1, 5, 64, 150])
 def test_parts_are_added_up_whatever_their_number(num_parts: int) -> None:
     parts = torch.randn(2, num_parts, 3, 70)
     actual = [torch.empty(2, 70), torch.empty(2, 70)]
