@@ -33,6 +33,9 @@ class Rewind:
         for mask, weight in pruner.simple_masks():
             weight.mul_(mask.mask)
         pruner.apply()
+        for mask, _ in pruner.simple_masks():
+            # Of the weights that are now set back.
+            mask.is_copied = False
         for weight, start in zip(self.weights, self.starts, strict=True):
             weight.copy_(start.to(weight.device))
             for value in self.optimizer.state.get(weight, {}).values() if self.optimizer is not None else ():

@@ -205,7 +205,7 @@ class JoinedHook:
             masks = cast(list[HardConcrete], self.masks)
             self.score_kernels.draw_(masks, self.pruners[0].numbers.generator)
             return
-        self.group.apply()
+        self.group.apply(self.masks)
 
     def generators(self) -> list[torch.Generator]:
         return self.pruners[0].generators()

@@ -160,6 +160,8 @@ class TopMask(nn.Module):
     mask: Tensor
     copy: Tensor | None = None
     """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
+    is_copied = False
+    """Whether what set the mask has also written the copy."""
 
     def __init__(self, weight: Tensor, block: tuple[int, int] = (1, 1)) -> None:
         super().__init__()
@@ -179,6 +181,8 @@ class ScoreMask(nn.Module):
     mask: Tensor
     copy: Tensor | None = None
     """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
+    is_copied = False
+    """Whether what set the mask has also written the copy."""
     penalty_size: Any = None
     """What computes the mean size of all masks of a model at once, if anything does (`nn.fast.penalty`)."""
     moment: Tensor | None = None
@@ -216,6 +220,8 @@ class HardConcrete(nn.Module):
     noise: Tensor
     copy: Tensor | None = None
     """M ⊙ W, computed once a step by a `Shadow`; in training it is read in place of the product."""
+    is_copied = False
+    """Whether what set the mask has also written the copy."""
     penalty_size: Any = None
     shift = -L0_BETA * math.log(-L0_LEFT / L0_RIGHT)
 

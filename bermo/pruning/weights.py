@@ -200,18 +200,23 @@ class PrunerGroup:
         self.pruners, self.selector = list(pruners), MaskSelector()
 
     @torch.no_grad()
-    def apply(self) -> None:
-        """Set the masks of all as planned: the same ones as by each pruner's own `apply`."""
+    def apply(self, stacked: Sequence[Mask] = ()) -> None:
+        """Set the masks of all as planned: the same ones as by each pruner's own `apply`.
+
+        Of models trained as one give the `stacked` masks, whose copies may be written with them.
+        """
         masks = [pruner.masks[0].mask for pruner in self.pruners]
         is_one_gpu = masks[0].is_cuda and len({mask.device for mask in masks}) == 1
         if is_one_gpu and not isinstance(self.pruners[0].method, L0):
-            select_on_device_(self.pruners, self.selector)
+            select_on_device_(self.pruners, self.selector, stacked)
         else:
             for pruner in self.pruners:
                 pruner.apply()
 
 
-def select_on_device_(pruners: Sequence[WeightPruner], selector: MaskSelector) -> None:
+def select_on_device_(
+    pruners: Sequence[WeightPruner], selector: MaskSelector, stacked: Sequence[Mask] = ()
+) -> None:
     """Set the masks of pruners of one criterion on their device, without waiting for the CPU."""
     segments: list[int] = []
     for pruner in pruners:
@@ -219,7 +224,7 @@ def select_on_device_(pruners: Sequence[WeightPruner], selector: MaskSelector) -
         segments += [start + segment for segment in pruner.segments()]
     pairs = [(mask, site.original) for pruner in pruners for mask, site in pruner.pairs()]
     kept = torch.cat([pruner.kept_on_device() for pruner in pruners])
-    selector.select_(pairs, kept, segments, pruners[0].rank)
+    selector.select_(pairs, kept, segments, pruners[0].rank, stacked)
 
 
 def prune_(model: PreTrainedModel, method: Method, schedule: Schedule, seed: int = 0) -> WeightPruner:

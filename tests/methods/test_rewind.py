@@ -49,8 +49,11 @@ def test_each_turn_chooses_among_what_is_left_as_a_slow_version_does_and_goes_ba
                 weight.add_(torch.randn(weight.shape, generator=generator) * weight.std())
         sizes = torch.cat([(w.detach().abs() * m).flatten() for (_, w), m in zip(pairs, kept, strict=True)])
         moved = head.detach().clone()
+        for mask, _ in pairs:
+            mask.is_copied = True
         hook.plan(jump)
         hook.apply()
+        assert not any(mask.is_copied for mask, _ in pairs), "copies are of the weights before they went back"
         count = sum(int(mask.mask.sum()) for mask, _ in pairs)
         assert count == pytest.approx((1 - 0.3 * turn) * total, abs=2)
         flat = torch.zeros(total, dtype=torch.bool)

@@ -67,6 +67,17 @@ def values_at(table, tensor, index, exists, EVEN: tl.constexpr):
 
 
 @triton.jit
+def write_copy(copies, tensor, index, exists, value, HALF: tl.constexpr, EVEN: tl.constexpr):
+    """Write elements of a tensor's copy, in float32 or (HALF) bfloat16."""
+    if HALF:
+        target = pointer_at(copies, tensor, tl.bfloat16, EVEN)
+        tl.store(target + index, value.to(tl.bfloat16), mask=exists)
+    else:
+        target = pointer_at(copies, tensor, tl.float32, EVEN)
+        tl.store(target + index, value, mask=exists)
+
+
+@triton.jit
 def _copy_masked(
     weights,
     masks,
@@ -84,12 +95,7 @@ def _copy_masked(
     source = pointer_at(masks, tensor, tl.int8, EVEN)
     # A product and not a choice: where the mask is 0 the sign of zero is the twin's.
     masked = weight * tl.load(source + index, mask=exists, other=0).to(tl.float32)
-    if HALF:
-        target = pointer_at(copies, tensor, tl.bfloat16, EVEN)
-        tl.store(target + index, masked.to(tl.bfloat16), mask=exists)
-    else:
-        target = pointer_at(copies, tensor, tl.float32, EVEN)
-        tl.store(target + index, masked, mask=exists)
+    write_copy(copies, tensor, index, exists, masked, HALF, EVEN)
 
 
 @triton.jit

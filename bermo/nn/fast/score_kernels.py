@@ -27,6 +27,7 @@ from bermo.nn.fast.kernels import (
     slope_of_size,
     values_at,
     views,
+    write_copy,
 )
 from bermo.nn.masks import L0_BETA, L0_CLAMP, L0_LEFT, L0_RIGHT
 
@@ -75,12 +76,7 @@ def _copy_hard_concrete(
     score = values_at(scores, tensor, index, exists, EVEN)
     value, _ = _hard_concrete(score, values_at(noises, tensor, index, exists, EVEN))
     copy = value * values_at(weights, tensor, index, exists, EVEN)
-    if HALF:
-        target = pointer_at(copies, tensor, tl.bfloat16, EVEN)
-        tl.store(target + index, copy.to(tl.bfloat16), mask=exists)
-    else:
-        target = pointer_at(copies, tensor, tl.float32, EVEN)
-        tl.store(target + index, copy, mask=exists)
+    write_copy(copies, tensor, index, exists, copy, HALF, EVEN)
 
 
 @triton.jit

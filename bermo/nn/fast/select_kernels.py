@@ -1,15 +1,15 @@
 """The kernels of `nn.fast.select`, in the order in which they run.
 
 Names of tables: of a chunk `tensors, starts, groups, equals`; of a group `numbers` (keys above · 2³² + keys
-inside), `buffer, group_segments`; of a tensor `sizes, segments, scores, weights, masks` (addresses); of a
-segment all others. `todo` lists the chunks whose keys are read again, as many as `unsolved` says: first for
-digits, then for equals.
+inside), `buffer, group_segments`; of a tensor `sizes, segments` and the addresses `scores, weights, masks,
+originals, copies`; of a segment all others. `todo` lists the chunks whose keys are read again, as many as
+`unsolved` says: first for digits, then for equals.
 """
 
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.kernels import elements_of, pointer_at, sigmoid, values_at
+from bermo.nn.fast.kernels import elements_of, pointer_at, sigmoid, values_at, write_copy
 
 
 @triton.jit
@@ -316,6 +316,8 @@ def write_masks(
     scores,
     weights,
     masks,
+    originals,
+    copies,
     tensors,
     starts,
     sizes,
@@ -325,18 +327,26 @@ def write_masks(
     is_tied,
     before,
     first,
+    COPIED: tl.constexpr,
+    HALF: tl.constexpr,
     SCORED: tl.constexpr,
     WEIGHED: tl.constexpr,
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    """Keep what is above the k-th, and as many of its equals as are missing, those of lowest index."""
+    """Keep what is above the k-th, and as many of its equals as are missing, those of lowest index.
+
+    With COPIED write M ⊙ W too, W being `originals`.
+    """
     chunk = tl.program_id(0)
     tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
     segment = tl.load(segments + tensor)
     threshold = tl.load(prefixes + segment).to(tl.uint32)
     wanted = tl.load(missing + segment)
     key = _keys(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
+    if COPIED:
+        # Read here, so that it arrives while the keys are compared.
+        original = values_at(originals, tensor, index, exists, EVEN)
     is_equal = (key == threshold) & exists
     kept = (key > threshold) | (is_equal & (wanted > 0))
     if tl.load(is_tied + segment) > 0:
@@ -346,3 +356,7 @@ def write_masks(
         kept = (key > threshold) | (is_equal & (rank <= wanted))
     target = pointer_at(masks, tensor, tl.int8, EVEN)
     tl.store(target + index, kept.to(tl.int8), mask=exists)
+    if COPIED:
+        # A product and not a choice: where the mask is 0 the sign of zero is the twin's.
+        masked = original * kept.to(tl.float32)
+        write_copy(copies, tensor, index, exists, masked, HALF, EVEN)

@@ -1,6 +1,7 @@
 """Copies that the forward pass reads instead of the matrices: masked, in the working dtype, made once a step.
 
-    W̃ = M ⊙ W                      before the forward pass, for all matrices in one pass
+    W̃ = M ⊙ W                      before the forward pass, for all matrices in one pass, unless what chose
+                                    the masks has written them (nn.fast.select)
     dW = M ⊙ G,  dS = G ⊙ W         after the backward pass, from the gradient G of W̃, in one pass
     dW = z ⊙ G,  dS = z' ⊙ G ⊙ W    for hard-concrete masks, M = z
 
@@ -42,7 +43,7 @@ class Shadow:
         weights = [weight for _, weight in self.masked]
         numbered = {str(index): weight for index, weight in enumerate(weights)}
         for (mask, _), copy in zip(self.masked, _copies(numbered, dtype).values(), strict=True):
-            mask.copy = copy
+            mask.copy, mask.is_copied = copy, False
         self.grad_views: dict[int, Tensor] = {}
         self.free_views: dict[int, Tensor] = {}
         self.renewed: set[int] = set()
@@ -86,13 +87,23 @@ class Shadow:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Write the copies again, from the current weights and masks."""
+        """Write the copies again, from the current weights and masks.
+
+        Masked copies that were written with their masks are taken as they are, once.
+        """
         self.free_views = dict(self.grad_views)
         for tables in self.tables:
             tables.found.clear()
         if self.penalty_size is not None:
             self.penalty_size.grad.zero_()
         self._copy_plain([pair for pair in self.pairs() if id(pair[1]) not in self.renewed])
+        is_done = bool(self.masked) and all(mask.is_copied for mask, _ in self.masked)
+        for mask, _ in self.masked:
+            mask.is_copied = False
+        if not is_done:
+            self._copy_masked()
+
+    def _copy_masked(self) -> None:
         if self.has_kernels:
             from bermo.nn.fast.kernels import mask_copy_
 

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from bermo.nn.fast.select_masks import MaskSelector
+from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masks import Rank, ScoreMask, TopMask, importance, top_masks
 
 select = pytest.importorskip("bermo.nn.fast.select", reason="needs Triton")
@@ -89,6 +90,66 @@ def test_sizes_are_ranked_alone_or_scaled_by_their_scores(is_scaled: bool) -> No
     selector = select.TopSelector(masks, weights=weights, scores=scores if is_scaled else None)
     ranked = [w.abs() * (s.sigmoid() if is_scaled else 1) for w, s in zip(weights, scores, strict=True)]
     check(selector, masks, ranked, [260, 64])
+
+
+@pytest.mark.parametrize("rank", ["score", "size", "magnitude"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_copies_are_the_weights_under_the_masks(dtype: torch.dtype, rank: str) -> None:
+    torch.manual_seed(0)
+    weights = [torch.randn(40, 65), torch.randn(16, 8), torch.randn(50, 64)]
+    scores = [torch.randn_like(weight).round(decimals=1) for weight in weights]
+    masks, copies = masks_of(weights), [torch.full_like(weight, 7, dtype=dtype) for weight in weights]
+    selector = select.TopSelector(
+        masks,
+        weights=None if rank == "score" else weights,
+        scores=None if rank == "magnitude" else scores,
+        copied=list(zip(weights, copies, strict=True)),
+    )
+    selector.select_(torch.tensor([260, 64, 3200]))
+    assert [int(mask.sum()) for mask in masks] == [260, 64, 3200]
+    for mask, weight, copy in zip(masks, weights, copies, strict=True):
+        # The interpreter cuts bfloat16 off where a GPU rounds.
+        gap = 2**-7 if dtype == torch.bfloat16 else 0.0
+        torch.testing.assert_close(copy, (weight * mask).to(dtype), rtol=gap, atol=0.0)
+        assert torch.equal(copy.signbit(), (weight * mask).signbit())
+
+
+def test_copies_that_came_with_the_masks_are_taken_once() -> None:
+    weights = [nn.Parameter(torch.randn(8, 12)), nn.Parameter(torch.randn(4, 8))]
+    masks = [TopMask(weight) for weight in weights]
+    pairs = list(zip(masks, weights, strict=True))
+    shadow, selector = Shadow(pairs, {}, torch.float32), MaskSelector()
+    selector.select_(pairs, torch.tensor([9, 7]), [0, 1], "score")
+    expected = [weight.detach() * mask.mask for mask, weight in pairs]
+    for weight in weights:
+        weight.data.mul_(2)
+    shadow.refresh()
+    assert all(torch.equal(mask.copy, copy) for mask, copy in zip(masks, expected, strict=True))
+    shadow.refresh()
+    assert all(torch.equal(mask.copy, 2 * copy) for mask, copy in zip(masks, expected, strict=True))
+    shadow.close()
+    selector.select_(pairs, torch.tensor([9, 7]), [0, 1], "score")
+    assert not any(mask.is_copied for mask in masks)
+
+
+def test_two_models_write_their_parts_of_stacked_copies() -> None:
+    torch.manual_seed(0)
+    joint = [nn.Parameter(torch.randn(2, 8, 12)), nn.Parameter(torch.randn(2, 4, 8))]
+    wholes = [TopMask(weight) for weight in joint]
+    shadow = Shadow(list(zip(wholes, joint, strict=True)), {}, torch.float32, num_models=2)
+    pairs = []
+    for model in range(2):
+        for whole, weight in zip(wholes, joint, strict=True):
+            mask = TopMask(weight[model])
+            mask.mask = whole.mask.view(weight.shape)[model]
+            pairs.append((mask, weight[model]))
+    MaskSelector().select_(pairs, torch.tensor([9, 7, 11, 3]), [0, 1, 2, 3], "score", wholes)
+    assert [int(mask.mask.sum()) for mask, _ in pairs] == [9, 7, 11, 3]
+    written = [whole.copy.detach().clone() for whole in wholes]
+    assert all(whole.is_copied for whole in wholes)
+    for _ in range(2):
+        shadow.refresh()
+        assert all(torch.equal(whole.copy, copy) for whole, copy in zip(wholes, written, strict=True))
 
 
 @pytest.mark.parametrize(
