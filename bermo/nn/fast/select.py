@@ -28,10 +28,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bermo.nn.fast.collect_kernels import bracket, collect
 from bermo.nn.fast.kernels import Chunks, addresses
 from bermo.nn.fast.select_kernels import (
-    bracket,
-    collect,
     count_digits,
     count_equals,
     keep_digit,
