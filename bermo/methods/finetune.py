@@ -40,6 +40,7 @@ from bermo.methods.thresholds import best_shift, say_thresholds
 from bermo.methods.together import join_jobs, predict_together
 from bermo.methods.verdict import advice, handicap, judge, one_answer
 from bermo.models.tasks import BermoPreTrainedModel
+from bermo.nn.fast.available import look_for_kernels_
 from bermo.progress import Display, Quiet
 from bermo.pruning.fold import count
 from bermo.runs.folder import check_free, claim, identity, locked, release, with_choices
@@ -73,6 +74,8 @@ def finetune(
     check_free(out, spec)
     spec = with_choices(out, spec)
     accelerator = make_accelerator(spec.train, out, display.tell)
+    if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and spec.train.fast != "off":
+        look_for_kernels_()
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet(), data)
     prepared = choose_reading(prepared, accelerator)

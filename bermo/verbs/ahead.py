@@ -1,4 +1,5 @@
-"""What threads do while Python imports: torch's libraries are loaded, and the files of models are summed.
+"""What threads do while Python imports: torch's libraries are loaded, a GPU is made ready, and the files of
+models are summed.
 
 To load torch's libraries is a quarter of the seconds of its import, and needs no Python. While a library is
 loaded, every other load of one waits: so those that are needed anyway come first, and what Python imports
@@ -34,6 +35,7 @@ WITH_LIBRARIES = (
 )
 """What transformers imports before torch, and has a library in it."""
 OF_TORCH = ("libtorch_cpu.so", "libtorch_cuda.so")
+DRIVER = "libcuda.so.1"
 
 
 @contextmanager
@@ -60,6 +62,28 @@ def loading_libraries() -> Iterator[None]:
         yield
     finally:
         thread.join()
+
+
+def wake_gpu_() -> None:
+    """Begin to make the first NVIDIA GPU ready, in the process of a command; torch goes on with what is made.
+
+    The driver takes half a second for it. A GPU that cannot be used is left to torch, which says why.
+    """
+    if sys.platform != "linux" or not is_own_process():
+        return
+    # As torch sets it, and the driver reads it once: kernels are loaded when they are first used.
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+    Thread(target=_make_ready, name="gpu").start()
+
+
+def _make_ready() -> None:
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:
+        return
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), 0) == 0:
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 
 
 def libraries() -> list[Path]:

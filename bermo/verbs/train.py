@@ -6,9 +6,10 @@ from typing import Literal
 
 from bermo.fields import Rules, option
 from bermo.spec import USUAL_MIX, MixSpec, RunSpec, replace_in
+from bermo.verbs.ahead import wake_gpu_
 from bermo.verbs.ending import is_main_process, say_stopped
 from bermo.verbs.importing import importing
-from bermo.verbs.light import keep_memory_
+from bermo.verbs.light import is_of_several, keep_memory_
 from bermo.verbs.verb import Verb
 
 OwnKind = Literal["classification", "multi-label", "regression", "tagging", "span", "embedding", "reranker"]
@@ -58,6 +59,8 @@ def run(options: TrainOptions) -> int:
     spec = with_kind(options.spec, options.kind)
     out = options.out or Path(f"runs/{spec.data.task.replace('/', '-')}-{spec.model.mix.kind or USUAL_MIX}")
     check_before(spec, out)
+    if spec.train.device != "cpu" and not is_of_several():
+        wake_gpu_()
     say_start("train", f"reading {data_name(spec.data)}")
     data = load_task(spec.data)
 

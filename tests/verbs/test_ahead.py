@@ -1,5 +1,7 @@
 """torch's libraries are loaded, and models summed, while Python imports something else."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +60,52 @@ def test_models_are_summed_ahead_in_a_command_s_own_process_alone(
     assert list(sums.AHEAD) == [folder / sums.SUMS_FILE]
     sums.check_sums(folder)
     assert not sums.AHEAD
+
+
+DRIVER = """
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned flags) { printf("init %u %s\\n", flags, getenv("CUDA_MODULE_LOADING")); return 0; }
+int cuDeviceGet(int *device, int number) { *device = 7 + number; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    *context = NULL;
+    printf("retain %d\\n", device);
+    return 0;
+}
+"""
+WAKES = """
+import sys
+from bermo.interrupts import own_process_
+from bermo.verbs import ahead
+own_process_()
+ahead.DRIVER = sys.argv[1]
+ahead.wake_gpu_()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a GPU is made ready on Linux alone")
+def test_the_driver_makes_the_first_gpu_ready_in_a_command_s_own_process(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = tmp_path / "driver.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "driver.c")], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_MODULE_LOADING"}
+    for driver, said in ((str(library), ["init 0 LAZY", "retain 7"]), (str(tmp_path / "none.so"), [])):
+        done = subprocess.run(
+            [sys.executable, "-c", WAKES, driver],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
+        assert done.stdout.splitlines() == said, done.stderr
+        assert done.stderr == ""
+
+
+def test_no_gpu_is_made_ready_in_a_process_of_someone_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_PROCESS, "is_ours", False)
+    monkeypatch.setattr(ahead, "_make_ready", pytest.fail)
+    ahead.wake_gpu_()

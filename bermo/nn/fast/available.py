@@ -1,9 +1,14 @@
 """Whether Triton kernels can be built and run on this machine."""
 
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Lock
 
 import torch
+
+IS_LOOKING = Lock()
+"""Held while it is found out, by whoever asks first."""
 
 
 def has_kernels() -> bool:
@@ -11,13 +16,27 @@ def has_kernels() -> bool:
     return kernel_fault() is None
 
 
-@cache
 def kernel_fault() -> str | None:
     """Why there can be no kernels on this machine, or None; with a GPU one kernel is built and run, once.
 
     Triton may lack a compiler, Python's headers or a folder to write in, or not know the GPU: then torch does
     the work.
     """
+    with IS_LOOKING:
+        return find_fault()
+
+
+def look_for_kernels_() -> None:
+    """Begin to find out in a thread: Triton reads all of its own library before it builds anything."""
+    looking = ThreadPoolExecutor(1, thread_name_prefix="kernels")
+    # An error is raised again where the answer is asked for.
+    looking.submit(kernel_fault)
+    looking.shutdown(wait=False)
+
+
+@cache
+def find_fault() -> str | None:
+    """Find out what is wrong with kernels on this machine."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     if torch.cuda.is_available():

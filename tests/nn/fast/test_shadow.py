@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from bermo.nn.fast.available import has_kernels, kernel_fault
+from bermo.nn.fast.available import find_fault, has_kernels, kernel_fault
 from bermo.nn.fast.shadow import Shadow
 from bermo.pruning.criteria import L0, Magnitude, Method, Movement, SoftMovement
 from bermo.pruning.schedule import CubicSchedule
@@ -25,9 +25,9 @@ METHODS: list[Method] = [
 @pytest.fixture
 def fresh_kernels() -> Iterator[None]:
     """What is known about kernels is forgotten before and after."""
-    kernel_fault.cache_clear()
+    find_fault.cache_clear()
     yield
-    kernel_fault.cache_clear()
+    find_fault.cache_clear()
 
 
 def test_a_gpu_for_which_no_kernel_can_be_built_does_without(
