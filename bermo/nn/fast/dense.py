@@ -2,8 +2,8 @@
 
     Joined   q, k, v = x [Wq; Wk; Wv]ᵀ + b   three layers with one input, as one product if their copies are
                                      neighbours in memory
-    Gelu     a = m ⊙ h Φ(h)          dh and Σ dh, which is the bias' gradient, in one pass; m: dropout, whose bits
-                                     are drawn once
+    Gelu     a = m ⊙ h Φ(h)          dh and Σ dh, which is the bias' gradient, in one pass; m: dropout, of
+                                     bits that are drawn once
 
 Where a layer stands alone it is `nn.fast.product`. The twins are torch's own linear and gelu. A bias'
 gradient is summed in float32, in parts and in a fixed order.

@@ -1,14 +1,15 @@
 """Backward kernels of `nn.fast.relative`: gradients of tokens, and of distances.
 
-Scores' gradients ds lie by rows, for queries, and turned, by columns, for keys. With its rows turned, a tile
-has distances as columns, in the two halves of `relative_kernels`.
+With its rows turned, a tile of scores' gradients ds has distances as columns, in the two halves of
+`relative_kernels`. The upper half of a tile and the lower half of the next are one tile of all its distances:
+so ds lies in memory by rows of queries, and of keys, with a column for each distance.
 """
 
 import triton
 import triton.language as tl
 
 from bermo.nn.fast.dropout_kernels import limit_of
-from bermo.nn.fast.relative_kernels import apart_vector, rows_of, shifted, turn, two_halves
+from bermo.nn.fast.relative_kernels import apart_vector, rows_of, shifted, table_rows, turn
 
 
 @triton.jit
@@ -28,18 +29,17 @@ def _of_scores(g, seen, value, tile, grown, factor, DROP: tl.constexpr):
 
 
 @triton.jit
-def _by_distance(
-    tile, table, strides, at, units, num_tokens, SIGN: tl.constexpr, D: tl.constexpr, N: tl.constexpr
-):
-    """Σ ds · table of the rows of a tile: of queries with sign 1, of keys with sign −1."""
+def _turned(tile, SIGN: tl.constexpr, N: tl.constexpr):
+    """A tile with distances as columns: of queries with sign 1, of keys with sign −1."""
     t, half = tl.arange(0, N), tl.arange(0, N // 2)
-    # Its rows with column t as distance.
-    tile = turn(tile, (t[:, None] + SIGN * half[None, :]) & (N - 1), N)
-    is_upper = t[:, None] + t[None, :] < N if SIGN > 0 else t[None, :] <= t[:, None]
-    upper, lower = two_halves(table, strides, at, units, num_tokens, D, N)
-    zeros = tl.zeros_like(tile)
-    found = tl.dot(tl.where(is_upper, tile, zeros), upper, input_precision="ieee")
-    return tl.dot(tl.where(is_upper, zeros, tile), lower, found, input_precision="ieee")
+    return turn(tile, (t[:, None] + SIGN * half[None, :]) & (N - 1), N)
+
+
+@triton.jit
+def _is_upper(SIGN: tl.constexpr, N: tl.constexpr):
+    """Which columns of a turned tile are distances of its upper half."""
+    t = tl.arange(0, N)
+    return t[:, None] + t[None, :] < N if SIGN > 0 else t[None, :] <= t[:, None]
 
 
 @triton.jit(do_not_specialize=["num_tokens", "sees_text", "sees_head"])
@@ -87,9 +87,9 @@ def relative_tokens(
     N: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """dq, or dk and dv, of N tokens of a head of a text, their sums, and scale · ds by rows, or by columns.
+    """dq, or dk and dv, of N tokens of a head of a text, their sums, and scale · ds by distance.
 
-    With SHIFT the sums are those of dq's two parts alone.
+    With SHIFT the sums are those of dq's two parts alone, and the ds of queries.
     """
     program, block = tl.program_id(0), tl.program_id(1)
     text, head = (program // H).to(tl.int64), (program % H).to(tl.int64)
@@ -97,6 +97,8 @@ def relative_tokens(
     C: tl.constexpr = BLOCKS * N
     here = block * N + t
     square = program.to(tl.int64) * (C * C)
+    # Where N tokens have scores' gradients by distance.
+    aside = program.to(tl.int64) * (C * (C + N)) + here[:, None] * (C + N) + t[None, :]
     _, factor = limit_of(P)
     exists = (here < num_tokens)[:, None] & (units < D)[None, :]
     place = text * to_strides[0] + head * to_strides[1] + here[:, None] * to_strides[2] + units[None, :]
@@ -107,6 +109,8 @@ def relative_tokens(
         g = rows_of(grad, grad_strides, text, head, here, units, num_tokens, D).to(q.dtype.element_ty)
         seen = rows_of(out, out_strides, text, head, here, units, num_tokens, D)
         total = tl.load(sums + program * C + here)
+        upper = _is_upper(1, N)
+        last = tl.zeros([N, N], q.dtype.element_ty)
         if APART:
             visible = sees + (text * sees_text + head * sees_head) * (C * C) + here[:, None] * C
             of_apart = tl.zeros([N], tl.float32)
@@ -118,13 +122,22 @@ def relative_tokens(
             top = tl.load(tops + (program * BLOCKS + number) * C + here)
             grown = tl.exp2(top - total) * (scale * factor)
             of_scores, taken = _of_scores(g, seen, value, tile, grown, factor, DROP)
-            tl.store(rows + square + here[:, None] * C + j[None, :], of_scores)
             content = tl.dot(of_scores, key, content, input_precision="ieee")
             if APART:
                 is_apart = tl.load(visible + j[None, :]) > 1
                 of_apart += tl.sum(tl.where(is_apart, of_scores.to(tl.float32), 0.0), 1)
-            at = (text, head, num_tokens + number * N - block * N)
-            distance += _by_distance(of_scores, first, first_strides, at, units, num_tokens, 1, D, N)
+            tile = _turned(of_scores, 1, N)
+            both = tl.where(upper, last, tile)
+            tl.store(rows + aside + number * N, both)
+            at = (text, head, num_tokens + (number - 1 - block) * N)
+            table = table_rows(first, first_strides, at, units, num_tokens, D, N)
+            distance = tl.dot(both, table, distance, input_precision="ieee")
+            last = tile
+        both = tl.where(upper, last, tl.zeros_like(last))
+        tl.store(rows + aside + C, both)
+        at = (text, head, num_tokens + C - (1 + block) * N)
+        table = table_rows(first, first_strides, at, units, num_tokens, D, N)
+        distance = tl.dot(both, table, distance, input_precision="ieee")
         found = content + distance
         if APART:
             apart = apart_vector(segments, head, units, H, D)[None, :]
@@ -144,6 +157,8 @@ def relative_tokens(
     else:
         value = rows_of(v, strides, text, head, here, units, num_tokens, D)
         of_value = tl.zeros([N, WIDTH], tl.float32)
+        upper = _is_upper(-1, N)
+        last = tl.zeros([N, N], q.dtype.element_ty)
         for number in range(BLOCKS):
             i = number * N + t
             g = rows_of(grad, grad_strides, text, head, i, units, num_tokens, D).to(q.dtype.element_ty)
@@ -157,11 +172,21 @@ def relative_tokens(
             of_scores, taken = _of_scores(g, seen, value, tile, grown, factor, DROP)
             of_value = tl.dot(tl.trans(taken), g, of_value, input_precision="ieee")
             of_scores = tl.trans(of_scores)
-            tl.store(columns + square + here[:, None] * C + i[None, :], of_scores)
             content = tl.dot(of_scores, query, content, input_precision="ieee")
             if not SHIFT:
-                at = (text, head, num_tokens + block * N - number * N)
-                distance += _by_distance(of_scores, second, second_strides, at, units, num_tokens, -1, D, N)
+                tile = _turned(of_scores, -1, N)
+                both = tl.where(upper, tile, last)
+                tl.store(columns + aside + number * N, both)
+                at = (text, head, num_tokens + (block - number) * N)
+                table = table_rows(second, second_strides, at, units, num_tokens, D, N)
+                distance = tl.dot(both, table, distance, input_precision="ieee")
+                last = tile
+        if not SHIFT:
+            both = tl.where(upper, tl.zeros_like(last), last)
+            tl.store(columns + aside + C, both)
+            at = (text, head, num_tokens + block * N - C)
+            table = table_rows(second, second_strides, at, units, num_tokens, D, N)
+            distance = tl.dot(both, table, distance, input_precision="ieee")
         rounded = (content + distance).to(dk.dtype.element_ty)
         tl.store(dk + place, rounded, mask=exists)
         valued = (of_value / scale).to(dv.dtype.element_ty)
@@ -169,46 +194,6 @@ def relative_tokens(
         if not SHIFT:
             tl.store(to + parts_kind, tl.sum(rounded.to(tl.float32), 0), mask=units < D)
             tl.store(to + 2 * parts_kind, tl.sum(valued.to(tl.float32), 0), mask=units < D)
-
-
-@triton.jit
-def _summed(
-    half,
-    vectors,
-    shift,
-    head,
-    texts,
-    distance,
-    units,
-    num_tokens,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    SIGN: tl.constexpr,
-    SHIFT: tl.constexpr,
-    GROUP: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    N: tl.constexpr,
-    WIDTH: tl.constexpr,
-):
-    """Σ ds_m · vector over the tokens of some texts, for N distances from T + `distance` on."""
-    vectors_of, strides = vectors
-    begin, end = texts
-    C: tl.constexpr = BLOCKS * N
-    t = tl.arange(0, N)
-    found = tl.zeros([N, WIDTH], tl.float32)
-    for number in range(GROUP * BLOCKS):
-        text, row = begin + number // BLOCKS, number % BLOCKS * N
-        nearest = row + SIGN * distance
-        # All pairs of these rows may lie outside of the text.
-        if (text < end) & (nearest > -2 * N) & (nearest < C + N):
-            square = (text.to(tl.int64) * H + head) * (C * C)
-            other = nearest + t[:, None] + SIGN * t[None, :]
-            exists = (other >= 0) & (other < C)
-            tile = tl.load(half + square + (row + t)[:, None] * C + other, mask=exists, other=0.0)
-            tokens = rows_of(vectors_of, strides, text.to(tl.int64), head, row + t, units, num_tokens, D)
-            tokens = shifted(tokens, shift, head, units, D, SHIFT)
-            found = tl.dot(tl.trans(tile), tokens, found, input_precision="ieee")
-    return found
 
 
 @triton.jit(do_not_specialize=["num_tokens", "num_texts"])
@@ -232,12 +217,28 @@ def relative_distances(
     N: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """dA or dB of N distances of a head, summed over a group of texts."""
-    head, block, number = (tl.program_id(0) % H).to(tl.int64), tl.program_id(0) // H, tl.program_id(1)
-    units = tl.arange(0, WIDTH)
-    distance = (block - BLOCKS) * N
-    texts = (number * GROUP, tl.minimum(number * GROUP + GROUP, num_texts))
-    m = num_tokens + distance + tl.arange(0, N)
+    """dA or dB of N distances of a head, summed over a group of texts: Σ ds_m · vector over their tokens."""
+    head, number, is_first = (tl.program_id(0) % H).to(tl.int64), tl.program_id(1), tl.program_id(2) == 0
+    block = tl.program_id(0) // H - BLOCKS
+    C: tl.constexpr = BLOCKS * N
+    t, units = tl.arange(0, N), tl.arange(0, WIDTH)
+    of_scores, vectors, target = rows, q, of_first
+    if not is_first:
+        of_scores, vectors, target = columns, k, of_second
+    begin, end = number * GROUP, tl.minimum(number * GROUP + GROUP, num_texts)
+    # The tiles of tokens that have pairs at these distances: those of keys lie the other way round.
+    nearest = tl.where(is_first, block, -1 - block)
+    low, high = tl.maximum(0, -1 - nearest), tl.minimum(BLOCKS, BLOCKS - nearest)
+    found = tl.zeros([N, WIDTH], tl.float32)
+    for step in range(0, (end - begin) * (high - low)):
+        text, tile = (begin + step // (high - low)).to(tl.int64), low + step % (high - low)
+        row = tile * N + t
+        start = (text * H + head) * (C * (C + N)) + (nearest + tile + 1) * N
+        moved = tl.load(of_scores + start + row[:, None] * (C + N) + t[None, :])
+        tokens = rows_of(vectors, strides, text, head, row, units, num_tokens, D)
+        tokens = shifted(tokens, of_distance, head, units, D, SHIFT)
+        found = tl.dot(tl.trans(moved), tokens, found, input_precision="ieee")
+    m = num_tokens + block * N + t
     exists = ((m >= 0) & (m < 2 * num_tokens))[:, None] & (units < D)[None, :]
     at = (
         number.to(tl.int64) * of_strides[0]
@@ -245,43 +246,4 @@ def relative_distances(
         + m[:, None] * of_strides[2]
         + units[None, :]
     )
-    if tl.program_id(2) == 0:
-        found = _summed(
-            rows,
-            (q, strides),
-            of_distance,
-            head,
-            texts,
-            distance,
-            units,
-            num_tokens,
-            H,
-            D,
-            1,
-            SHIFT,
-            GROUP,
-            BLOCKS,
-            N,
-            WIDTH,
-        )
-        tl.store(of_first + at, found.to(of_first.dtype.element_ty), mask=exists)
-    else:
-        found = _summed(
-            columns,
-            (k, strides),
-            of_distance,
-            head,
-            texts,
-            distance,
-            units,
-            num_tokens,
-            H,
-            D,
-            -1,
-            False,
-            GROUP,
-            BLOCKS,
-            N,
-            WIDTH,
-        )
-        tl.store(of_second + at, found.to(of_second.dtype.element_ty), mask=exists)
+    tl.store(target + at, found.to(target.dtype.element_ty), mask=exists)

@@ -10,9 +10,9 @@
 A and B have a row for each of the 2T distances i − j = T − m, for all texts or for each one; c, d, e and w
 are of the head, and a_ij is 1 for tokens of different segments, else 0. The forward pass is one kernel and
 keeps the output and the exponentials of all pairs in bfloat16, with a sign for dropout. The backward pass is
-two: dq, or dk and dv, with ds, which it writes in bfloat16 by rows and by columns; dA and dB. Nothing is
-added by atomics, so the results repeat to the bit. A query that may see no key gives zeros, and so do its
-gradients.
+two: dq, or dk and dv, with ds, which it writes in bfloat16 for queries and for keys, with a column for each
+distance; dA and dB. Nothing is added by atomics, so the results repeat to the bit. A query that may see no
+key gives zeros, and so do its gradients.
 
 These are the scores of He et al. 2021 (DeBERTa: both terms) and of Dai et al. 2019 (Transformer-XL, and so
 XLNet: A alone, and segments). Axes: B texts, H heads, T tokens, D units of a head.
@@ -47,7 +47,8 @@ def tile_options(num_tokens: int, size: int, kernel: str) -> dict[str, int]:
         "BLOCKS": triton.cdiv(num_tokens, block),
         "WIDTH": max(16, triton.next_power_of_2(size)),
         "num_warps": 8 if size > 64 else warps,
-        "num_stages": 1,
+        # Only the sums of distances read ahead: the other kernels have no registers left.
+        "num_stages": 3 if kernel == "distances" else 1,
     }
 
 
@@ -154,7 +155,9 @@ class Relative(torch.autograd.Function):
         kinds = 3 if of_content is None else 2
         groups = 1 if segments is None else 2
         parts = joined.new_empty((groups, texts * blocks, kinds, heads * size), dtype=torch.float32)
-        rows, columns = joined.new_empty((2, *shares.shape)).unbind()
+        kept = (texts * heads, num_columns(num_tokens), num_columns(num_tokens) + options["N"])
+        rows = joined.new_empty(kept)
+        columns = rows if of_content is not None else joined.new_empty(kept)
         relative_tokens[(texts * heads, blocks, 2)](
             q,
             k,

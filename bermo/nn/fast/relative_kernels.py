@@ -2,7 +2,8 @@
 
 A tile has N rows i and N columns j, and its pairs have 2 N distances: with m₀ = T + first j − first i, column
 t of the upper half is m₀ + t and of the lower half m₀ − N + t. Pair (i, j) is at t = (j − i) mod N of the
-upper half where j ≥ i and of the lower half elsewhere: one turn of the rows of a tile moves all of them.
+upper half where j ≥ i and of the lower half elsewhere: one turn of the rows of a tile moves all of them. The
+lower half of a tile is the upper half of its neighbour, one tile nearer to the first token.
 """
 
 import triton
@@ -40,13 +41,10 @@ def apart_vector(segments, head, units, H: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def two_halves(table, strides, at, units, num_tokens, D: tl.constexpr, N: tl.constexpr):
-    """Rows of a table at the distances of a tile whose upper half begins at a distance."""
+def table_rows(table, strides, at, units, num_tokens, D: tl.constexpr, N: tl.constexpr):
+    """N rows of a table, from a distance on."""
     text, head, start = at
-    t = tl.arange(0, N)
-    upper = rows_of(table, strides, text, head, start + t, units, 2 * num_tokens, D)
-    lower = rows_of(table, strides, text, head, start - N + t, units, 2 * num_tokens, D)
-    return upper, lower
+    return rows_of(table, strides, text, head, start + tl.arange(0, N), units, 2 * num_tokens, D)
 
 
 @triton.jit
@@ -67,25 +65,10 @@ def turn(tile, place, N: tl.constexpr):
 
 
 @triton.jit
-def _scores(
-    query, key, turned, tables, at, units, num_tokens, D: tl.constexpr, BOTH: tl.constexpr, N: tl.constexpr
-):
-    """q_i · k_j + q'_i · A_m + k_j · B_m of a tile; what is said of distances is rounded before it moves."""
-    first, first_strides, second, second_strides = tables
-    t, half = tl.arange(0, N), tl.arange(0, N // 2)
-    scores = tl.dot(query, tl.trans(key), input_precision="ieee")
-    upper, lower = two_halves(first, first_strides, at, units, num_tokens, D, N)
-    above = tl.dot(turned, tl.trans(upper), input_precision="ieee")
-    below = tl.dot(turned, tl.trans(lower), input_precision="ieee")
-    chosen = tl.where(t[:, None] + t[None, :] < N, above, below).to(query.dtype)
-    scores += turn(chosen, (half[None, :] - t[:, None]) & (N - 1), N)
-    if BOTH:
-        upper, lower = two_halves(second, second_strides, at, units, num_tokens, D, N)
-        above = tl.dot(key, tl.trans(upper), input_precision="ieee")
-        below = tl.dot(key, tl.trans(lower), input_precision="ieee")
-        chosen = tl.where(t[None, :] <= t[:, None], above, below).to(query.dtype)
-        scores += tl.trans(turn(chosen, (t[:, None] - half[None, :]) & (N - 1), N))
-    return scores
+def _of_distances(tokens, table, strides, at, units, num_tokens, D: tl.constexpr, N: tl.constexpr):
+    """What tokens say of N distances, rounded before it moves."""
+    rows = table_rows(table, strides, at, units, num_tokens, D, N)
+    return tl.dot(tokens, tl.trans(rows), input_precision="ieee").to(tokens.dtype)
 
 
 @triton.jit
@@ -148,7 +131,6 @@ def relative_forward(
     t, units = tl.arange(0, N), tl.arange(0, WIDTH)
     C: tl.constexpr = BLOCKS * N
     i = block * N + t
-    tables = (first, first_strides, second, second_strides)
     visible = sees + (text * sees_text + head * sees_head) * (C * C) + i[:, None] * C
     square = shares + program.to(tl.int64) * (C * C) + i[:, None] * C
     bare = rows_of(q, strides, text, head, i, units, num_tokens, D)
@@ -163,12 +145,25 @@ def relative_forward(
     top = tl.full([N], float("-inf"), tl.float32)
     total = tl.zeros([N], tl.float32)
     found = tl.zeros([N, WIDTH], tl.float32)
+    half = tl.arange(0, N // 2)
+    at = (text, head, num_tokens - N - block * N)
+    below = _of_distances(turned, first, first_strides, at, units, num_tokens, D, N)
     for number in range(BLOCKS):
         begin = number * N
         j = begin + t
         key = rows_of(k, strides, text, head, j, units, num_tokens, D)
+        scores = tl.dot(query, tl.trans(key), input_precision="ieee")
         at = (text, head, num_tokens + begin - block * N)
-        scores = _scores(query, key, turned, tables, at, units, num_tokens, D, not SHIFT, N)
+        above = _of_distances(turned, first, first_strides, at, units, num_tokens, D, N)
+        chosen = tl.where(t[:, None] + t[None, :] < N, above, below)
+        scores += turn(chosen, (half[None, :] - t[:, None]) & (N - 1), N)
+        below = above
+        if not SHIFT:
+            near = _of_distances(key, second, second_strides, at, units, num_tokens, D, N)
+            at = (text, head, num_tokens + begin - block * N - N)
+            far = _of_distances(key, second, second_strides, at, units, num_tokens, D, N)
+            chosen = tl.where(t[None, :] <= t[:, None], near, far)
+            scores += tl.trans(turn(chosen, (t[:, None] - half[None, :]) & (N - 1), N))
         seen = tl.load(visible + j[None, :])
         if APART:
             scores += tl.where(seen > 1, apart[:, None], 0.0)
