@@ -6,6 +6,8 @@
 Legend: B rows of the batch, C choices or texts of a row, T tokens of the longest.
 """
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,9 @@ from bermo.errors import BermoError
 
 POOL_BATCHES = 50
 """Batches a pool: enough for texts of like length, few enough that an epoch's order stays random."""
+
+SPARE_TOKENS = 32_768
+"""Tokens of padding that take a GPU less time than a shape of their own, whose step is captured."""
 
 Indices = npt.NDArray[np.int64]
 LABEL_NAMES = ("labels", "start_positions", "end_positions")
@@ -54,14 +59,27 @@ class BatchPlan:
         batches = [batch for pool in pools for batch in _cut(pool, self.batch_size)]
         return [batches[position] for position in rng.permutation(len(batches))]
 
-    def padding_share(self, epoch: int = 0, is_bucketed: bool = False) -> float:
-        """Return the share of an epoch's tokens that is padding."""
+    def padding_share(self, epoch: int = 0, widths: Sequence[int] = ()) -> float:
+        """Return the share of an epoch's tokens that is padding, where batches are padded to these widths."""
         lengths = np.asarray(self.lengths, dtype=np.int64)
         longest = [(int(lengths[batch].max()), len(batch)) for batch in self.epoch(epoch)]
-        if is_bucketed:
-            longest = [(min(bucket(n), int(lengths.max())), rows) for n, rows in longest]
-        padded = sum(length * rows for length, rows in longest)
+        padded = sum(next_width(length, widths) * rows for length, rows in longest)
         return 1 - int(lengths.sum()) / padded if padded else 0.0
+
+    def widths(self, epochs: float) -> tuple[int, ...]:
+        """Return the lengths to which batches are padded where each shape has its price: buckets, but for
+        those whose batches, of all epochs, are padded on to the next one kept by few tokens.
+        """
+        lengths = np.asarray(self.lengths, dtype=np.int64)
+        longest = int(lengths.max())
+        num_rows: Counter[int] = Counter()
+        for batch in self.epoch(0):
+            num_rows[min(bucket(int(lengths[batch].max())), longest)] += len(batch)
+        kept = [longest]
+        for width in sorted(num_rows, reverse=True):
+            if num_rows[width] * epochs * (kept[-1] - width) > SPARE_TOKENS:
+                kept.append(width)
+        return tuple(reversed(kept))
 
 
 def in_order(
@@ -109,10 +127,16 @@ def bucket(length: int) -> int:
     return -(-length // step) * step
 
 
-def _layout(features: Features, sequences: Indices, longest: int | None) -> _Layout:
+def next_width(length: int, widths: Sequence[int]) -> int:
+    """Return the first of these rising widths that holds a length; the length itself where none does."""
+    place = bisect_left(widths, length)
+    return widths[place] if place < len(widths) else length
+
+
+def _layout(features: Features, sequences: Indices, longest: int | None, widths: Sequence[int]) -> _Layout:
     starts = features.starts[sequences]
     lengths = features.starts[sequences + 1] - starts
-    width = int(lengths.max())
+    width = next_width(int(lengths.max()), widths)
     if longest is not None:
         width = max(width, min(bucket(width), longest))
     shift = width - lengths if features.pads_left else np.zeros_like(lengths)
@@ -127,12 +151,15 @@ def _sequences(features: Features, indices: Indices) -> Indices:
     return flat
 
 
-def pad_rows(features: Features, indices: Indices, longest: int | None = None) -> dict[str, npt.NDArray[Any]]:
+def pad_rows(
+    features: Features, indices: Indices, longest: int | None = None, widths: Sequence[int] = ()
+) -> dict[str, npt.NDArray[Any]]:
     """Return the rows as a model's arguments, padded to their longest; (B, T), or (B, C, T) for choices.
 
-    With `longest`, what the model can read, they are padded on to a bucket, so that few shapes occur.
+    So that few shapes occur they are padded on to a bucket with `longest`, what the model can read, and to
+    the next of some `widths` where these are given.
     """
-    layout = _layout(features, _sequences(features, indices), longest)
+    layout = _layout(features, _sequences(features, indices), longest, widths)
     shape = layout.is_token.shape
     if features.num_choices > 1:
         shape = (len(indices), features.num_choices, shape[1])

@@ -91,19 +91,18 @@ class TaskBatches:
 
     features: Features
     plan: BatchPlan
-    longest: int | None = None
-    """Pads texts to one of a few lengths up to this one, so that few shapes of batch occur; None: no more
-    than needed."""
+    widths: tuple[int, ...] = ()
+    """The lengths to which batches are padded, so that few shapes occur; none: no more than needed."""
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         return self.plan.epoch(epoch)
 
     def collate(self, rows: np.ndarray) -> Batch:
-        return collate(self.features, rows, self.longest)
+        return collate(self.features, rows, self.widths)
 
     def padding_share(self) -> float:
         """The share of an epoch's tokens that is padding."""
-        return self.plan.padding_share(is_bucketed=self.longest is not None)
+        return self.plan.padding_share(widths=self.widths)
 
 
 class LabelLoss:
@@ -201,7 +200,7 @@ def _own_batches(prepared: Prepared, seed: int, accelerator: Accelerator) -> Tas
     lengths, train = prepared.learned.lengths, prepared.spec.train
     plan = BatchPlan(lengths, chosen(train.batch_size), seed, grouped=train.group_lengths)
     is_graphed = accelerator.device.type == "cuda"
-    return TaskBatches(prepared.learned, plan, int(lengths.max()) if is_graphed else None)
+    return TaskBatches(prepared.learned, plan, plan.widths(chosen(train.epochs)) if is_graphed else ())
 
 
 def _add_contrast(parts: _Parts, prepared: Prepared, accelerator: Accelerator) -> None:

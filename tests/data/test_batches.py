@@ -1,5 +1,6 @@
 """Every row once an epoch, in an order of seed and epoch alone; padding is exact and undone exactly."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from bermo.data.batches import BatchPlan, bucket, in_order, trim
+from bermo.data.batches import SPARE_TOKENS, BatchPlan, bucket, in_order, next_width, pad_rows, trim
 from bermo.data.features import Features, make_features
 from bermo.data.load import own_task
 from bermo.data.rows import ChoiceRows, Rows, SpanRows, TaggedRows, TextRows
@@ -130,7 +131,7 @@ def test_collating_equals_padding_token_by_token(features: Features, longest: in
     width = max(int(features.starts[s + 1] - features.starts[s]) for s in sequences)
     if longest is not None:
         width = max(width, min(bucket(width), longest))
-    batch = collate(features, indices, longest)
+    batch = pad_rows(features, indices, longest)
     shape = (2, choices, width) if choices > 1 else (2, width)
     ones = np.ones(len(features.ids), dtype=np.int64)
     assert features.segments is not None
@@ -140,7 +141,7 @@ def test_collating_equals_padding_token_by_token(features: Features, longest: in
         ("token_type_ids", features.segments, features.pad_segment),
     ]
     for name, values, fill in columns:
-        assert batch[name].dtype == torch.int64
+        assert batch[name].dtype == np.int64
         assert batch[name].shape == shape
         expected = _padded_slowly(features, values, sequences, fill, width)
         assert batch[name].reshape(-1, width).tolist() == expected, name
@@ -158,7 +159,26 @@ def test_the_padding_of_buckets_is_counted() -> None:
     lengths = np.array([9, 9, 17, 30], dtype=np.int32)
     plan = BatchPlan(lengths, batch_size=2, seed=0)
     assert plan.padding_share() == pytest.approx(1 - 65 / 78)
-    assert plan.padding_share(is_bucketed=True) == pytest.approx(1 - 65 / 92)
+    assert plan.padding_share(widths=plan.widths(epochs=1e9)) == pytest.approx(1 - 65 / 92)
+    assert plan.padding_share(widths=plan.widths(epochs=1)) == pytest.approx(1 - 65 / 120)
+
+
+def test_a_length_has_a_shape_of_its_own_unless_its_batches_are_padded_on_by_few_tokens() -> None:
+    lengths = np.repeat(np.array([7, 24, 49, 60], dtype=np.int32), [4096, 2048, 512, 32])
+    plan = BatchPlan(lengths, batch_size=32, seed=0)
+    found = Counter(int(lengths[batch].max()) for batch in plan.epoch(0))
+    extra = 32 * found[49] * (60 - 56)
+    assert extra <= SPARE_TOKENS < 32 * min(found[24] * (60 - 24), found[7] * (24 - 8))
+    assert plan.widths(epochs=1) == (8, 24, 60)
+    assert plan.widths(epochs=SPARE_TOKENS // extra + 1) == (8, 24, 56, 60)
+    widths = plan.widths(epochs=1)
+    assert [next_width(length, widths) for length in (1, 8, 9, 25, 60, 61)] == [8, 8, 24, 60, 60, 61]
+
+
+def test_batches_are_padded_to_the_next_of_the_widths(features: Features) -> None:
+    longest = int(features.lengths.max())
+    for widths, width in (((), longest), ((longest - 1, longest + 3), longest + 3), ((1,), longest)):
+        assert collate(features, np.arange(len(features)), widths)["input_ids"].shape[-1] == width
 
 
 def test_targets_follow_their_tokens(features: Features) -> None:
