@@ -10,6 +10,40 @@ from bermo.nn.fast.kernels import sigmoid, values_at
 
 
 @triton.jit
+def _read(
+    scores,
+    weights,
+    tensor,
+    index,
+    exists,
+    SCORED: tl.constexpr,
+    WEIGHED: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """The two numbers that a key is made from, one of them twice where there is only one."""
+    if SCORED:
+        score = values_at(scores, tensor, index, exists, EVEN)
+        weight = values_at(weights, tensor, index, exists, EVEN) if WEIGHED else score
+    else:
+        weight = values_at(weights, tensor, index, exists, EVEN)
+        score = weight
+    return score, weight
+
+
+@triton.jit
+def _keys(score, weight, SCORED: tl.constexpr, WEIGHED: tl.constexpr):
+    """Unsigned integers in the order of what is ranked, made from the bits of the floats."""
+    value = score
+    if WEIGHED:
+        value = tl.abs(weight)
+        if SCORED:
+            value = value * sigmoid(score)
+    # The sum makes −0 and 0 equals.
+    bits = (value + 0.0).to(tl.int32, bitcast=True)
+    return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
+
+
+@triton.jit
 def keys_of(
     scores,
     weights,
@@ -20,16 +54,9 @@ def keys_of(
     WEIGHED: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Unsigned integers in the order of what is ranked, made from the bits of the floats."""
-    if WEIGHED:
-        value = tl.abs(values_at(weights, tensor, index, exists, EVEN))
-        if SCORED:
-            value = value * sigmoid(values_at(scores, tensor, index, exists, EVEN))
-    else:
-        value = values_at(scores, tensor, index, exists, EVEN)
-    # The sum makes −0 and 0 equals.
-    bits = (value + 0.0).to(tl.int32, bitcast=True)
-    return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
+    """The keys of some elements of a tensor."""
+    score, weight = _read(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
+    return _keys(score, weight, SCORED, WEIGHED)
 
 
 @triton.jit
@@ -84,48 +111,85 @@ def bracket(
 
 
 @triton.jit
+def _place(tensors, starts, chunk, end):
+    """The tensor of a chunk, and a 16th of where it starts there; from chunk `end` on behind every tensor."""
+    tensor = tl.load(tensors + chunk, mask=chunk < end, other=0)
+    return tensor, tl.load(starts + chunk, mask=chunk < end, other=2147418112) // 16
+
+
+@triton.jit
+def _read_chunk(
+    scores,
+    weights,
+    sizes,
+    tensor,
+    start,
+    places,
+    SCORED: tl.constexpr,
+    WEIGHED: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """What the keys of a chunk are made from, and how many there are."""
+    # By the product the compiler knows that it may load 16 bytes at a time.
+    start = start * 16
+    number = tl.load(sizes + tensor) - start
+    if EVEN:
+        number = tl.multiple_of(number, 16)
+    exists = places < number
+    score, weight = _read(scores, weights, tensor, start + places, exists, SCORED, WEIGHED, EVEN)
+    return score, weight, number
+
+
+@triton.jit
 def collect(
     scores,
     weights,
     tensors,
     starts,
     sizes,
-    segments,
     lows,
     highs,
-    groups,
+    group_segments,
+    first_groups,
+    num_groups,
+    first_chunks,
+    num_chunks,
     numbers,
     buffer,
     SCORED: tl.constexpr,
     WEIGHED: tl.constexpr,
     EVEN: tl.constexpr,
     LENGTH: tl.constexpr,
+    GROUP: tl.constexpr,
     SLOTS: tl.constexpr,
 ):
-    """Count the keys above the bracket, and write those inside to the slots of the group, in any order."""
-    chunk = tl.program_id(0)
-    tensor = tl.load(tensors + chunk)
-    start, size = tl.load(starts + chunk), tl.load(sizes + tensor)
-    if EVEN:
-        start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
-    # Rows of 4 keys, one for each thread, which adds them without the other threads.
-    index = start + tl.arange(0, LENGTH // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
-    exists = index < size
-    segment = tl.load(segments + tensor)
+    """Count the keys of a group above the bracket, and write those inside to its slots, in their order."""
+    group = tl.program_id(0)
+    segment = tl.load(group_segments + group)
+    first, apart = tl.load(first_chunks + segment), tl.load(num_groups + segment)
+    chunk, end = first + group - tl.load(first_groups + segment), first + tl.load(num_chunks + segment)
     low = tl.load(lows + segment).to(tl.uint32)
     high = tl.load(highs + segment).to(tl.uint32)
-    key = keys_of(scores, weights, tensor, index, exists, SCORED, WEIGHED, EVEN)
-    is_above = (key > high) & exists
-    is_inside = (key >= low) & ~is_above & exists
-    inside = is_inside.to(tl.int32)
-    own = tl.sum(is_above.to(tl.int32) * 65536 + inside, axis=1)
-    running = tl.cumsum(own)
-    both = tl.sum(own).to(tl.int64)
-    # One atomic operation for all keys of a program: one for each key would serialise 3 % of all keys.
-    group = tl.load(groups + chunk)
-    added = (both >> 16 << 32) + (both & 65535)
-    base = tl.atomic_add(numbers + group, added, sem="relaxed")
-    slots = (base & 4294967295).to(tl.int32) + (((running - own) & 65535)[:, None])
-    slots += tl.cumsum(inside, axis=1) - inside
-    target = buffer + group * SLOTS + slots
-    tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & (slots < SLOTS))
+    # Rows of 4 keys, one for each thread, which adds them without the other threads.
+    places = tl.arange(0, LENGTH // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    above, used = tl.zeros((LENGTH // 4,), tl.int32), tl.full((), 0, tl.int32)
+    # While a chunk is counted the next one is on its way, and where the one behind that lies.
+    tensor, start = _place(tensors, starts, chunk, end)
+    score, weight, number = _read_chunk(scores, weights, sizes, tensor, start, places, SCORED, WEIGHED, EVEN)
+    tensor, start = _place(tensors, starts, chunk + apart, end)
+    for i in range(GROUP):
+        key, exists = _keys(score, weight, SCORED, WEIGHED), places < number
+        score, weight, number = _read_chunk(
+            scores, weights, sizes, tensor, start, places, SCORED, WEIGHED, EVEN
+        )
+        tensor, start = _place(tensors, starts, chunk + (i + 2) * apart, end)
+        is_above = (key > high) & exists
+        is_inside = (key >= low) & ~is_above & exists
+        above += tl.sum(is_above.to(tl.int32), axis=1)
+        inside = is_inside.to(tl.int32)
+        own = tl.sum(inside, axis=1)
+        slots = used + (tl.cumsum(own) - own)[:, None] + tl.cumsum(inside, axis=1) - inside
+        target = buffer + group * SLOTS + slots
+        tl.store(target, key.to(tl.int32, bitcast=True), mask=is_inside & (slots < SLOTS))
+        used += tl.sum(own)
+    tl.store(numbers + group, (tl.sum(above).to(tl.int64) << 32) + used)

@@ -8,7 +8,7 @@ for the CPU:
     bracket    a sample of 8,192 keys of a segment gives two, with the k-th between them almost surely: the
                sample's ranks k·m/n ± 4.5 · sqrt(m · k/n · (1 − k/n))
     collect    all keys are read once: those above the bracket are counted, those inside are written to slots;
-               one atomic operation for each program
+               a program reads a group of chunks, one while it counts another, and fills slots of its own
     find       the k-th, digit by digit (radix select), among the few in the slots
     ties       where only some of the keys that equal the k-th are kept, they are counted chunk by chunk:
                those of lowest index stay
@@ -35,21 +35,23 @@ from bermo.nn.fast.select_kernels import (
     count_equals,
     keep_digit,
     route,
+    sum_equals,
     write_masks,
 )
 
-# Keys of one program: 8 for each thread, so that a GPU holds many programs at once.
+# Keys of one program: 8 for each thread, so that a GPU holds many programs at once; 16 in `collect`.
 LENGTH = 2048
-NUM_WARPS = 8
-# Programs of a pass that may have nothing to do.
-PROGRAMS = 2048
+NUM_WARPS, COLLECT_WARPS = 8, 4
+# Programs of a pass that may have nothing to do, and of one over all groups.
+PROGRAMS, MOST_PROGRAMS = 2048, 8192
 SAMPLE = 8192
-# Chunks that share slots; they are far apart, because neighbouring rows are often alike.
+# Chunks of a program that share slots; they are far apart, because neighbouring rows are often alike.
 GROUP = 8
 # Slots of a group, for an 8th of its keys; the bracket holds a 20th of a segment at most, at half density.
 SLOTS = 2048
-# Slots read at once.
-SPAN = 512
+# Slots read at once, by so many warps: few groups have more.
+SPAN = 1024
+SPAN_WARPS = 4
 # Shift and width of each digit, in bits.
 DIGITS = ((26, 6), (20, 6), (15, 5), (10, 5), (5, 5), (0, 5))
 
@@ -90,20 +92,20 @@ class TopSelector:
 
     def _make_buffers(self, device: torch.device) -> None:
         chunks, num = self.chunks, self.chunks.num_segments
-        groups, owners = _groups(chunks.num_chunks.tolist())
-        self.groups, self.owners, self.totals = (
+        # How many groups a segment has, and the segment of each group.
+        counts = [-(-number // GROUP) for number in chunks.num_chunks.tolist()]
+        owners = [segment for segment, count in enumerate(counts) for _ in range(count)]
+        self.num_groups, self.owners, self.totals = (
             torch.tensor(values, dtype=torch.int32, device=device)
-            for values in (groups, owners, chunks.segment_sizes)
+            for values in (counts, owners, chunks.segment_sizes)
         )
 
         def zeros(length: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(length, dtype=dtype, device=device)
 
-        counts = [-(-number // GROUP) for number in chunks.num_chunks.tolist()]
-        self.num_groups = torch.tensor(counts, dtype=torch.int32, device=device)
         self.first_groups = self.num_groups.cumsum(0, dtype=torch.int32) - self.num_groups
         self.numbers, self.buffer = zeros(len(owners), torch.int64), zeros(len(owners) * SLOTS)
-        self.equals, self.todo = zeros(chunks.count), zeros(chunks.count)
+        self.equals, self.before, self.todo = (zeros(chunks.count) for _ in range(3))
         self.lows, self.highs = zeros(num, torch.int64), zeros(num, torch.int64)
         self.inside, self.fullest = zeros(num), zeros(num)
         self.prefixes, self.missing = zeros(num, torch.int64), zeros(num)
@@ -126,7 +128,9 @@ class TopSelector:
             self.equals,
             **options,
         )
-        before = self.equals.cumsum(0, dtype=torch.int32) - self.equals
+        sum_equals[(chunks.num_segments,)](
+            self.equals, self.before, self.is_tied, chunks.first, chunks.num_chunks, SPAN=SPAN
+        )
         write_masks[(chunks.count,)](
             *self.sources,
             self.masks,
@@ -136,8 +140,7 @@ class TopSelector:
             self.prefixes,
             self.missing,
             self.is_tied,
-            before,
-            chunks.first,
+            self.before,
             **self.copying,
             **options,
         )
@@ -146,7 +149,6 @@ class TopSelector:
         """Fill the slots, and note for each segment whether its k-th is among them."""
         chunks, each = self.chunks, (self.chunks.num_segments,)
         tensors = (*self.sources, *chunks.layout)
-        self.numbers.zero_()
         bracket[each](
             *tensors,
             chunks.first,
@@ -161,17 +163,21 @@ class TopSelector:
             num_warps=16,
             **self.kinds,
         )
-        collect[(chunks.count,)](
+        collect[(len(self.owners),)](
             *tensors,
-            chunks.segments,
             self.lows,
             self.highs,
-            self.groups,
+            self.owners,
+            self.first_groups,
+            self.num_groups,
+            chunks.first,
+            chunks.num_chunks,
             self.numbers,
             self.buffer,
+            GROUP=GROUP,
             SLOTS=SLOTS,
             **self.kinds,
-            **chunks.options(num_warps=NUM_WARPS),
+            **chunks.options(num_warps=COLLECT_WARPS),
         )
         route[each](
             kept,
@@ -196,7 +202,7 @@ class TopSelector:
         """Find the k-th of each segment, digit by digit."""
         chunks, num_groups = self.chunks, len(self.owners)
         for shift, width in DIGITS:
-            count_digits[(min(PROGRAMS, chunks.count),)](
+            count_digits[(min(MOST_PROGRAMS, num_groups),)](
                 *self.sources,
                 *chunks.layout,
                 chunks.segments,
@@ -214,7 +220,7 @@ class TopSelector:
                 SLOTS=SLOTS,
                 SPAN=SPAN,
                 **self.kinds,
-                **chunks.options(num_warps=NUM_WARPS),
+                **chunks.options(num_warps=SPAN_WARPS),
             )
             keep_digit[(chunks.num_segments,)](
                 self.prefixes,
@@ -229,14 +235,3 @@ class TopSelector:
                 WIDTH=width,
                 SPAN=SPAN,
             )
-
-
-def _groups(num_chunks: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The group of each chunk, and the segment of each group, for segments of so many chunks."""
-    groups: list[int] = []
-    owners: list[int] = []
-    for segment, number in enumerate(num_chunks):
-        num_groups = -(-number // GROUP)
-        groups += [len(owners) + chunk % num_groups for chunk in range(number)]
-        owners += [segment] * num_groups
-    return groups, owners

@@ -1,6 +1,6 @@
 """The kernels of `nn.fast.select` behind those of `nn.fast.collect_kernels`, in the order in which they run.
 
-Names of tables: of a chunk `tensors, starts, groups, equals`; of a group `numbers` (keys above · 2³² + keys
+Names of tables: of a chunk `tensors, starts, equals, before`; of a group `numbers` (keys above · 2³² + keys
 inside), `buffer, group_segments`; of a tensor `sizes, segments` and the addresses `scores, weights, masks,
 originals, copies`; of a segment all others. `todo` lists the chunks whose keys are read again, as many as
 `unsolved` says: first for digits, then for equals.
@@ -191,6 +191,20 @@ def count_equals(
 
 
 @triton.jit
+def sum_equals(equals, before, is_tied, first_chunks, num_chunks, SPAN: tl.constexpr):
+    """Count the equals before each chunk of a segment that keeps only some of them."""
+    segment = tl.program_id(0)
+    if tl.load(is_tied + segment) > 0:
+        first, number, start, total = tl.load(first_chunks + segment), tl.load(num_chunks + segment), 0, 0
+        while start < number:
+            chunk = start + tl.arange(0, SPAN)
+            own = tl.load(equals + first + chunk, mask=chunk < number, other=0)
+            tl.store(before + first + chunk, total + tl.cumsum(own) - own, mask=chunk < number)
+            total += tl.sum(own)
+            start += SPAN
+
+
+@triton.jit
 def write_masks(
     scores,
     weights,
@@ -205,7 +219,6 @@ def write_masks(
     missing,
     is_tied,
     before,
-    first,
     COPIED: tl.constexpr,
     HALF: tl.constexpr,
     SCORED: tl.constexpr,
@@ -217,7 +230,8 @@ def write_masks(
 
     With COPIED write M ⊙ W too, W being `originals`.
     """
-    chunk = tl.program_id(0)
+    # From the last chunk on, which was collected last: a part of its keys is still in the GPU's cache.
+    chunk = tl.num_programs(0) - 1 - tl.program_id(0)
     tensor, index, exists = elements_of(chunk, tensors, starts, sizes, EVEN, LENGTH)
     segment = tl.load(segments + tensor)
     threshold = tl.load(prefixes + segment).to(tl.uint32)
@@ -229,9 +243,7 @@ def write_masks(
     is_equal = (key == threshold) & exists
     kept = (key > threshold) | (is_equal & (wanted > 0))
     if tl.load(is_tied + segment) > 0:
-        # `before` counts the equals of all chunks; those of earlier segments do not matter.
-        offset = tl.load(before + chunk) - tl.load(before + tl.load(first + segment))
-        rank = offset + tl.cumsum(is_equal.to(tl.int32))
+        rank = tl.load(before + chunk) + tl.cumsum(is_equal.to(tl.int32))
         kept = (key > threshold) | (is_equal & (rank <= wanted))
     target = pointer_at(masks, tensor, tl.int8, EVEN)
     tl.store(target + index, kept.to(tl.int8), mask=exists)
