@@ -219,21 +219,11 @@ def make_inputs(
 
 
 def hidden_states(
-    encoder: PreTrainedModel,
-    inputs: Mapping[str, Any],
-    output_attentions: bool = False,
-    has_all: bool = True,
+    encoder: PreTrainedModel, inputs: Mapping[str, Any], output_attentions: bool = False
 ) -> BaseModelOutput:
-    """Run the encoder and return all of h_0 … h_L, ready for gradients and for torch.compile.
-
-    Unless `has_all`, h_L stands for the others: XLNet would copy each of them, to turn it.
-    """
+    """Run the encoder and return all of h_0 … h_L, ready for gradients and for torch.compile."""
     if output_attentions:
         inputs = {**inputs, "output_attentions": True}
-    if not has_all:
-        outputs = encoder(**inputs, output_hidden_states=False)
-        layers = (outputs.last_hidden_state,) * num_layers(encoder.config)
-        return BaseModelOutput(last_hidden_state=layers[-1], hidden_states=layers)
     outputs = encoder(**inputs, output_hidden_states=True)
     return BaseModelOutput(
         last_hidden_state=outputs.last_hidden_state,

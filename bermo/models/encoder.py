@@ -229,15 +229,18 @@ class BermoModel(BermoPreTrainedModel):
         inputs = make_inputs(self.backbone, input_ids, attention_mask, token_type_ids, inputs_embeds)
         wants_layers = _given(output_hidden_states, self.config.output_hidden_states)
         wants_attentions = _given(output_attentions, self.config.output_attentions)
-        if wants_layers or wants_attentions or not self._can_stream():
-            reads_last = set(self.layer_mix.layers) == {self.layer_mix.num_layers - 1}
-            has_all = wants_layers or wants_attentions or not reads_last
-            outputs = hidden_states(self.backbone, inputs, wants_attentions, has_all)
+        outputs, last = BaseModelOutput(), dict[int, Tensor]()
+        layers: tuple[Tensor, ...] = ()
+        if wants_layers or wants_attentions or not (self._can_stream() or self._reads_last()):
+            outputs = hidden_states(self.backbone, inputs, wants_attentions)
             layers = cast(tuple[Tensor, ...], outputs.hidden_states)
             mixed = self._mix_stacked(layers, attention_mask, rows)
-        else:
-            outputs, layers = BaseModelOutput(), ()
+        elif self._can_stream():
             mixed = self._mix_streaming(inputs, attention_mask, rows)
+        else:
+            # The others are not made: XLNet would copy all of them, to turn them.
+            visit(self.backbone, inputs, self.layer_mix.layers, last.__setitem__)
+            mixed = self._mix_stacked(tuple(last.values()) * self.layer_mix.num_layers, attention_mask, rows)
         result = BaseModelOutput(
             last_hidden_state=cast(Any, mixed),
             hidden_states=cast(Any, layers) if wants_layers else None,
@@ -250,6 +253,9 @@ class BermoModel(BermoPreTrainedModel):
         is_compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
         is_traced = is_compiled or torch.jit.is_tracing()
         return not (self.training or torch.is_grad_enabled() or is_traced)
+
+    def _reads_last(self) -> bool:
+        return set(self.layer_mix.layers) == {self.layer_mix.num_layers - 1}
 
     def _mix_stacked(
         self, layers: tuple[Tensor, ...], attention_mask: Tensor | None, rows: Tensor | None

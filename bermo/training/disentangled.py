@@ -2,11 +2,12 @@
 
     s_ij = scale · (q_i · k_j + q_i · A_m + k_j · B_m)     m = T + j − i: a row for each distance i − j
 
-A and B are two products with a row for each of the 2T distances that a text has; where several distances
-share a row of the table, it is read for each of them. One kernel computes the scores and the attention from
-them (bermo.nn.fast.relative). Heads that are too wide for it, and matrices of which a step has no copies,
-take torch's own attention, which adds a bias to q kᵀ and gives it a gradient: two products over all texts,
-and one pass that moves their scores to pairs of tokens and hides padding (bermo.nn.fast.shear).
+A and B are two products with a row for each of the 2T distances that a text has, made for all layers at once;
+where several distances share a row of the table, it is read for each of them, layer by layer. One kernel
+computes the scores and the attention from them (bermo.nn.fast.relative). Heads that are too wide for it, and
+matrices of which a step has no copies, take torch's own attention, which adds a bias to q kᵀ and gives it a
+gradient: two products over all texts, and one pass that moves their scores to pairs of tokens and hides
+padding (bermo.nn.fast.shear).
 
 Dropout of the table is drawn in each layer, as the module does; where each distance has a row of its own, of
 the rows that are read alone. Axes: B texts, T tokens, H heads, D units of a head, M = 2T distances, W width.
@@ -53,34 +54,67 @@ def _position_layers(module: Any) -> tuple[nn.Linear, nn.Linear] | None:
     return None
 
 
-def disentangled(module: Any, parts: Parts) -> Callable[..., tuple[Tensor, None]] | None:
-    """Return the fused forward of a module that `is_disentangled`, of others None."""
-    if not is_disentangled(module):
-        return None
+class DisentangledLayers:
+    """The fused forwards of the modules of a model that are `is_disentangled`.
 
-    number = parts.next_seed()
+    Where they read the same rows of the table, one product makes the tables A and B of all of them.
+    """
 
-    def forward(
-        hidden_states: Tensor,
-        attention_mask: Tensor,
-        output_attentions: bool = False,
-        query_states: Tensor | None = None,
-        relative_pos: Tensor | None = None,
-        rel_embeddings: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
-        is_usual = query_states is None and relative_pos is not None and relative_pos.dim() == 3
-        if output_attentions or not is_usual or attention_mask.dim() != 4 or rel_embeddings is None:
-            given = (output_attentions, query_states, relative_pos, rel_embeddings)
-            own = type(module).forward(module, hidden_states, attention_mask, *given)
-            return cast(tuple[Tensor, None], own)
-        rows = _rows(module, parts, cast(Tensor, relative_pos), rel_embeddings)
-        if _can_relate(module, parts, hidden_states):
-            sees = parts.keep(attention_mask, lambda: visible_in_tiles(attention_mask != 0))
-            return _related(module, parts, hidden_states, rows, sees, number).flatten(2), None
-        sees = parts.keep(attention_mask, lambda: attention_mask != 0)
-        return _biased(module, parts, hidden_states, rows, sees).flatten(2), None
+    def __init__(self) -> None:
+        self.modules: list[Any] = []
 
-    return forward
+    def forward_of(self, module: Any, parts: Parts) -> Callable[..., tuple[Tensor, None]] | None:
+        """Return the fused forward of a module that `is_disentangled`, of others None."""
+        if not is_disentangled(module):
+            return None
+        number = parts.next_seed()
+        self.modules.append(module)
+
+        def forward(
+            hidden_states: Tensor,
+            attention_mask: Tensor,
+            output_attentions: bool = False,
+            query_states: Tensor | None = None,
+            relative_pos: Tensor | None = None,
+            rel_embeddings: Tensor | None = None,
+        ) -> tuple[Tensor, None]:
+            is_usual = query_states is None and relative_pos is not None and relative_pos.dim() == 3
+            if output_attentions or not is_usual or attention_mask.dim() != 4 or rel_embeddings is None:
+                given = (output_attentions, query_states, relative_pos, rel_embeddings)
+                own = type(module).forward(module, hidden_states, attention_mask, *given)
+                return cast(tuple[Tensor, None], own)
+            distances = cast(Tensor, relative_pos), rel_embeddings
+            if _can_relate(module, parts, hidden_states):
+                sees = parts.keep(attention_mask, lambda: visible_in_tiles(attention_mask != 0))
+                tables = self._tables(module, parts, hidden_states, *distances)
+                return _related(module, parts, hidden_states, tables, sees, number).flatten(2), None
+            sees = parts.keep(attention_mask, lambda: attention_mask != 0)
+            rows = _rows(module, parts, *distances)
+            return _biased(module, parts, hidden_states, rows, sees).flatten(2), None
+
+        return forward
+
+    def _tables(self, module: Any, parts: Parts, x: Tensor, relative_pos: Tensor, table: Tensor) -> Any:
+        """What the layer makes of the table's rows (bermo.nn.fast.joined.TablesOfLayer)."""
+        if relative_pos.shape[-1] > _last_distinct(module):
+            # Dropout comes before the rows are repeated.
+            return _tables_of([module], parts, _rows(module, parts, relative_pos, table)[None])[0]
+        rows = _shared_rows(module, parts, relative_pos, table)
+        alike = [one for one in self.modules if _is_alike(one, module) and _can_relate(one, parts, x)]
+
+        def make() -> dict[int, Any]:
+            dropped = module.pos_dropout(rows.expand(len(alike), *rows.shape))
+            made = _tables_of(alike, parts, dropped)
+            return {id(one): tables for one, tables in zip(alike, made, strict=True)}
+
+        return parts.keep(rows, make)[id(module)]
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Tell whether two modules have matrices of one shape, and one chance of dropout."""
+    shapes = [[linear.weight.shape for linear in _table_layers(module)] for module in (one, other)]
+    chances = {(module.pos_dropout.p, module.pos_dropout.training) for module in (one, other)}
+    return shapes[0] == shapes[1] and len(chances) == 1
 
 
 def _can_relate(module: Any, parts: Parts, x: Tensor) -> bool:
@@ -99,49 +133,54 @@ def _projections(module: Any) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
     return module.query_proj, module.key_proj, module.value_proj
 
 
-def _related(module: Any, parts: Parts, x: Tensor, rows: Tensor, sees: Tensor, number: int) -> Tensor:
-    """The attention (B, T, H, D) by one kernel, from one product of the tokens and two of the distances."""
-    from bermo.nn.fast.joined import Layout
+def _related(module: Any, parts: Parts, x: Tensor, tables: Any, sees: Tensor, number: int) -> Tensor:
+    """The attention (B, T, H, D) by one kernel, from one product of the tokens and the tables."""
+    from bermo.nn.fast.joined import Layout, side_by_side
 
     if hasattr(module, "query_proj"):
         axes, layout = (3, module.num_attention_heads), Layout(part=2, text=0, head=3, token=1)
-        joined, bias, tables = _joined(module, parts, x, rows)
+        weights = [linear.weight for linear in _projections(module)]
+        weight, bias = tables.weight, tables.bias
+        if not _is_shared(module):
+            weight = side_by_side(weights)
+            bias = side_by_side([linear.bias for linear in _projections(module)])
+        joined = product_of(parts, parts.cast(x), weight, bias.detach(), weights)
     else:
         # One matrix, head by head.
         axes, layout = (module.num_attention_heads, 3), Layout(part=3, text=0, head=2, token=1)
         bias = _bare_bias(module)
         joined = product_of(parts, parts.cast(x), module.in_proj.weight, bias.detach().to(parts.dtype))
-        tables = _tables(module, parts, rows)
     size = module.attention_head_size
-    first, second = (table.view(-1, module.num_attention_heads, size) for table in tables)
+    # The queries' matrix makes B, which keys read.
+    both = (tables.right, tables.left) if _is_shared(module) else (tables.left, tables.right)
+    first, second = (table.view(-1, module.num_attention_heads, size) for table in both)
     joined = joined.view(*x.shape[:2], *axes, size)
     scale = (3 * size) ** -0.5
     return relate(module, parts, number, joined, first, second, sees, scale=scale, layout=layout, bias=bias)
 
 
-def _joined(
-    module: Any, parts: Parts, x: Tensor, rows: Tensor
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Queries, keys and values as one product, its bias, and the tables A and B."""
-    from bermo.nn.fast.joined import joined_table, side_by_side
-
-    weights = [linear.weight for linear in _projections(module)]
-    weight = side_by_side(weights)
-    bias = side_by_side([linear.bias for linear in _projections(module)])
-    if not getattr(module, "share_att_key", False):
-        joined = product_of(parts, parts.cast(x), weight, bias.detach(), weights)
-        return joined, bias, _tables(module, parts, rows)
-    target = parts.grad_buffer(weights)
-    joined, first, second = joined_table(parts.cast(x), weight, bias, target, rows)
-    return joined, bias, (first, second)
+def _is_shared(module: Any) -> bool:
+    """Tell whether the matrices of queries and keys make the tables, too."""
+    return bool(getattr(module, "share_att_key", False))
 
 
-def _tables(module: Any, parts: Parts, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """A and B of layers of their own."""
-    first, second = cast(tuple[nn.Linear, nn.Linear], _position_layers(module))
-    return product_of(parts, rows, first.weight, first.bias), product_of(
-        parts, rows, second.weight, second.bias
-    )
+def _table_layers(module: Any) -> Sequence[nn.Linear]:
+    """The layers whose matrices, one below the other, begin with those of the tables."""
+    return _projections(module) if _is_shared(module) else cast(Any, _position_layers(module))
+
+
+def _tables_of(modules: Sequence[Any], parts: Parts, rows: Tensor) -> list[Any]:
+    """Both tables of each layer, from its rows (N, M, width), and the matrices that made them."""
+    from bermo.nn.fast.joined import side_by_side, tables
+
+    layers = [_table_layers(module) for module in modules]
+    weights = [[linear.weight for linear in linears] for linears in layers]
+    biases = [[linear.bias for linear in linears if linear.bias is not None] for linears in layers]
+    # Who reads such a matrix too takes the buffer of its gradient.
+    targets = [None if _is_shared(modules[0]) else parts.grad_buffer(own) for own in weights]
+    joined = [side_by_side(own) for own in biases if own]
+    height = 2 * len(weights[0][0])
+    return tables(rows, height, [side_by_side(own) for own in weights], joined, targets)
 
 
 def _bare_bias(module: Any) -> Tensor:
@@ -174,11 +213,16 @@ def _content(module: Any, parts: Parts, x: Tensor) -> Sequence[Tensor]:
 
 def _rows(module: Any, parts: Parts, relative_pos: Tensor, table: Tensor) -> Tensor:
     """The table's row of each distance (M, width), with dropout."""
-    num_tokens = relative_pos.shape[-1]
+    if relative_pos.shape[-1] <= _last_distinct(module):
+        return module.pos_dropout(_shared_rows(module, parts, relative_pos, table))
     index = parts.keep(relative_pos, lambda: _index(module, relative_pos))
-    if num_tokens <= _last_distinct(module):
-        return module.pos_dropout(parts.keep(table, lambda: table.index_select(0, index).to(parts.dtype)))
     return module.pos_dropout(table).index_select(0, index).to(parts.dtype)
+
+
+def _shared_rows(module: Any, parts: Parts, relative_pos: Tensor, table: Tensor) -> Tensor:
+    """The same of a table in which each distance has a row of its own, before dropout, once in a pass."""
+    index = parts.keep(relative_pos, lambda: _index(module, relative_pos))
+    return parts.keep(table, lambda: table.index_select(0, index).to(parts.dtype))
 
 
 def _index(module: Any, relative_pos: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ from bermo.nn.fast.shadow import Shadow, are_side_by_side
 from bermo.nn.stacked import StackedLinear
 from bermo.training.biased import biased_attention
 from bermo.training.bottleneck import BottleneckLayers
-from bermo.training.disentangled import disentangled
+from bermo.training.disentangled import DisentangledLayers
 from bermo.training.embedded import plan_tables
 from bermo.training.fuse_mix import ReadRows, mixed
 from bermo.training.fuse_prenorm import PreNormLayers
@@ -82,8 +82,9 @@ class Fusion:
     def __init__(self, model: nn.Module, shadow: Shadow | None, fused: Fused) -> None:
         self.model, self.shadow, self.fused = model, shadow, fused
         self.dtype = torch.bfloat16 if shadow is None else shadow.dtype
-        # By the id of a tensor: itself, so that the id stays its own, and its copy in the working dtype.
-        self.casts: dict[int, tuple[Tensor, Tensor]] = {}
+        # By the id of a tensor: itself, so that the id stays its own, and its copy in the working dtype, or
+        # what else was made of it.
+        self.casts: dict[int, tuple[Tensor, Any]] = {}
         # By the id of a key or value layer: the input, and the output that the query's layer computed for it.
         self.precomputed: dict[int, tuple[Tensor, Tensor]] = {}
         self.seeds = torch.empty(0)
@@ -112,6 +113,7 @@ class Fusion:
             self.parts, fused.linear, has_sums=fused.prenorm, has_gates=fused.gated, has_angles=fused.rotary
         )
         self.bottlenecks = BottleneckLayers(self.parts)
+        self.disentangled = DisentangledLayers()
         # Checkpointing would compute the pass again when the overrides are gone.
         self.has_attention = fused.attention and not is_checkpointing(model)
         if is_checkpointing(model):
@@ -153,7 +155,7 @@ class Fusion:
         """Add the overrides of modules whose attention adds a bias that is trained."""
         if not (self.fused.residual and self.fused.attention):
             return
-        alone = (disentangled, shifted, feed_forward) if self.fused.linear else ()
+        alone = (self.disentangled.forward_of, shifted, feed_forward) if self.fused.linear else ()
         for forward_of in (biased_attention, *alone):
             if function := forward_of(module, self.parts):
                 self._add(module, "forward", function)
@@ -244,7 +246,7 @@ class Fusion:
         size = (hidden_states.shape[-1],)
         return functional.layer_norm(hidden_states, size, module.weight, module.bias, module.variance_epsilon)
 
-    def _keep(self, source: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    def _keep(self, source: Tensor, make: Callable[[], Any]) -> Any:
         """Return what is made of a tensor, made once in a pass."""
         if id(source) not in self.casts:
             self.casts[id(source)] = (source, make())
@@ -328,7 +330,7 @@ class Fusion:
 
     def _cast(self, x: Tensor) -> Tensor:
         """Return an input in the working dtype, as its kernel wrote it or cast once for all readers."""
-        return self._keep(x, lambda: x.to(self.dtype))
+        return cast(Tensor, self._keep(x, lambda: x.to(self.dtype)))
 
     def _reads_copies(self, linear: nn.Linear) -> bool:
         """Tell whether a layer reads copies in the working dtype that take gradients."""

@@ -28,7 +28,7 @@ class Parts:
     dtype: torch.dtype
     cast: Callable[[Tensor], Tensor]
     """A tensor in the working dtype, once for all its readers."""
-    keep: Callable[[Tensor, Callable[[], Tensor]], Tensor]
+    keep: Callable[[Tensor, Callable[[], Any]], Any]
     """What was made of a tensor, once in a pass."""
     project: Callable[[Tensor, Sequence[nn.Linear]], Sequence[Tensor]]
     """Query, key and value of one tensor, as one product where the copies are neighbours."""

@@ -55,9 +55,12 @@ def passes(
     ("family", "is_pruned", "options"),
     [
         ("deberta", True, {}),
+        ("deberta", True, {"num_hidden_layers": 3}),
         ("deberta", False, {"max_relative_positions": 5}),
         ("deberta-v2", True, {}),
         ("deberta-v2", False, {"share_att_key": True, "conv_kernel_size": 0}),
+        ("deberta-v2", False, {"share_att_key": True, "conv_kernel_size": 0, "num_hidden_layers": 3}),
+        ("deberta-v2", False, {"conv_kernel_size": 0, "num_hidden_layers": 2}),
         ("deberta-v2", False, {"position_buckets": -1, "norm_rel_ebd": "none"}),
     ],
 )
@@ -146,7 +149,13 @@ def test_kept_distances_serve_one_pass_after_another() -> None:
     ("family", "options", "names"),
     [
         ("deberta", {}, ("in_proj", "pos_proj", "pos_q_proj")),
+        ("deberta", {"num_hidden_layers": 2}, ("0.attention.self.pos_proj", "1.attention.self.pos_q_proj")),
         ("deberta-v2", {"share_att_key": True}, ("query_proj", "key_proj", "value_proj")),
+        (
+            "deberta-v2",
+            {"share_att_key": True, "num_hidden_layers": 3},
+            ("query_proj", "2.attention.self.key_proj"),
+        ),
         ("deberta-v2", {}, ("query_proj", "key_proj", "value_proj", "pos_key_proj", "pos_query_proj")),
     ],
 )

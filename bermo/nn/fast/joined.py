@@ -1,10 +1,10 @@
 """Queries, keys and values as one tensor, which a kernel reads and whose gradient it writes, for GPUs.
 
-    JoinedTable   [q, k, v] = x Wᵀ + b     [B, A] = R [Wq, Wk]ᵀ + [bq, bk]     R: a row for each distance
-    ThreeBare     q, k, v = x Wq, x Wk, x Wv                                     x: any number of rows
+    Tables        [L_n, R_n] = X_n W_nᵀ + b_n     of all layers n at once     X_n: a row for each distance
+    ThreeBare     q, k, v = x Wq, x Wk, x Wv                                    x: any number of rows
 
-dW may be written directly to the optimiser's buffer, and that of a second reader is added there. A bias that
-is given detached gets its gradient from what follows (`nn.fast.relative`). The twins are torch's products.
+dW may be written directly to the optimiser's buffer. Another reader of W_n reads what `Tables` gives back of
+it: so its gradient comes first, and that of the tables is added. The twins are torch's products.
 """
 
 from collections.abc import Sequence
@@ -66,35 +66,97 @@ def side_by_side(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat(list(tensors))
 
 
-class JoinedTable(torch.autograd.Function):
-    """(x, W, b, target, R) -> [q, k, v], A and B, in which x's part of b's gradient is left to its reader."""
+class Tables(torch.autograd.Function):
+    """(X, height, targets, N, W_1 …, b_1 …) -> L_1 …, R_1 …, and all W and b again.
+
+    X is (N, rows, width). The first `height` rows of a W, and numbers of a b, make both tables of a layer; a
+    b that has fewer belongs to the right one.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, target: Tensor | None, rows: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(x, weight, rows)
-        ctx.target = target
-        half = 2 * len(weight) // 3
-        second, first = functional.linear(rows, weight[:half], bias[:half]).chunk(2, 1)
-        return functional.linear(x, weight, bias), first, second
+        ctx: Any, rows: Tensor, height: int, targets: Sequence[Tensor | None], count: int, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        weights, biases = given[:count], given[count:]
+        ctx.save_for_backward(rows, *weights)
+        ctx.height, ctx.targets, ctx.lengths = height, targets, [len(bias) for bias in biases]
+        ctx.set_materialize_grads(False)
+        turned = _at_once(weights, height).transpose(1, 2)
+        if biases:
+            bias = torch.stack([bias[:height] for bias in biases])
+            bias = functional.pad(bias, (height - bias.shape[1], 0))
+            made = torch.baddbmm(bias[:, None], rows, turned)
+        else:
+            made = torch.bmm(rows, turned)
+        left, right = made.chunk(2, 2)
+        return (*left.unbind(), *right.unbind(), *(one.detach() for one in given))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, of_first: Tensor, of_second: Tensor) -> tuple[Any, ...]:
-        x, weight, rows = ctx.saved_tensors
-        flat, whole = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
-        of_tables, half = _columns_beside(of_second, of_first), 2 * len(weight) // 3
-        of_x = torch.mm(flat, weight).view_as(x) if ctx.needs_input_grad[0] else None
-        of_rows = torch.mm(of_tables, weight[:half]) if ctx.needs_input_grad[4] else None
-        of_weight = None
-        if ctx.needs_input_grad[1]:
-            of_weight = torch.empty_like(weight) if ctx.target is None else ctx.target.view_as(weight)
-            torch.mm(flat.t(), whole, out=of_weight)
-            of_weight[:half].addmm_(of_tables.t(), rows)
-        of_bias = weight.new_zeros(len(weight)) if ctx.needs_input_grad[2] else None
-        if of_bias is not None:
-            torch.sum(of_tables, 0, out=of_bias[:half])
-        return of_x, of_weight, of_bias, None, of_rows
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        rows, *weights = ctx.saved_tensors
+        count, height = len(weights), ctx.height
+        empty = (
+            rows.new_zeros(rows.shape[1], height // 2)
+            if any(grad is None for grad in grads[: 2 * count])
+            else rows
+        )
+        left, right, of_weights = (list(grads[start : start + count]) for start in range(0, 3 * count, count))
+        halves = [[empty if one is None else one for one in half] for half in (left, right)]
+        made = torch.stack([_columns_beside(*both) for both in zip(*halves, strict=True)])
+        of_rows = torch.bmm(made, _at_once(weights, height)) if ctx.needs_input_grad[0] else None
+        turned = made.transpose(1, 2)
+        if height == len(weights[0]) and all(grad is None for grad in of_weights):
+            found = _one_view(ctx.targets, height)
+            found = torch.bmm(turned, rows) if found is None else torch.bmm(turned, rows, out=found)
+            of_weights = list(found.unbind())
+        else:
+            given = [
+                torch.zeros_like(w) if grad is None else grad
+                for w, grad in zip(weights, of_weights, strict=True)
+            ]
+            found = _one_view(given, height)
+            if found is not None:
+                found.baddbmm_(turned, rows)
+            else:
+                for grad, tables, own in zip(given, turned, rows, strict=True):
+                    grad[:height].addmm_(tables, own)
+            of_weights = list(given)
+        of_biases = _of_biases(made.sum(1), grads[3 * count :], ctx.lengths) if ctx.lengths else []
+        return of_rows, None, None, None, *of_weights, *of_biases
+
+
+def _of_biases(sums: Tensor, others: Sequence[Tensor | None], lengths: Sequence[int]) -> list[Tensor]:
+    """Gradients of biases: the sums of tables' gradients, and those of their other readers."""
+    own = list(sums[:, max(0, sums.shape[1] - lengths[0]) :].unbind())
+    if any(other is None for other in others):
+        more = lengths[0] - len(own[0])
+        found = [functional.pad(one, (0, more)) for one in own] if more else own
+        return [a if b is None else a + b for a, b in zip(found, others, strict=True)]
+    given = [other for other in others if other is not None]
+    torch._foreach_add_([other[: len(one)] for other, one in zip(given, own, strict=True)], own)
+    return given
+
+
+def _one_view(tensors: Sequence[Tensor | None], height: int) -> Tensor | None:
+    """The first rows of matrices as one view, (N, height, width), if each is as far from the one before."""
+    first, *others = tensors
+    known = [one for one in others if one is not None]
+    if first is None or len(known) < len(others) or not all(one.is_contiguous() for one in (first, *known)):
+        return None
+    storage = first.untyped_storage().data_ptr()
+    if any(one.shape != first.shape or one.untyped_storage().data_ptr() != storage for one in known):
+        return None
+    places = [one.storage_offset() for one in (first, *known)]
+    step = places[1] - places[0] if known else first.numel()
+    if step < first.numel() or places != [places[0] + step * index for index in range(len(places))]:
+        return None
+    return first.as_strided((len(places), height, first.shape[1]), (step, *first.stride()))
+
+
+def _at_once(weights: Sequence[Tensor], height: int) -> Tensor:
+    """The first rows of matrices as one tensor: without a copy where they lie in equal steps."""
+    view = _one_view([weight.detach() for weight in weights], height)
+    return torch.stack([weight[:height] for weight in weights]) if view is None else view
 
 
 def _columns_beside(left: Tensor, right: Tensor) -> Tensor:
@@ -131,12 +193,27 @@ class ThreeBare(torch.autograd.Function):
         return of_x, of_weight, None
 
 
-def joined_table(
-    x: Tensor, weight: Tensor, bias: Tensor, target: Tensor | None, rows: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x Wᵀ + b, and what the matrices of keys and of queries make of the rows of a table, A and B."""
-    joined, first, second = JoinedTable.apply(x, weight, bias, target, rows)
-    return joined, first, second
+class TablesOfLayer(NamedTuple):
+    """Both tables of a layer, and its matrix and bias for who reads them too."""
+
+    left: Tensor
+    right: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+
+def tables(
+    rows: Tensor,
+    height: int,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor] = (),
+    targets: Sequence[Tensor | None] = (None,),
+) -> list[TablesOfLayer]:
+    """Return what the matrices of all layers make of their rows (N, rows, width); see `Tables`."""
+    count = len(weights)
+    made: list[Any] = list(Tables.apply(rows, height, targets, count, *weights, *biases))
+    left, right, same, *rest = (made[start : start + count] for start in range(0, len(made), count))
+    return [TablesOfLayer(*one) for one in zip(left, right, same, *(rest or [[None] * count]), strict=True)]
 
 
 def three_bare(x: Tensor, weights: Sequence[Tensor], target: Tensor | None) -> Tensor:

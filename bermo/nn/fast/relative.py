@@ -220,6 +220,8 @@ def _of_distances(
     options = tile_options(num_tokens, size, "distances")
     blocks = options["BLOCKS"]
     kinds = 1 if second is None else 2
+    # The gradients lie as the tables do, side by side.
+    place = 0 if second is None or first.data_ptr() < second.data_ptr() else 1
     if first.dim() == 4:
         group, parts = 1, torch.empty_like(first)[None]
         of_first = of_second = parts[0]
@@ -228,7 +230,7 @@ def _of_distances(
         group = triton.next_power_of_2(triton.cdiv(texts, max(1, PROGRAMS // (heads * 2 * blocks * kinds))))
         count = triton.cdiv(texts, group)
         parts = q.new_empty((2 * num_tokens, kinds, count, heads * size), dtype=torch.float32)
-        of_first, of_second = parts[:, -1], parts[:, 0]
+        of_first, of_second = parts[:, place], parts[:, kinds - 1 - place]
         strides = (heads * size, size, parts.stride(0))
     relative_distances[(heads * 2 * blocks, triton.cdiv(texts, group), kinds)](
         q,
@@ -252,7 +254,7 @@ def _of_distances(
         return of_first, None
     total = q.new_empty(2 * num_tokens, kinds, heads, size)
     sum_parts(parts.view(2 * num_tokens * kinds, count, 1, heads * size), [total])
-    return total[:, -1], None if second is None else total[:, 0]
+    return total[:, place], None if second is None else total[:, 1 - place]
 
 
 def _squares(sees: Tensor) -> tuple[int, int]:

@@ -1,11 +1,14 @@
 """Joined products have the outputs and gradients of torch's own, also where they write to a buffer."""
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from bermo.nn.fast.product import product
 
 ours = pytest.importorskip("bermo.nn.fast.joined", reason="needs Triton")
 
@@ -30,25 +33,69 @@ def test_tensors_side_by_side_are_one_and_get_their_own_gradients(make: Callable
         torch.testing.assert_close(mine, theirs)
 
 
-@pytest.mark.parametrize("has_buffer", [True, False])
-def test_tables_of_shared_matrices_add_their_gradients_to_the_tokens(has_buffer: bool) -> None:
+def in_steps(count: int, *shape: int) -> list[Tensor]:
+    """Leaves of one storage, each as far from the one before."""
+    size = math.prod(shape)
+    flat = torch.randn(count, size + 16)
+    return [part[:size].view(shape).detach().requires_grad_() for part in flat.unbind()]
+
+
+@pytest.mark.parametrize("make", [neighbours, in_steps, apart])
+@pytest.mark.parametrize("has_buffers", [True, False])
+def test_tables_of_all_layers_are_one_product(make: Callable[..., list[Tensor]], has_buffers: bool) -> None:
     torch.manual_seed(0)
-    x, rows = torch.randn(2, 3, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
-    weight, bias = torch.randn(12, 4, requires_grad=True), torch.randn(12, requires_grad=True)
-    buffer = torch.zeros(12, 4) if has_buffer else None
-    found = ours.joined_table(x, weight, bias, buffer, rows)
-    expected = (
-        functional.linear(x, weight, bias.detach()),
-        functional.linear(rows, weight[4:8], bias[4:8]),
-        functional.linear(rows, weight[:4], bias[:4]),
-    )
+    rows = torch.randn(3, 5, 4, requires_grad=True)
+    weights, biases = make(3, 8, 4), make(3, 4)
+    buffers = [one.detach() for one in make(3, 8, 4)] if has_buffers else [None] * 3
+    found = [(one.left, one.right) for one in ours.tables(rows, 8, weights, biases, buffers)]
+    expected = [
+        (functional.linear(x, w[:4]), functional.linear(x, w[4:], b))
+        for x, w, b in zip(rows, weights, biases, strict=True)
+    ]
+    given = (rows, *weights, *biases)
+    outputs, wanted = [sum(layers, ()) for layers in (found, expected)]
+    grads = [torch.randn_like(one) for one in wanted]
+    mine, theirs = (torch.autograd.grad(one, given, grads) for one in (outputs, wanted))
+    for one, other in zip((*outputs, *mine), (*wanted, *theirs), strict=True):
+        torch.testing.assert_close(one, other)
+    if has_buffers and make is not apart:
+        torch.testing.assert_close(buffers, list(theirs[1:4]))
+
+
+@pytest.mark.parametrize("make", [neighbours, in_steps, apart])
+@pytest.mark.parametrize("num_read", [0, 1, 2])
+def test_tables_add_their_gradients_to_those_of_other_readers(
+    make: Callable[..., list[Tensor]], num_read: int
+) -> None:
+    torch.manual_seed(0)
+    rows, x = torch.randn(2, 5, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    weights, biases = make(2, 12, 4), make(2, 12)
+    buffers = [one.detach() for one in make(2, 12, 4)]
+    made = ours.tables(rows, 8, weights, biases)
+    found, expected = [], []
+    for index, one in enumerate(made):
+        w, b = weights[index], biases[index]
+        found += [one.left, one.right]
+        expected += [functional.linear(rows[index], w[k : k + 4], b[k : k + 4]) for k in (0, 4)]
+        if index < num_read:
+            found.append(product(x, one.weight, one.bias, buffers[index]))
+            expected.append(functional.linear(x, w, b))
+    given = (rows, *([x] if num_read else []), *weights, *biases)
     grads = [torch.randn_like(one) for one in expected]
-    given = (x, weight, bias, rows)
-    mine, theirs = (torch.autograd.grad(outputs, given, grads) for outputs in (found, expected))
+    mine, theirs = (torch.autograd.grad(one, given, grads) for one in (found, expected))
     for one, other in zip((*found, *mine), (*expected, *theirs), strict=True):
         torch.testing.assert_close(one, other)
-    if buffer is not None:
-        torch.testing.assert_close(buffer, theirs[1])
+
+
+def test_a_table_that_nothing_reads_has_no_gradient_of_its_own() -> None:
+    rows, weights = torch.randn(2, 5, 4, requires_grad=True), neighbours(2, 8, 4)
+    one, _ = ours.tables(rows, 8, weights)
+    of_rows, *of_weights = torch.autograd.grad(one.left.sum(), (rows, *weights))
+    torch.testing.assert_close(of_rows[0], weights[0][:4].sum(0).expand(5, 4))
+    torch.testing.assert_close(of_weights[0][:4], rows[0].sum(0).expand(4, 4))
+    assert not of_rows[1].any()
+    assert not of_weights[0][4:].any()
+    assert not of_weights[1].any()
 
 
 @pytest.mark.parametrize("has_buffer", [True, False])
