@@ -119,6 +119,8 @@ def measure(arguments: list[str], out: Path | None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--json"]:
-        sys.exit(measure(sys.argv[3:], Path(sys.argv[2])))
-    sys.exit(measure(sys.argv[1:], None))
+    has_file = sys.argv[1:2] == ["--json"]
+    code = measure(sys.argv[3:], Path(sys.argv[2])) if has_file else measure(sys.argv[1:], None)
+    from bermo.cli import leave
+
+    leave(code)

@@ -1,8 +1,6 @@
 """`python -m bermo` and `accelerate launch -m bermo` are the command `bermo`."""
 
-import sys
-
-from bermo.cli import main
+from bermo.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

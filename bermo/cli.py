@@ -74,6 +74,30 @@ class Flags(Mapping[str, set[str]]):
         return 1 + len(VERBS)
 
 
+def command() -> NoReturn:
+    """Be the command `bermo`: run it, and end this process by its exit code."""
+    leave(main())
+
+
+def leave(code: int) -> NoReturn:
+    """End the process, threads and what is registered for its end done, but leave its modules as they are: to
+    take down torch's and transformers' takes a sixth of a second.
+    """
+    import atexit
+    import threading
+
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # Python says what it thinks of it
+        sys.exit(code)
+    os._exit(code)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code: whatever goes wrong is one sentence, never a traceback.
 

@@ -4,6 +4,8 @@ documents.
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,34 @@ def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: py
     cli._wait_briefly()
     assert os.environ["GOMP_SPINCOUNT"] == cli.SPINS
     monkeypatch.delenv("GOMP_SPINCOUNT")
+
+
+LEAVES = """
+import atexit, sys, threading, time
+from bermo.cli import leave
+
+class Watched:
+    def __del__(self):
+        print("taken down")
+
+watched = Watched()
+atexit.register(print, "registered")
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("begun")
+leave(7)
+"""
+
+
+def test_the_process_of_a_command_ends_whole_but_for_its_modules() -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (7, ["begun", "thread", "registered"]), done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_at_the_end_fails_as_python_has_it() -> None:
+    code = "from bermo.cli import leave; print(1); leave(0)"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode != 0
+    assert b"No space left" in done.stderr
