@@ -5,10 +5,12 @@ import torch
 from torch import nn
 
 from bermo.errors import BermoError
+from bermo.nn.fast.select_masks import MaskSelector
+from bermo.nn.fast.shadow import Shadow
 from bermo.nn.masked import is_masked
 from bermo.pruning.criteria import Movement
 from bermo.pruning.schedule import CubicSchedule
-from bermo.pruning.weights import prune_
+from bermo.pruning.weights import prune_, select_on_device_
 from bermo.training.stack import stack, stacked_masks
 from tests.small_models import without_dropout
 from tests.tiny import CONFIGS, make_batch
@@ -69,3 +71,26 @@ def test_every_mask_is_stacked(family: str) -> None:
     alone = torch.cat([model(**batch).logits for model in members])
     logits = joint(**{name: torch.cat([tensor] * 2) for name, tensor in batch.items()}).logits
     torch.testing.assert_close(logits, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_choosing_the_masks_of_members_writes_the_copies_of_the_stack() -> None:
+    pytest.importorskip("bermo.nn.fast.select", reason="needs Triton")
+    members = members_of("bert")
+    schedule = CubicSchedule(total_steps=9, warmup_steps=1)
+    pruners = [prune_(model, Movement(density=0.3, rank="score"), schedule) for model in members]
+    pairs = stacked_masks(stack(members))
+    for mask, _ in pairs:
+        nn.init.normal_(mask.scores)
+    shadow = Shadow(pairs, {}, torch.float32, num_models=2)
+    pruners[0].plan(8)
+    pruners[1].numbers = pruners[0].numbers
+    with torch.no_grad():
+        select_on_device_(pruners, MaskSelector(), [mask for mask, _ in pairs])
+    copies = [copy.detach().clone() for copy in shadow.masked_copies()]
+    for (mask, weight), copy in zip(pairs, copies, strict=True):
+        assert mask.is_copied
+        assert 0 < int(mask.mask.sum()) < mask.mask.numel()
+        assert torch.equal(copy, weight * mask.mask.view_as(weight))
+    shadow.refresh()
+    shadow.refresh()  # now by the loop
+    assert all(torch.equal(a, b) for a, b in zip(shadow.masked_copies(), copies, strict=True))
