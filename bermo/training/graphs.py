@@ -8,16 +8,17 @@ import torch
 from bermo.encoders.position_bias import set_position_bias_
 from bermo.nn.fast.available import kernel_fault
 from bermo.spec import TrainSpec
+from bermo.training.gradient_gap import LARGEST_GAP
 from bermo.training.job import Batch
 from bermo.training.remembered import Remembered
 from bermo.training.step import Step, WeightedBatch, to_device
 
-# Of the gradients of a kind of parameter; rounding in bfloat16 makes 1 to 6 %.
-LARGEST_GAP = 0.2
-
-
-Decisions = dict[str, bool]
-"""Whether steps are captured on a GPU (by its name), and fused for a shape of batch (by both)."""
+TRIES = 16
+"""Batches of a shape that may say nothing of the kernels before these are left out for it."""
+Decisions = dict[str, int]
+"""Whether steps are captured on a GPU (by its name), and fused for a shape of batch (by both); and how many
+batches of a shape could not tell.
+"""
 
 
 class GraphedStep:
@@ -54,11 +55,14 @@ class GraphedStep:
         if key not in self.graphs:
             prepare()
             try:
-                self.graphs[key] = self._capture(batch)
+                captured = self._capture(batch)
             except (RuntimeError, NotImplementedError) as error:
                 self._give_up(error)
+                captured = None
+            if captured is None:
                 self.step(batches, prepare)
                 return
+            self.graphs[key] = captured
         inputs, graph = self.graphs[key]
         for name, tensor in batch.items():
             inputs[name].copy_(tensor, non_blocking=True)
@@ -66,37 +70,54 @@ class GraphedStep:
         prepare()
         graph.replay()
 
-    def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph]:
+    def _capture(self, batch: Batch) -> tuple[Batch, torch.cuda.CUDAGraph] | None:
+        """Capture a step for batches of this shape; None if this one cannot tell whether to fuse it."""
         inputs = to_device(batch, self.step.accelerator.device)
         batches = [WeightedBatch(inputs, 1.0, True)]
-        self.step.is_fused = self.step.fusion is not None and self._decide(batches)
+        is_right = self.step.fusion is not None and self._decide(batches)
+        if is_right is None:
+            return None
+        self.step.is_fused = is_right
         try:
             return inputs, self._capture_run(batches)
         finally:
             self.step.is_fused = False
 
-    def _decide(self, batches: Sequence[WeightedBatch]) -> bool:
+    def _decide(self, batches: Sequence[WeightedBatch]) -> bool | None:
         """Tell whether batches of this shape are fused: as was decided earlier in this run, or found right by
-        an earlier one on this machine, or by a comparison.
+        an earlier one on this machine, or by a comparison; None if that could not tell.
         """
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].batch.items())
         name = f"{self.gpu}: {shapes}"
-        if name not in self.decisions:
-            is_known = self.remembered.has(shapes)
-            self.decisions[name] = is_known or self._is_right(batches)
-            if self.decisions[name] and not is_known:
-                self.remembered.add(shapes)
-        return self.decisions[name]
+        if name in self.decisions:
+            return bool(self.decisions[name])
+        unclear = f"{name}: unclear batches"
+        tries = self.decisions.get(unclear, 0) + 1
+        is_known = self.remembered.has(shapes)
+        is_right = is_known or self._is_right(batches, tries == TRIES)
+        if is_right is None:
+            self.decisions[unclear] = tries
+            return None
+        self.decisions[name] = is_right
+        # Not where the first batch was unclear: the same run must take the same steps again.
+        if is_right and not is_known and tries == 1:
+            self.remembered.add(shapes)
+        return is_right
 
-    def _is_right(self, batches: Sequence[WeightedBatch]) -> bool:
-        """Tell whether the fused kernels compute batches of this shape right; if not, tell the user."""
+    def _is_right(self, batches: Sequence[WeightedBatch], is_last: bool) -> bool | None:
+        """Tell whether the fused kernels compute batches of this shape right; if not, tell the user.
+
+        None if rounding moves these gradients too far to judge by them, and another batch may be tried.
+        """
         from triton.errors import TritonError
 
         try:
-            gap = self.step.gap(batches)
+            gap, rounding = self.step.compare(batches)
             if gap <= LARGEST_GAP:
                 return True
-            fault = f"are off by {gap:.0%}"
+            if rounding > LARGEST_GAP / 2 and not is_last:
+                return None
+            fault = f"are off by {gap:.0%}" + (f", rounding alone by {rounding:.0%}" if rounding else "")
         except (RuntimeError, TritonError) as error:
             # The kernel could not be built, or there is no memory left to compare.
             fault = "cannot run (" + str(error).strip().partition("\n")[0] + ")"

@@ -46,7 +46,7 @@ def test_rows_become_tables_where_the_update_cannot_take_them(how: str) -> None:
     batch = small_batch(rows.model)
     if how == "a gap":
         rows.is_fused = False
-        assert rows.gap([WeightedBatch(batch, 1.0, True)]) < 1e-3
+        assert rows.compare([WeightedBatch(batch, 1.0, True)]).gap < 1e-3
         rows.is_fused = True
     batches = [WeightedBatch(batch, 1.0, True)] * (2 if how == "two batches" else 1)
     for step in (rows, plain):

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from accelerate import Accelerator
-from torch import nn
+from accelerate.state import AcceleratorState
+from torch import Tensor, nn
 
 from bermo.methods.assemble import LabelLoss
 from bermo.methods.finetune import finetune
@@ -16,8 +18,9 @@ from bermo.pruning.schedule import CubicSchedule
 from bermo.pruning.weights import prune_
 from bermo.training import fuse
 from bermo.training.fuse import NOTHING, Fused, Fusion, make_fusion
+from bermo.training.gradient_gap import LARGEST_GAP
 from bermo.training.graphs import GraphedStep
-from bermo.training.job import Job
+from bermo.training.job import Batch, Job
 from bermo.training.stack import stack, stacked_masks
 from bermo.training.step import Step, WeightedBatch, call_with_copies, linear_parameters
 from tests.fused_pass import gradients
@@ -231,20 +234,18 @@ def test_a_stack_of_models_is_fused_too(family: str, is_pruned: bool) -> None:
             torch.testing.assert_close(mine, grad, rtol=1e-3, atol=1e-4, msg=name)
 
 
-def test_kernels_that_compute_nonsense_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bermo.nn.fast import attend
-
-    # Its dropout must not disturb.
-    model = model_of("bert", layers=1).train()
+def fusable_step(model: nn.Module, dtype: torch.dtype, objective: Any = None) -> Step:
+    """A step on the CPU that takes the kernels in Triton's interpreter."""
     pruner = prune_(model, Movement(density=0.5, rank="score"), CubicSchedule(total_steps=9, warmup_steps=1))
     pruner.at(5)
     masked = pruner.simple_masks()
-    shadow = Shadow(masked, linear_parameters(model), torch.float32)
-    accelerator = Accelerator(cpu=True)
+    shadow = Shadow(masked, linear_parameters(model), dtype)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16" if dtype == torch.bfloat16 else "no")
     job = Job(
         model=model,
         batches=None,
-        objective=LabelLoss(model),
+        objective=objective or LabelLoss(model),
         groups=[{"params": list(model.parameters())}],
         masked=masked,
         evaluate=lambda _: {},
@@ -257,19 +258,30 @@ def test_kernels_that_compute_nonsense_are_found_out(monkeypatch: pytest.MonkeyP
     step = Step(job, model, optimizer, 1.0, accelerator, shadow, Fused())
     assert step.fusion is None, "this is no GPU"
     step.fusion = Fusion(model, shadow, Fused())
+    return step
+
+
+def test_kernels_that_compute_nonsense_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bermo.nn.fast import attend
+
+    # Its dropout must not disturb.
+    model = model_of("bert", layers=1).train()
+    step = fusable_step(model, torch.float32)
     batches = [WeightedBatch(small_batch(model), 1.0, True)]
-    assert step.gap(batches) < 1e-3
+    assert step.compare(batches).gap < 1e-3
     assert not step.is_fused
     assert all(p.grad is None for p in model.parameters())
     assert {m.p for m in model.modules() if isinstance(m, nn.Dropout)} != {0.0}
     right = attend.tiles
     with monkeypatch.context() as patch:
         patch.setattr(attend, "tiles", lambda q, *rest: right(q, *rest).flip(2))
-        assert step.gap(batches) > 0.2
+        gap, rounding = step.compare(batches)
+        assert gap > LARGEST_GAP
+        assert rounding < LARGEST_GAP / 2
     # Wrong only where something is dropped.
     patch_of = {True: lambda found: found * 0, False: lambda found: found}
     monkeypatch.setattr(attend, "tiles", lambda q, *rest: patch_of[rest[4] > 0](right(q, *rest)))
-    assert step.gap(batches) > 0.2
+    assert step.compare(batches).gap > 0.2
 
     def broken(*_: object) -> None:
         raise RuntimeError("no kernel image")
@@ -278,9 +290,47 @@ def test_kernels_that_compute_nonsense_are_found_out(monkeypatch: pytest.MonkeyP
     messages: list[str] = []
     graphed = GraphedStep.__new__(GraphedStep)
     graphed.step, graphed.tell = step, messages.append
-    assert not graphed._is_right(batches)
+    assert graphed._is_right(batches, False) is False
     assert "cannot run (no kernel image)" in messages[0]
     assert not step.is_fused, "plain steps go on without the broken kernel"
+
+
+class NothingToLearn(LabelLoss):
+    """What is to be learnt is known, up to rounding."""
+
+    known: Tensor
+
+    def __call__(self, outputs: Any, _: Batch) -> Tensor:
+        return (outputs.logits.float() - self.known).square().mean()
+
+
+def test_where_nothing_is_to_be_learnt_rounding_is_known_to_move_the_gradients() -> None:
+    model = model_of("bert", layers=1).eval()
+    batch = small_batch(model)
+    loss = NothingToLearn(model)
+    step = fusable_step(model, torch.bfloat16, loss)
+    assert step.shadow is not None
+    step.shadow.refresh()
+    loss.known = model(**batch).logits.detach()
+    batches = [WeightedBatch(batch, 1.0, True)]
+    gap, rounding = step.compare(batches)
+    assert gap > LARGEST_GAP
+    assert rounding > LARGEST_GAP
+
+
+def test_shaken_copies_move_by_half_a_unit_at_most_and_are_put_back() -> None:
+    step = fusable_step(model_of("bert", layers=1), torch.bfloat16)
+    assert step.shadow is not None
+    step.shadow.refresh()
+    copies = [copy.detach() for copy in (*step.shadow.plain.values(), *step.shadow.masked_copies())]
+    kept = [copy.clone() for copy in copies]
+    with step.shadow.shaken(3):
+        moved = [copy.clone() for copy in copies]
+    assert all(torch.equal(copy, before) for copy, before in zip(copies, kept, strict=True))
+    for before, after in zip(kept, moved, strict=True):
+        # Rounded once more.
+        torch.testing.assert_close(after, before, rtol=2**-7, atol=0)
+    assert any(not torch.equal(before, after) for before, after in zip(kept, moved, strict=True))
 
 
 def test_a_batch_that_cannot_be_captured_goes_to_the_plain_step() -> None:

@@ -18,8 +18,7 @@ from bermo.training import fuse_prenorm
 from bermo.training.fuse import NOTHING, Fused, Fusion
 from bermo.training.fuse_prenorm import End
 from bermo.training.fusible import is_gated, is_rotary, pre_norm
-from bermo.training.gradient_gap import gradient_gap, nearly_no_dropout
-from bermo.training.graphs import LARGEST_GAP
+from bermo.training.gradient_gap import LARGEST_GAP, gradient_gap, nearly_no_dropout
 from bermo.training.step import call_with_copies, linear_parameters
 from tests.fused_pass import gradients, round_as_gpus
 from tests.small_models import model_of, small_batch, without_dropout

@@ -1,5 +1,6 @@
 """What a run decided about kernels is kept for shapes that come again."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from bermo.training.graphs import Decisions, GraphedStep
+from bermo.training.graphs import TRIES, Decisions, GraphedStep
 from bermo.training.remembered import Remembered
-from bermo.training.step import WeightedBatch
+from bermo.training.step import Comparison, WeightedBatch
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +19,16 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeStep:
-    """Stands for a step on a GPU whose fused gradients are off by these gaps, one for each comparison."""
+    """Stands for a step on a GPU whose fused gradients are off by these gaps, one for each comparison; of
+    those below 0 rounding alone moves the gradients as far.
+    """
 
     def __init__(self, *gaps: float) -> None:
         self.gaps = list(gaps)
 
-    def gap(self, batches: list[WeightedBatch]) -> float:
-        return self.gaps.pop(0)
+    def compare(self, batches: list[WeightedBatch]) -> Comparison:
+        gap = self.gaps.pop(0)
+        return Comparison(abs(gap), max(0.0, -gap))
 
 
 def graphed(
@@ -61,6 +65,26 @@ def test_what_a_run_found_right_is_not_compared_by_the_next_one_on_the_machine()
     assert again._decide(batches(2)), "known, so the gap of 0.5 is not looked at"
     assert not again._decide(batches(4))
     assert len(told) == 1, "what was wrong is compared and told again"
+
+
+def test_batches_that_rounding_spoils_leave_the_decision_to_the_next_ones() -> None:
+    decisions: Decisions = {}
+    step, told = graphed(decisions, -0.5, -3.0, 0.01)
+    assert [step._decide(batches(2)) for _ in range(4)] == [None, None, True, True]
+    assert told == []
+    assert not graphed({}, 0.5)[0]._decide(batches(2)), "the same run must take the same steps again"
+    spoilt, told = graphed({}, *[-0.5] * TRIES)
+    assert [spoilt._decide(batches(4)) for _ in range(TRIES + 1)] == [None] * (TRIES - 1) + [False] * 2
+    assert "off by 50%, rounding alone by 50%" in told[0]
+
+
+def test_a_resumed_run_counts_unclear_batches_on() -> None:
+    decisions: Decisions = {}
+    step, _ = graphed(decisions, *[-0.5] * (TRIES - 1))
+    for _ in range(TRIES - 1):
+        step._decide(batches(2))
+    again, _ = graphed(json.loads(json.dumps(decisions)), -0.5)
+    assert again._decide(batches(2)) is False
 
 
 def test_another_structure_and_other_kernels_are_compared_anew(

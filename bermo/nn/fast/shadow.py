@@ -9,7 +9,8 @@ The results are those of the masks' own forward and backward, to the bit. On a G
 one launch; elsewhere a loop in plain torch does it, which is also the reference.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -188,6 +189,21 @@ class Shadow:
         for copy in (*self.plain.values(), *masked):
             if id(copy) not in ids:
                 copy.grad = None
+
+    @contextmanager
+    def shaken(self, seed: int) -> Iterator[None]:
+        """Move each number of the copies at random inside the block, by half a unit of rounding at most."""
+        copies = [copy.detach() for copy in (*self.plain.values(), *self.masked_copies())]
+        kept = [copy.clone() for copy in copies]
+        generator = torch.Generator(copies[0].device).manual_seed(seed)
+        unit = torch.finfo(self.dtype).eps / 2
+        for copy in copies:
+            share = torch.rand(copy.shape, generator=generator, device=copy.device)
+            copy.copy_(copy.float() * (1 + unit * (2 * share - 1)))
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(copies, kept)
 
     def close(self) -> None:
         """Let the masks compute for themselves again."""
