@@ -1,7 +1,7 @@
 """How a verdict follows from the numbers beside it.
 
-    a gain is claimed      every interval above 0: holds; every one below the claim: does not; some above 0:
-                           it depends on what is named then; else not shown
+    a gain is claimed      every interval above 0: holds; every one below the claim: does not, or is smaller
+                           on what is named then; some above 0: it depends on what is named; else not shown
     no loss is claimed     no interval below 0: holds; all below the paper's own losses: does not; else part
     seeds are claimed      more plain seeds dead than mixed, by more than chance: holds; fewer plain ones dead
                            than the paper's share, by the whole interval: does not; else not shown
@@ -20,6 +20,7 @@ from scripts.tables.evidence import Evidence
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not shown"
 SAME = "holds: no difference shown"
+SMALLER = "a smaller gain"
 LARGEST_LOSS = -0.9
 """Points that the mix loses somewhere in the paper, which calls that about as good."""
 CHANCE = 0.05
@@ -61,6 +62,8 @@ def gain_verdict(rows: Sequence[Evidence], claim: float) -> str:
         [one.data for one in rows if one.interval and (one.interval[0] > 0) == is_so]
         for is_so in (True, False)
     )
+    if shown and all(high < claim for _, high in known):
+        return f"{SMALLER} ({listed(shown)})"
     return f"depends (shown: {listed(shown)}; not: {listed(others)})" if shown else OPEN
 
 

@@ -3,21 +3,22 @@
 from scripts.tables.claim import Claim
 from scripts.tables.contrasts import of_probing, rows_of
 from scripts.tables.evidence import fine_tuned_gap, semantic
-from scripts.tables.judged import by_encoder, gain, seeds_verdict
+from scripts.tables.judged import by_encoder, gain, listed, seeds_verdict
 from scripts.tables.numbers import read
 from scripts.tables.scores import PAPER_GAIN, cases, reading_of, unknown_share
 
 GAIN = "mix − plain, points of test accuracy"
 WORD_CONTENT = "word-content"
+READINGS = {"within": "of each layer's units (within)", "tensor": "of the whole batch (tensor)"}
 PAPER_DIVERGED = 0.4
 """Share of the paper's plain seeds that diverge on word content."""
 
 
 def probing() -> Claim:
     rows = tuple(semantic(case) for case in cases("right"))
-    readings = ", ".join(dict.fromkeys(reading for case in cases("right") if (reading := reading_of(case))))
+    readings = [READINGS[reading] for case in cases("right") if (reading := reading_of(case))]
     also = (
-        f" The paper's norm can be read in three ways: across, which is the usual one here, and {readings}."
+        f" The paper's norm can be read in three ways: of the layers, the usual one here, {listed(readings)}."
         if readings
         else " The paper's norm can be read in three ways, of which the usual one here, across, was run."
     )
