@@ -103,19 +103,46 @@ def fit_with_penalty(
     weights_C: Tensor | None = None,
 ) -> LinearFit:
     """Fit with one penalty, from another fit where one is given."""
-    x_ND = x_ND.double()
+    rows = _standardised(x_ND.double(), targets_N)
+    return _fit(rows, num_classes, penalty, start, iterations, weights_C)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """The rows of a fit, z = (x − mean) / deviation, and their targets."""
+
+    z_ND: Tensor
+    mean_D: Tensor
+    deviation_D: Tensor
+    targets_N: Tensor
+
+
+def _standardised(x_ND: Tensor, targets_N: Tensor) -> _Rows:
     deviation_D, mean_D = torch.std_mean(x_ND, dim=0, correction=0)
     deviation_D = divisors(deviation_D) + SMALL * deviation_D.mean() + torch.finfo(torch.float64).tiny
     z_ND = (x_ND - mean_D) / deviation_D
+    return _Rows(z_ND=z_ND, mean_D=mean_D, deviation_D=deviation_D, targets_N=targets_N)
+
+
+def _fit(
+    rows: _Rows,
+    num_classes: int | None,
+    penalty: float,
+    start: LinearFit | None,
+    iterations: int,
+    weights_C: Tensor | None,
+) -> LinearFit:
+    z_ND, mean_D, deviation_D = rows.z_ND, rows.mean_D, rows.deviation_D
     if num_classes is None:
-        weight_CD, bias_C = _ridge(z_ND, targets_N.double(), penalty)
+        weight_CD, bias_C = _ridge(z_ND, rows.targets_N.double(), penalty)
     else:
         first_CD = z_ND.new_zeros(num_classes, z_ND.shape[1])
         first_C = z_ND.new_zeros(num_classes)
         if start is not None:
             first_CD = start.weight_CD * deviation_D
             first_C = start.bias_C + start.weight_CD @ mean_D
-        weight_CD, bias_C = _logistic(z_ND, targets_N, penalty, (first_CD, first_C), iterations, weights_C)
+        first = first_CD, first_C
+        weight_CD, bias_C = _logistic(z_ND, rows.targets_N, penalty, first, iterations, weights_C)
     weight_CD = weight_CD / deviation_D
     return LinearFit(
         weight_CD=weight_CD, bias_C=bias_C - weight_CD @ mean_D, penalty=penalty, held_out_loss=float("nan")
@@ -133,31 +160,63 @@ def divisors(deviation_D: Tensor) -> Tensor:
 
 def _logistic(
     z_ND: Tensor,
-    targets_N: Tensor,
+    targets: Tensor,
     penalty: float,
     start: tuple[Tensor, Tensor],
     iterations: int,
     weights_C: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    weight_CD, bias_C = (tensor.clone().requires_grad_() for tensor in start)
+    num_classes, width = start[0].shape
+    flat = torch.cat([tensor.flatten() for tensor in start])
+    weight_CD, bias_C = flat[: num_classes * width].view(num_classes, width), flat[num_classes * width :]
+    flat.grad = grad = torch.empty_like(flat)
+    grad_CD, grad_C = grad[: num_classes * width].view(num_classes, width), grad[num_classes * width :]
     optimizer = torch.optim.LBFGS(
-        [weight_CD, bias_C],
+        [flat],
         max_iter=iterations,
         tolerance_grad=1e-6,
         tolerance_change=1e-10,
         line_search_fn="strong_wolfe",
     )
+    slopes_NC = _slopes(targets, num_classes, weights_C) if targets.ndim == 1 else None
 
+    @torch.no_grad()
     def closure() -> Tensor:
-        optimizer.zero_grad()
         logits_NC = functional.linear(z_ND, weight_CD, bias_C)
-        loss = _entropy(logits_NC, targets_N, weights_C) + penalty / 2 * weight_CD.square().sum()
-        loss.backward()
-        return loss
+        loss, down_NC = _entropy_and_gradient(logits_NC, targets, weights_C, slopes_NC)
+        torch.mm(down_NC.T, z_ND, out=grad_CD).add_(penalty * weight_CD)
+        torch.sum(down_NC, 0, out=grad_C)
+        return loss + penalty / 2 * weight_CD.square().sum()
 
-    with torch.enable_grad():
-        optimizer.step(closure)
-    return weight_CD.detach(), bias_C.detach()
+    optimizer.step(closure)
+    return weight_CD.clone(), bias_C.clone()
+
+
+def _slopes(targets_N: Tensor, num_classes: int, weights_C: Tensor | None) -> Tensor:
+    """Return what the mean cross-entropy of classes gains by each logarithm of a probability."""
+    row_N = torch.full((len(targets_N),), -1.0 / len(targets_N), dtype=torch.float64, device=targets_N.device)
+    if weights_C is not None:
+        row_N = row_N * weights_C[targets_N]
+    return functional.one_hot(targets_N, num_classes) * row_N[:, None]
+
+
+def _entropy_and_gradient(
+    logits_NC: Tensor, targets: Tensor, weights_C: Tensor | None, slopes_NC: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy and its gradient; of classes (with their slopes) without autograd, which
+    takes longer than the products of a fit.
+    """
+    if slopes_NC is None:
+        with torch.enable_grad():
+            logits_NC.requires_grad_()
+            loss = _entropy(logits_NC, targets, weights_C)
+            return loss.detach(), torch.autograd.grad(loss, logits_NC)[0]
+    logs_NC = logits_NC.log_softmax(1)
+    down_NC = torch.ops.aten._log_softmax_backward_data(slopes_NC, logs_NC, 1, torch.float64)
+    if weights_C is None:
+        return functional.nll_loss(logs_NC, targets), down_NC
+    losses_N = functional.nll_loss(logs_NC, targets, reduction="none")
+    return (losses_N * weights_C[targets]).mean(), down_NC
 
 
 def _ridge(z_ND: Tensor, targets_N: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
@@ -201,19 +260,25 @@ def _choose_penalty(
         return _Chosen(penalty=USUAL_PENALTY, loss=float("nan"), start=None)
     best = _Chosen(penalty=USUAL_PENALTY, loss=float("inf"), start=None)
     fits: list[LinearFit | None] = [None] * len(parts)
+    kept = [_without(x_ND, targets_N, part) for part in parts]
     for penalty in PENALTIES:
         loss = 0.0
-        for index, rows in enumerate(parts):
-            is_kept = torch.ones(len(x_ND), dtype=torch.bool, device=x_ND.device)
-            is_kept[rows] = False
-            fits[index] = fitted = fit_with_penalty(
-                x_ND[is_kept], targets_N[is_kept], num_classes, penalty, fits[index], effort.rough, weights_C
+        for index, part in enumerate(parts):
+            fits[index] = fitted = _fit(
+                kept[index], num_classes, penalty, fits[index], effort.rough, weights_C
             )
-            loss += _loss(fitted, x_ND[rows], targets_N[rows], num_classes, weights_C) / len(parts)
+            loss += _loss(fitted, x_ND[part], targets_N[part], num_classes, weights_C) / len(parts)
         if loss >= best.loss:
             break
         best = _Chosen(penalty=penalty, loss=loss, start=fits[0])
     return best
+
+
+def _without(x_ND: Tensor, targets_N: Tensor, part: Tensor) -> _Rows:
+    """Return all rows but those of one part."""
+    is_kept = torch.ones(len(x_ND), dtype=torch.bool, device=x_ND.device)
+    is_kept[part] = False
+    return _standardised(x_ND[is_kept], targets_N[is_kept])
 
 
 def _loss(

@@ -6,7 +6,17 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from bermo.nn.linear_fit import QUICK, THOROUGH, LinearFit, fit_linear, fit_with_penalty, held_out_loss
+from bermo.nn.linear_fit import (
+    QUICK,
+    THOROUGH,
+    LinearFit,
+    _entropy,
+    _entropy_and_gradient,
+    _slopes,
+    fit_linear,
+    fit_with_penalty,
+    held_out_loss,
+)
 
 pytestmark = pytest.mark.usefixtures("whole_fits")
 
@@ -47,6 +57,22 @@ def test_labels_are_those_of_one_against_all() -> None:
         found = torch.from_numpy(outputs(fitted, x)[:, column]).sigmoid().numpy()
         assert found == pytest.approx(peer.predict_proba(z)[:, 1], abs=5e-3)
     assert fit_linear(x, targets, 3).held_out_loss < 3 * 0.6
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64)])
+@pytest.mark.parametrize("is_labels", [False, True])
+def test_gradients_are_those_of_autograd(weights: torch.Tensor | None, is_labels: bool) -> None:
+    x, classes = make_rows()
+    targets = torch.stack([classes == 0, classes > 0, x[:, 1] > 5], dim=1).double() if is_labels else classes
+    z, count = ((x - x.mean(0)) / x.std(0)).double(), 3
+    weight, bias = torch.randn(count, z.shape[1], dtype=torch.float64), torch.randn(count).double()
+    logits = (z @ weight.T + bias).requires_grad_()
+    expected = _entropy(logits, targets, weights)
+    expected.backward()
+    slopes = None if is_labels else _slopes(targets, count, weights)
+    loss, gradient = _entropy_and_gradient(logits.detach().clone(), targets, weights, slopes)
+    assert torch.equal(loss, expected.detach())
+    assert torch.equal(gradient, logits.grad)  # type: ignore[arg-type]
 
 
 def test_numbers_are_those_of_ridge_regression() -> None:
