@@ -87,7 +87,8 @@ class DisentangledLayers:
             if _can_relate(module, parts, hidden_states):
                 sees = parts.keep(attention_mask, lambda: visible_in_tiles(attention_mask != 0))
                 tables = self._tables(module, parts, hidden_states, *distances)
-                return _related(module, parts, hidden_states, tables, sees, number).flatten(2), None
+                bias = None if hasattr(module, "query_proj") else self._bare_bias(module, parts)
+                return _related(module, parts, hidden_states, tables, bias, sees, number).flatten(2), None
             sees = parts.keep(attention_mask, lambda: attention_mask != 0)
             rows = _rows(module, parts, *distances)
             return _biased(module, parts, hidden_states, rows, sees).flatten(2), None
@@ -108,6 +109,19 @@ class DisentangledLayers:
             return {id(one): tables for one, tables in zip(alike, made, strict=True)}
 
         return parts.keep(rows, make)[id(module)]
+
+    def _bare_bias(self, module: Any, parts: Parts) -> tuple[Tensor, Tensor]:
+        """The bias of a layer's one product, and in the working dtype, made for all layers at once."""
+        shape = module.q_bias.shape
+        alike = [one for one in self.modules if hasattr(one, "q_bias") and one.q_bias.shape == shape]
+
+        def make() -> dict[int, tuple[Tensor, Tensor]]:
+            wide = _bare_biases(alike)
+            both = zip(wide.unbind(), wide.detach().to(parts.dtype).unbind(), strict=True)
+            return dict(zip(map(id, alike), both, strict=True))
+
+        found: tuple[Tensor, Tensor] = parts.keep(alike[0].q_bias, make)[id(module)]
+        return found
 
 
 def _is_alike(one: Any, other: Any) -> bool:
@@ -133,11 +147,19 @@ def _projections(module: Any) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
     return module.query_proj, module.key_proj, module.value_proj
 
 
-def _related(module: Any, parts: Parts, x: Tensor, tables: Any, sees: Tensor, number: int) -> Tensor:
+def _related(
+    module: Any,
+    parts: Parts,
+    x: Tensor,
+    tables: Any,
+    bare_bias: tuple[Tensor, Tensor] | None,
+    sees: Tensor,
+    number: int,
+) -> Tensor:
     """The attention (B, T, H, D) by one kernel, from one product of the tokens and the tables."""
     from bermo.nn.fast.joined import Layout, side_by_side
 
-    if hasattr(module, "query_proj"):
+    if bare_bias is None:
         axes, layout = (3, module.num_attention_heads), Layout(part=2, text=0, head=3, token=1)
         weights = [linear.weight for linear in _projections(module)]
         weight, bias = tables.weight, tables.bias
@@ -148,8 +170,8 @@ def _related(module: Any, parts: Parts, x: Tensor, tables: Any, sees: Tensor, nu
     else:
         # One matrix, head by head.
         axes, layout = (module.num_attention_heads, 3), Layout(part=3, text=0, head=2, token=1)
-        bias = _bare_bias(module)
-        joined = product_of(parts, parts.cast(x), module.in_proj.weight, bias.detach().to(parts.dtype))
+        bias, half_bias = bare_bias
+        joined = product_of(parts, parts.cast(x), module.in_proj.weight, half_bias)
     size = module.attention_head_size
     # The queries' matrix makes B, which keys read.
     both = (tables.right, tables.left) if _is_shared(module) else (tables.left, tables.right)
@@ -183,11 +205,12 @@ def _tables_of(modules: Sequence[Any], parts: Parts, rows: Tensor) -> list[Any]:
     return tables(rows, height, [side_by_side(own) for own in weights], joined, targets)
 
 
-def _bare_bias(module: Any) -> Tensor:
-    """The bias of queries and of values, with that of keys, which is zero, head by head."""
-    heads = module.num_attention_heads
-    q_bias, v_bias = (bias.view(heads, -1) for bias in (module.q_bias, module.v_bias))
-    return torch.stack([q_bias, torch.zeros_like(q_bias), v_bias], 1).flatten()
+def _bare_biases(modules: Sequence[Any]) -> Tensor:
+    """The biases of queries and of values, with that of keys, which is zero, head by head: a row a layer."""
+    shape = (len(modules), modules[0].num_attention_heads, -1)
+    q_bias = torch.stack([module.q_bias for module in modules]).view(shape)
+    v_bias = torch.stack([module.v_bias for module in modules]).view(shape)
+    return torch.stack([q_bias, torch.zeros_like(q_bias), v_bias], 2).flatten(1)
 
 
 def _biased(module: Any, parts: Parts, x: Tensor, rows: Tensor, sees: Tensor) -> Tensor:
@@ -207,7 +230,9 @@ def _content(module: Any, parts: Parts, x: Tensor) -> Sequence[Tensor]:
     if hasattr(module, "query_proj"):
         found = parts.project(x, _projections(module))
         return [part.view(*shape[:-1], part.shape[-1] // shape[-2]) for part in found]
-    joined = functional.linear(parts.cast(x), module.in_proj.weight, _bare_bias(module).to(parts.dtype))
+    joined = functional.linear(
+        parts.cast(x), module.in_proj.weight, _bare_biases([module])[0].to(parts.dtype)
+    )
     return joined.view(*shape[:-1], 3, joined.shape[-1] // (3 * shape[-2])).unbind(3)
 
 

@@ -94,35 +94,45 @@ class Tables(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         rows, *weights = ctx.saved_tensors
-        count, height = len(weights), ctx.height
-        empty = (
-            rows.new_zeros(rows.shape[1], height // 2)
-            if any(grad is None for grad in grads[: 2 * count])
-            else rows
-        )
-        left, right, of_weights = (list(grads[start : start + count]) for start in range(0, 3 * count, count))
-        halves = [[empty if one is None else one for one in half] for half in (left, right)]
-        made = torch.stack([_columns_beside(*both) for both in zip(*halves, strict=True)])
-        of_rows = torch.bmm(made, _at_once(weights, height)) if ctx.needs_input_grad[0] else None
-        turned = made.transpose(1, 2)
-        if height == len(weights[0]) and all(grad is None for grad in of_weights):
-            found = _one_view(ctx.targets, height)
-            found = torch.bmm(turned, rows) if found is None else torch.bmm(turned, rows, out=found)
-            of_weights = list(found.unbind())
-        else:
-            given = [
-                torch.zeros_like(w) if grad is None else grad
-                for w, grad in zip(weights, of_weights, strict=True)
-            ]
-            found = _one_view(given, height)
-            if found is not None:
-                found.baddbmm_(turned, rows)
-            else:
-                for grad, tables, own in zip(given, turned, rows, strict=True):
-                    grad[:height].addmm_(tables, own)
-            of_weights = list(given)
+        count = len(weights)
+        left, right, others = (grads[start : start + count] for start in range(0, 3 * count, count))
+        made = _of_tables(left, right, rows, ctx.height // 2)
+        of_rows = torch.bmm(made, _at_once(weights, ctx.height)) if ctx.needs_input_grad[0] else None
+        of_weights = _of_weights(made.transpose(1, 2), rows, weights, others, ctx.targets)
         of_biases = _of_biases(made.sum(1), grads[3 * count :], ctx.lengths) if ctx.lengths else []
         return of_rows, None, None, None, *of_weights, *of_biases
+
+
+def _of_tables(
+    left: Sequence[Tensor | None], right: Sequence[Tensor | None], rows: Tensor, width: int
+) -> Tensor:
+    """The gradients of both tables of all layers, (N, rows, 2 · width); of what nobody read they are zero."""
+    is_read = all(one is not None for one in (*left, *right))
+    empty = rows if is_read else rows.new_zeros(rows.shape[1], width)
+    pairs = [[empty if one is None else one for one in both] for both in zip(left, right, strict=True)]
+    return torch.stack([_columns_beside(*both) for both in pairs])
+
+
+def _of_weights(
+    turned: Tensor,
+    rows: Tensor,
+    weights: Sequence[Tensor],
+    others: Sequence[Tensor | None],
+    targets: Sequence[Tensor | None],
+) -> Sequence[Tensor]:
+    """Gradients of matrices from tables', (N, height, rows), added to those of their other readers."""
+    height = turned.shape[1]
+    if height == len(weights[0]) and all(other is None for other in others):
+        found = _one_view(targets, height)
+        return torch.bmm(turned, rows, out=found).unbind()
+    given = [torch.zeros_like(w) if one is None else one for w, one in zip(weights, others, strict=True)]
+    found = _one_view(given, height)
+    if found is not None:
+        found.baddbmm_(turned, rows)
+        return given
+    for grad, tables, own in zip(given, turned, rows, strict=True):
+        grad[:height].addmm_(tables, own)
+    return given
 
 
 def _of_biases(sums: Tensor, others: Sequence[Tensor | None], lengths: Sequence[int]) -> list[Tensor]:
