@@ -28,9 +28,14 @@ PARTS = {
     "bermo.methods.prepare:_digest": "  the rows' digest",
     f"{FINETUNE}:assemble": "model, masks, optimiser's groups",
     f"{FINETUNE}:choose_reading": "choosing the pooling by probes",
+    "bermo.methods.head:build_model": "  loading the encoder",
     f"{ASSEMBLE}:build_model": "  loading the encoder",
+    "bermo.methods.head:predict": "  what the probes read",
+    "bermo.methods.head:held_out_loss": "  fitting the probes",
+    "bermo.methods.head:fit_linear": "  fitting the probes",
     f"{ASSEMBLE}:start_head_": "  starting the head by a probe",
     f"{ASSEMBLE}:start_pruning_": "  masks",
+    "bermo.nn.fast.available:find_fault": "trying a kernel (in another thread on a GPU)",
     "bermo.training.loop:_Loop.__init__": "the loop's state on the device",
     "bermo.training.loop:_Loop.run": "the loop",
     "bermo.training.graphs:GraphedStep._capture": "  capturing steps",
@@ -105,7 +110,7 @@ def measure(arguments: list[str], out: Path | None) -> int:
             print(f"left out: {error}", file=sys.stderr)
     code: int = clock.timed("the command without its imports", main)(arguments)
     print(f"\n{'part':<46}{'seconds':>9}{'processor':>11}{'calls':>8}")
-    for name in ("imports", *PARTS.values(), "the command without its imports"):
+    for name in dict.fromkeys(("imports", *PARTS.values(), "the command without its imports")):
         if name in clock.spent:
             wall, processor, calls = clock.spent[name]
             print(f"{name:<46}{wall:9.3f}{processor:11.3f}{calls:8}")
