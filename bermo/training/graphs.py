@@ -35,6 +35,8 @@ class GraphedStep:
         self.decisions = {} if decisions is None else decisions
         self.graphs: dict[Any, tuple[Batch, torch.cuda.CUDAGraph]] = {}
         self.pool = torch.cuda.graph_pool_handle()
+        # One for all shapes: cuBLAS keeps a workspace for each stream that it was ever called on.
+        self.side = torch.cuda.Stream(step.accelerator.device)
         self.gpu = torch.cuda.get_device_name(step.accelerator.device)
         self.can_capture = self.decisions.get(self.gpu, True)
         self.remembered = Remembered(step.job.model, self.gpu)
@@ -128,12 +130,11 @@ class GraphedStep:
         return False
 
     def _capture_run(self, batches: Sequence[WeightedBatch]) -> torch.cuda.CUDAGraph:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
+        self.side.wait_stream(torch.cuda.current_stream())
         # Libraries set themselves up in the first run of a shape, which cannot be captured.
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(self.side):
             self.step.run(batches, is_update=False)
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self.side)
         graph = torch.cuda.CUDAGraph()
         for hook in self.step.job.hooks:
             for generator in hook.generators():
