@@ -75,7 +75,7 @@ def finetune(
     spec = with_choices(out, spec)
     accelerator = make_accelerator(spec.train, out, display.tell)
     if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and spec.train.fast != "off":
-        look_for_kernels_()
+        look_for_kernels_(accelerator.device)
     with accelerator.main_process_first():
         prepared = prepare(spec, display if accelerator.is_main_process else Quiet(), data)
     prepared = choose_reading(prepared, accelerator)

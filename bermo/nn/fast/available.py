@@ -6,6 +6,7 @@ from functools import cache
 from threading import Lock
 
 import torch
+from torch.nn import functional
 
 IS_LOOKING = Lock()
 """Held while it is found out, by whoever asks first."""
@@ -26,12 +27,21 @@ def kernel_fault() -> str | None:
         return find_fault()
 
 
-def look_for_kernels_() -> None:
-    """Begin to find out in a thread: Triton reads all of its own library before it builds anything."""
+def look_for_kernels_(device: torch.device) -> None:
+    """Begin to find out in a thread, after a first product on the device: cuBLAS sets itself up in it, and
+    Triton reads all of its own library before it builds anything.
+    """
     looking = ThreadPoolExecutor(1, thread_name_prefix="kernels")
-    # An error is raised again where the answer is asked for.
+    # An error is raised again where a product, or the answer, is asked for.
+    looking.submit(first_product, device)
     looking.submit(kernel_fault)
     looking.shutdown(wait=False)
+
+
+def first_product(device: torch.device) -> None:
+    """Compute a small linear layer in bfloat16, for what libraries do when they are first called."""
+    x = torch.ones(16, 16, dtype=torch.bfloat16, device=device)
+    functional.linear(x, x, x[0])
 
 
 @cache

@@ -6,8 +6,11 @@ from threading import Event
 from typing import Any
 
 import pytest
+import torch
 
 from bermo.nn.fast import available
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +29,9 @@ def test_who_asks_while_a_thread_looks_waits_for_what_it_finds(monkeypatch: pyte
         assert may_end.wait(20)
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    available.look_for_kernels_()
+    available.look_for_kernels_(CPU)
     assert has_begun.wait(20)
-    available.look_for_kernels_()
+    available.look_for_kernels_(CPU)
     may_end.set()
     assert available.kernel_fault() == "Triton is not installed"
     assert not available.has_kernels()
@@ -40,6 +43,16 @@ def test_an_error_of_the_thread_is_raised_where_it_is_asked(monkeypatch: pytest.
         raise MemoryError(name)
 
     monkeypatch.setattr(importlib.util, "find_spec", broken)
-    available.look_for_kernels_()
+    available.look_for_kernels_(CPU)
     with pytest.raises(MemoryError, match="triton"):
         available.kernel_fault()
+
+
+def test_a_first_product_draws_no_number_and_its_error_stops_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = torch.get_rng_state()
+    available.first_product(CPU)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(available, "first_product", lambda device: 1 / 0)
+    available.look_for_kernels_(CPU)
+    assert available.kernel_fault() == "Triton is not installed"
