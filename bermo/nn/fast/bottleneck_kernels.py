@@ -7,7 +7,22 @@ all kernels of a backward pass share, from a given column on; `sum_table` adds t
 import triton
 import triton.language as tl
 
-from bermo.nn.fast.dense_kernels import _kept, _tile
+from bermo.nn.fast.dense_kernels import _tile
+
+
+@triton.jit
+def _kept(
+    seed, block, rows, P, ROUNDS: tl.constexpr, D: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Dropout's factors of a tile; four neighbours share one draw of four random numbers."""
+    row = tl.program_id(2) * rows + block * HEIGHT + tl.arange(0, HEIGHT)
+    quarter = tl.program_id(1) * (WIDTH // 4) + tl.arange(0, WIDTH // 4)
+    counter = row[:, None] * (tl.cdiv(D, WIDTH) * (WIDTH // 4)) + quarter[None, :]
+    first, second, third, fourth = tl.rand4x(tl.load(seed), counter, ROUNDS)
+    even = tl.join((first >= P).to(tl.int8), (third >= P).to(tl.int8))
+    odd = tl.join((second >= P).to(tl.int8), (fourth >= P).to(tl.int8))
+    is_kept = tl.reshape(tl.join(even, odd), (HEIGHT, WIDTH))
+    return tl.where(is_kept != 0, 1.0 / (1.0 - P), 0.0)
 
 
 @triton.jit
