@@ -50,7 +50,7 @@ GROUP = 8
 # Slots of a group, for an 8th of its keys; the bracket holds a 20th of a segment at most, at half density.
 SLOTS = 2048
 # Slots read at once, by so many warps: few groups have more.
-SPAN = 1024
+SPAN = 512
 SPAN_WARPS = 4
 # Shift and width of each digit, in bits.
 DIGITS = ((26, 6), (20, 6), (15, 5), (10, 5), (5, 5), (0, 5))

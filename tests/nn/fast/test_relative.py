@@ -159,7 +159,7 @@ def test_what_the_kernels_cannot_hold_or_the_interpreter_cannot_compute_is_refus
 
 
 def test_tiles_have_32_tokens_at_least() -> None:
-    for kernel in ("forward", "shares", "tokens", "distances"):
+    for kernel in ("forward", "tokens", "distances"):
         for num_tokens in (1, 32, 33, 500):
             for size in (8, 64, 128):
                 options = ours.tile_options(num_tokens, size, kernel)
