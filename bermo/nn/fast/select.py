@@ -49,7 +49,7 @@ SAMPLE = 8192
 GROUP = 8
 # Slots of a group, for an 8th of its keys; the bracket holds a 20th of a segment at most, at half density.
 SLOTS = 2048
-# Slots read at once, by so many warps: few groups have more.
+# Slots read at once, by so many warps.
 SPAN = 512
 SPAN_WARPS = 4
 # Shift and width of each digit, in bits.
