@@ -44,7 +44,7 @@ def kernels() -> str:
 
 def family_kernels() -> str:
     """The same of some families' plain steps."""
-    families = ("bert", "modernbert", "gpt2", "xlnet")
+    families = ("bert", "mobilebert", "deberta", "deberta-v2", "xlnet")
     return _kernels_of([(f"{name}, auto", 128) for name in families], "step-kernels-families-cuda.json")
 
 
