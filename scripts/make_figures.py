@@ -172,7 +172,7 @@ def steps() -> Bars:
 
 
 def step_kernels() -> Bars:
-    """Where the milliseconds of a step go: kernels by kind, and the time in which the GPU waits."""
+    """Where the milliseconds of a step go: kernels by kind; and, in words, how long the GPU waits."""
     known = {(row["name"], row["length"]): row for row in read("step-kernels-cuda.json")["rows"]}
     ways = {"Hugging Face, eager": "Hugging Face, eager", "bermo, plain": "plain, auto"}
     ways |= {"bermo, mix + movement": "mix + movement, auto"}
@@ -188,20 +188,25 @@ def step_kernels() -> Bars:
         name: {kind: one["us"] for kind, one in known[way, 128]["kinds"].items()}
         for name, way in ways.items()
     }
+    waits = {
+        name: max(0.0, known[ways[name], 128]["step_ms"] - sum(found.values()) / 1000)
+        for name, found in kinds.items()
+    }
     return Bars(
         title="Where a training step's time goes",
         x_label="",
         y_label="ms, BERT-base shape, batch 32, length 128, bf16, one H200",
-        names=(*short.values(), "the rest", "waiting"),
+        names=(*short.values(), "the rest"),
         series={
             name: (
                 *(round(found.get(kind, 0.0) / 1000, 2) for kind in short),
                 round(sum(us for kind, us in found.items() if kind not in short) / 1000, 2),
-                max(0.0, round(known[ways[name], 128]["step_ms"] - sum(found.values()) / 1000, 2)),
             )
             for name, found in kinds.items()
         },
-        note="Waiting: the GPU has nothing to do until Python starts the next kernel.",
+        note="Beside these the GPU waits until Python starts the next kernel: "
+        + ", ".join(f"{name} {waited:.1f} ms" for name, waited in waits.items())
+        + ".",
     )
 
 
