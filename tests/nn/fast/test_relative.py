@@ -1,10 +1,13 @@
 """Attention to contents and to distances by kernels, in Triton's interpreter, as in plain torch."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
 
 ours = pytest.importorskip("bermo.nn.fast.relative", reason="needs Triton")
+tiles = pytest.importorskip("bermo.nn.fast.distance_tiles")
 joining = pytest.importorskip("bermo.nn.fast.joined", reason="needs Triton")
 B, H, D, SCALE = 2, 2, 6, 0.3
 THREE = joining.Layout(part=2, text=0, head=3, token=1)
@@ -160,8 +163,8 @@ def test_what_the_kernels_cannot_hold_or_the_interpreter_cannot_compute_is_refus
 
 def test_tiles_have_32_tokens_at_least() -> None:
     for kernel in ("forward", "tokens", "distances"):
-        for num_tokens in (1, 32, 33, 500):
-            for size in (8, 64, 128):
-                options = ours.tile_options(num_tokens, size, kernel)
+        for num_tokens, size in itertools.product((1, 32, 33, 500), (8, 64, 128)):
+            for has_shifts in (False, True):
+                options = tiles.tile_options(num_tokens, size, kernel, has_shifts)
                 assert options["N"] >= 32
                 assert options["WIDTH"] >= size
