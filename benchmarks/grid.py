@@ -119,6 +119,8 @@ PLAN = (
     # Figure 5 by the default and by the paper's score.
     ("gte mpnet", SHORT, "sensitivity sensitivity-plain score score-plain", (0, 3), 3),
     ("gte", "sst2k", "score-plain size-plain", (0, 3), 3),
+    # The one place in which the default is behind by more than half a point.
+    ("gte", "sst2k2", "sensitivity sensitivity-plain", (3, 10), 7),
     # Table 4 on a second encoder.
     ("mpnet", "sst2k", "soft-plain magnitude-plain l0 l0-plain", (0, 3), 3),
     ("mpnet", "sst2k", "size-plain score-plain", (0, 3), 3),
