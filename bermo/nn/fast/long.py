@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 SHORTEST = 384
-"""Tokens of a text from which on this is faster than attention with a mask for all pairs of tokens."""
+"""Tokens of a text from which on no mask for all pairs of tokens is made."""
 NARROWEST = 64
 """Queries of a block, at least."""
 WIDEST = 256
