@@ -14,6 +14,7 @@
 #   box-right box-wrong                 the same with the box
 #   gte-right-rest … box-wrong-rest     the other four tasks: 8,934 stacked steps
 #   NAME-right                          the four semantic tasks that count, with MODEL under another name
+#   NAME-right-rest                     and the other four; REST=word-content takes that one alone
 #   NAME-within-right NAME-tensor-right
 #       the same, the mix alone, by the other two readings of the paper's norm (NAME-raw-right: by none)
 #   gte-words box-words                 word content for 20 epochs
@@ -91,7 +92,7 @@ queue() {
           done
         done ;;
       gte-right | gte-wrong | box-right | box-wrong) finetune "$stage" "$encoder" $case "$semantic" ;;
-      gte-right-rest | gte-wrong-rest | box-right-rest | box-wrong-rest) finetune "${stage%-rest}" "$encoder" $case "$rest" ;;
+      *-right-rest | gte-wrong-rest | box-wrong-rest) finetune "${stage%-rest}" "$encoder" $case "${REST:-$rest}" ;;
       *-within-right | *-tensor-right | *-raw-right)
         local kind=${stage%-right}; kind=${kind##*-}
         for task in ${semantic% *}; do echo "reading $stage $encoder $task $kind"; done ;;
@@ -101,7 +102,7 @@ queue() {
         echo "masked valid"; echo "masked test" ;;
       vectors) echo "vectors bf16"; echo "vectors fp32" ;;
       *-right) finetune "$stage" "$encoder" right "${semantic% *}" ;;
-      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, NAME-right, NAME-within-right NAME-tensor-right NAME-raw-right, gte-words box-words, quick vectors." >&2; exit 2 ;;
+      *) echo "There is no stage \"$stage\". Known: frozen gte-right gte-wrong box-right box-wrong, the last four also with -rest, NAME-right NAME-right-rest, NAME-within-right NAME-tensor-right NAME-raw-right, gte-words box-words, quick vectors." >&2; exit 2 ;;
     esac
   done
 }

@@ -32,11 +32,19 @@ WORDS = {
     "magnitude": "magnitude",
     "l0": "L0",
     "size-random": "movement by size · σ(score), random head, embeddings frozen",
+    "size-random-slow": "movement by size · σ(score), random head, embeddings frozen, rate 1e-5",
+    "size-random-clip": "movement by size · σ(score), random head, embeddings frozen, clipped at 0.1",
+    "size-random-late": "movement by size · σ(score), random head, embeddings frozen, pruned from 30 % on",
     "size-head": "movement by size · σ(score), random head",
     "size-frozen": "movement by size · σ(score), embeddings frozen",
     "taught": "movement by sensitivity, taught",
     "soft-penalty": "soft movement, the paper's penalty",
+    "soft-penalty-4": "soft movement, 4 × the paper's penalty",
+    "soft-penalty-20": "soft movement, 20 × the paper's penalty",
     "l0-penalty": "L0, the paper's penalty",
+    "l0-penalty-4": "L0, 4 × the paper's penalty",
+    "l0-penalty-20": "L0, 20 × the paper's penalty",
+    "dense-random": "dense, random head, embeddings frozen",
 }
 SHORT = {
     "sensitivity": "by sensitivity",
@@ -54,6 +62,8 @@ SHORT = {
 """For the narrow space beside a heat map, whose numbers need the rest."""
 STARTS = ("size-random", "size-head", "size-frozen")
 """Arms that differ from "size" in how the training starts alone."""
+CAUSES = ("size-random-slow", "size-random-clip", "size-random-late")
+"""Arms that change one thing more, to learn why one of those starts kills."""
 TASKS = {
     "sst2": "SST-2",
     "mrpc": "MRPC",
@@ -110,7 +120,7 @@ class Arm:
     @property
     def is_rival(self) -> bool:
         """Whether it may be the best of a task."""
-        return not (self.is_taught or self.has_penalty)
+        return not (self.is_taught or self.has_penalty or self.method in CAUSES)
 
 
 @dataclass(frozen=True, kw_only=True)
