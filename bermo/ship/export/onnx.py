@@ -23,6 +23,7 @@ from bermo.encoders.sites import encoder_of
 from bermo.errors import BermoError
 from bermo.models.sentence import BermoForSentenceEmbedding
 from bermo.models.top import can_cut_top
+from bermo.ship.export.rules import rules_where_they_may_apply
 from bermo.ship.export.top import ReadAnswers
 from bermo.ship.runtimes.candidate import TOKENS
 from bermo.ship.runtimes.torch_candidate import logits_of
@@ -79,7 +80,7 @@ def write_onnx(
             if isinstance(model, BermoForSentenceEmbedding) and gives_tokens:
                 answers = Answers(model, tokens_and_vector)
             program = torch.export.export(answers, (), dict(example), dynamic_shapes=shapes, strict=False)
-            with known_domains():
+            with known_domains(), rules_where_they_may_apply():
                 exported = torch.onnx.export(
                     program,
                     kwargs=dict(example),
