@@ -31,7 +31,7 @@ def loading(what: str, name: str | Path) -> Iterator[None]:
             raise KeyboardInterrupt from error
         if isinstance(error, NotImplementedError) and are_left_out():  # whoever loads tries with all kernels
             raise
-        reason = _pointer(Path(name)) or _reason(error)
+        reason = _pointer(Path(name)) or _cut_off(Path(name)) or _reason(error)
         raise BermoError(f'Could not load the {what} of "{name}": {reason}') from error
 
 
@@ -58,6 +58,23 @@ def _pointer(path: Path) -> str | None:
         with suppress(OSError), file.open("rb") as opened:
             if is_pointer(opened.read(64)):
                 return f"{file.name} {POINTER}"
+    return None
+
+
+def _cut_off(path: Path) -> str | None:
+    """Say which file of the folder's weights does not have all the tensors that its header lists."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(path.glob("*.safetensors")) if path.is_dir() else []:
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError as error:
+            reason = str(error).rstrip(".")
+            return (
+                f"{file.name} is cut off or damaged ({file.stat().st_size:,} bytes; {reason})."
+                " Copy this file anew from where the model was saved."
+            )
     return None
 
 

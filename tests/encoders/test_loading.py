@@ -84,6 +84,19 @@ def test_a_folder_without_weights_or_with_torn_ones_is_an_error(tmp_path: Path) 
         backbone.load_encoder(tmp_path)
 
 
+@pytest.mark.parametrize("kept", [0, 5, 500, 8_000])
+def test_a_weights_file_that_was_cut_off_is_named_with_what_to_do(tmp_path: Path, kept: int) -> None:
+    BertModel(make_config("bert")).save_pretrained(tmp_path, max_shard_size="20KB")
+    shards = sorted(tmp_path.glob("*.safetensors"))
+    assert len(shards) > 1
+    shards[1].write_bytes(shards[1].read_bytes()[:kept])
+    with pytest.raises(BermoError) as raised:
+        backbone.load_encoder(tmp_path)
+    message = str(raised.value)
+    assert f"{shards[1].name} is cut off or damaged" in message
+    assert message.endswith("Copy this file anew from where the model was saved.")
+
+
 def test_only_the_box_may_lack_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_config("bert").save_pretrained(tmp_path)
     monkeypatch.setattr(where, "BOX", tmp_path)
