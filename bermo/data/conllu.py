@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bermo.data.text import read_text
+from bermo.data.packed import kind_of
+from bermo.data.text import read_sample, read_text
 from bermo.errors import BermoError
 
 COLUMNS = 10
@@ -45,6 +46,15 @@ def read_conllu(path: Path) -> list[ParsedSentence]:
     if not found:
         raise BermoError(f"{path} holds no sentence. Expected 10 columns with tabs, a blank line between.")
     return found
+
+
+def is_conllu(path: Path) -> bool:
+    """Tell whether a file is CoNLL-U, by its name or by its first word."""
+    if kind_of(path) == ".conllu":
+        return True
+    lines = (line.strip() for line in read_sample(path).text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "").split("\t")
+    return len(first) == COLUMNS and re.fullmatch(r"1(-\d+)?", first[0]) is not None
 
 
 def _blocks(path: Path) -> Iterator[list[tuple[int, list[str]]]]:

@@ -5,10 +5,11 @@
 
 A .txt file and standard input hold one text a line; where a model reads several texts a row, they are apart
 by tabs. All other files are tables, and so is a .txt file of several texts a row whose first line names them.
+A file of words with their tags gives a tagger its sentences.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from bermo.data.rows import ApartRows, Rows, SpanRows, TaggedRows, TextRows
 from bermo.data.table import Table
 from bermo.data.tasks import Task
 from bermo.data.text import read_lines, read_sample
+from bermo.data.word_files import holds_tagged_words, word_blocks
 from bermo.errors import BermoError
 
 QUESTION = ("question", "context")
@@ -68,12 +70,22 @@ def _cells(source: str, number: int, line: str, names: Sequence[str]) -> list[st
 
 
 def text_blocks(
-    path: Path, task: Task, text: Sequence[str], size: int, separator: str | None = None
+    path: Path,
+    task: Task,
+    text: Sequence[str],
+    size: int,
+    separator: str | None = None,
+    tags: Collection[str] = (),
 ) -> Iterator[Table]:
-    """Yield a file as tables of at most `size` rows; no row is left out."""
+    """Yield a file as tables of at most `size` rows; no row is left out.
+
+    A tagger that gives `tags` also reads a file in the form of its training: words with tags beside them.
+    """
     kind = kind_of(path)
     if task.kind == "span" and kind == ".json":
         yield from _squad_table(path).blocks(size)
+    elif task.kind == "tagging" and separator is None and holds_tagged_words(path, tags):
+        yield from word_blocks(path, size)
     elif kind == ".txt" and task.kind in WHOLE_LINES and separator is None and not _is_table(path, text):
         names = tuple(text) if len(text) > 1 else ("text",)
         yield from line_blocks(read_lines(path, read_sample(path)), names, size, str(path))

@@ -2,6 +2,7 @@
 
     EU B-ORG                                     columns: a word first, its tag last, a blank line between
     rejects O                                    sentences (.txt .conll .bio .tsv …)
+    1 EU eu PROPN …                              CoNLL-U: the parts of speech of column 4 are the tags
     {"words": ["EU", …], "tags": ["B-ORG", …]}   or tokens and ner_tags
     {"text": "EU rejects …", "spans": [{"start": 0, "end": 2, "label": "ORG"}, …]}    or entities
 
@@ -12,11 +13,12 @@ it.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bermo.data.conllu import NOTHING, is_conllu, read_conllu
 from bermo.data.corpora import to_iob2
 from bermo.data.objects import JSON
 from bermo.data.packed import kind_of
@@ -46,6 +48,8 @@ def read_tagged(path: Path, is_of_entities: bool = False) -> TaggedRows:
         table = read_table(path)
         sentences = _from_table(table)
         places = [f"{path}, {table.place(index)}" for index in range(len(sentences))]
+    elif is_conllu(path):
+        sentences, places = _parts_of_speech(path)
     else:
         blocks = read_blocks(path)
         sentences = [([cells[0] for cells in b.rows], [cells[-1] for cells in b.rows]) for b in blocks]
@@ -56,6 +60,11 @@ def read_tagged(path: Path, is_of_entities: bool = False) -> TaggedRows:
     if is_of_entities or has_entities({tag for row in tags for tag in row}):
         tags = [_as_iob2(place, row) for place, row in zip(places, tags, strict=True)]
     return TaggedRows([words for words, _ in sentences], tags)
+
+
+def is_tag(tag: str, tags: Collection[str]) -> bool:
+    """Tell whether `tag` is one of `tags`, or an entity's in any form."""
+    return tag == "O" or tag in tags or ENTITY.fullmatch(tag) is not None
 
 
 def has_entities(tags: set[str]) -> bool:
@@ -75,6 +84,21 @@ def _plainer(place: str, tag: str) -> str:
     if found is None:
         raise BermoError(f'{place}: the tag "{tag}" is none of O, B-TYPE, I-TYPE.')
     return f"{(FIRST | INSIDE)[found[1]]}-{found[2]}"
+
+
+def _parts_of_speech(path: Path) -> tuple[list[Sentence], list[str]]:
+    """Return the sentences of CoNLL-U with the universal part of speech of each word, and their places."""
+    sentences = read_conllu(path)
+    for sentence in sentences:
+        if NOTHING in sentence.upos:
+            at = sentence.upos.index(NOTHING)
+            raise BermoError(
+                f'{path}, line {sentence.lines[at]}: "{sentence.words[at][:40]}" has no part of speech'
+                " (column 4), which is the tag that is learned from CoNLL-U. Fill it in. For another column"
+                " write a word and its tag a line."
+            )
+    places = [f"{path}, the sentence from line {sentence.lines[0]} on" for sentence in sentences]
+    return [(list(sentence.words), list(sentence.upos)) for sentence in sentences], places
 
 
 def _from_table(table: Table) -> list[Sentence]:

@@ -59,7 +59,7 @@ def read_unlabelled(
 def _read(path: Path, data: TaskData, separator: str | None) -> Table:
     has_pairs = isinstance(data.train, TextRows) and data.train.second is not None
     text = data.text or ("text1", "text2") if has_pairs else data.text[:1]
-    for table in text_blocks(path, data.task, text, EVERY_ROW, separator):
+    for table in text_blocks(path, data.task, text, EVERY_ROW, separator, data.labels):
         return replace(table, path=path)
     raise BermoError(f"{path} is empty.")
 

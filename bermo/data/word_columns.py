@@ -8,12 +8,12 @@
 A column of O, B-TYPE and I-TYPE marks spans of words, any other labels the words themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bermo.data.corpora import to_iob2
-from bermo.data.text import read_text
+from bermo.data.text import read_lines, read_sample
 from bermo.errors import BermoError
 
 NAMES: Mapping[int, tuple[str, ...]] = {2: ("entity",), 3: ("pos", "chunk"), 4: ("pos", "chunk", "entity")}
@@ -33,13 +33,6 @@ def read_columns(path: Path) -> list[ColumnSentence]:
     """Read the sentences of a file; all its lines must have as many columns as the first."""
     blocks = read_blocks(path)
     width = len(blocks[0].rows[0])
-    for block in blocks:
-        for number, cells in enumerate(block.rows, start=block.line):
-            if len(cells) != width:
-                raise BermoError(
-                    f"{path}, line {number}: got {len(cells)} columns, but the first word has {width}. All"
-                    " words need as many."
-                )
     names = NAMES.get(width) or tuple(f"column-{at}" for at in range(2, width + 1))
     return [_sentence(block.rows, names) for block in blocks]
 
@@ -54,25 +47,47 @@ class Block:
 
 def read_blocks(path: Path) -> list[Block]:
     """Read the sentences of a file as they stand there; a file without one is an error."""
-    blocks: list[Block] = []
-    is_open = False
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.split()
-        if not cells or cells[0] == BREAK:
-            is_open = False
-            continue
-        if len(cells) == 1:
-            raise BermoError(
-                f'{path}, line {number}: "{cells[0][:40]}" has no tag beside it. One word and its tag a line'
-                " were expected, and a blank line between sentences."
-            )
-        if not is_open:
-            blocks.append(Block(number, []))
-            is_open = True
-        blocks[-1].rows.append(cells)
+    blocks = list(sentence_blocks(path))
     if not blocks:
         raise BermoError(f"{path} holds no sentence. Expected a word a line, its tag beside it.")
     return blocks
+
+
+def sentence_blocks(path: Path) -> Iterator[Block]:
+    """Yield the sentences of a file one by one; all its lines must have as many columns as the first."""
+    rows: list[list[str]] = []
+    start = width = 0
+    for number, line in enumerate(read_lines(path, read_sample(path)), start=1):
+        cells = line.split()
+        if not cells or cells[0] == BREAK:
+            if rows:
+                yield Block(start, rows)
+            rows = []
+            continue
+        width = width or len(cells)
+        start = start if rows else number
+        rows.append(_cells(path, number, line, width))
+    if rows:
+        yield Block(start, rows)
+
+
+def _cells(path: Path, number: int, line: str, width: int) -> list[str]:
+    """Return the columns of a line; a word may hold a blank where tabs are between the columns."""
+    cells = line.split()
+    by_tabs = [cell.strip() for cell in line.split("\t")]
+    if len(cells) != width == len(by_tabs) > 1 and all(by_tabs):
+        return by_tabs
+    if len(cells) == 1:
+        raise BermoError(
+            f'{path}, line {number}: "{cells[0][:40]}" has no tag beside it. One word and its tag a line'
+            " were expected, and a blank line between sentences."
+        )
+    if len(cells) != width:
+        raise BermoError(
+            f"{path}, line {number}: got {len(cells)} columns, but the first word has {width}. All words"
+            " need as many: a word first, its tag last, a blank line between sentences."
+        )
+    return cells
 
 
 def _sentence(rows: Sequence[Sequence[str]], names: Sequence[str]) -> ColumnSentence:

@@ -19,8 +19,8 @@ class PredictOptions:
 
     run: Path = positional("a run's folder, a saved model's, or an export's")
     file: Path | None = positional(
-        "texts: one a line (.txt), or .tsv .csv .jsonl .parquet with the columns of training; without it or"
-        " with -, standard input",
+        "texts: one a line (.txt), or .tsv .csv .jsonl .parquet with the columns of training, or a tagger's"
+        " words with their tags; without it or with -, standard input",
         None,
     )
     text: tuple[str, ...] = option((), "a text to answer; may be repeated", metavar="TEXT", is_repeated=True)

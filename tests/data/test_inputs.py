@@ -1,5 +1,6 @@
 """Texts to be answered come in blocks, each row with its line, and none is lost."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,39 @@ def test_every_kind_of_model_reads_its_form(write: Write) -> None:
     assert read(asked, own_task("span")) == SpanRows(["2"], ["who?"], ["mark"])
     endings = write("e.csv", "sent1,sent2,ending0,ending1,ending2,ending3\na,b,c,d,e,f\n")
     assert read(endings, find_task("swag")) == ChoiceRows(["a"], [["b c", "b d", "b e", "b f"]])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.conll", "a.tsv", "a.txt.gz"])
+def test_a_file_in_the_form_that_trains_a_tagger_gives_its_words_alone(
+    write: Write, tmp_path: Path, name: str
+) -> None:
+    text = "-DOCSTART- -X- O\n\nEU NNP B-ORG\n[ . O\n\nPeter NNP B-PER\n\nPaul NNP S-PER\n"
+    path = write("plain", text)
+    if name.endswith(".gz"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path = path.rename(tmp_path / name)
+    blocks = list(text_blocks(path, find_task("conll2003"), (), 2))
+    assert [block.lines for block in blocks] == [[3, 6], [8]]
+    words = [inputs_of(block, find_task("conll2003")) for block in blocks]
+    assert words == [TaggedRows([["EU", "["], ["Peter"]]), TaggedRows([["Paul"]])]
+    assert "its tags are not read" in blocks[0].notes[0]
+
+
+def test_tags_of_words_are_known_by_the_model_that_reads(write: Write) -> None:
+    tagger = own_task("tagging")
+    path = write("a.txt", "go VERB\nhome NOUN\n")
+    (known,) = text_blocks(path, tagger, (), 9, tags=("NOUN", "VERB"))
+    assert inputs_of(known, tagger) == TaggedRows([["go", "home"]])
+    (texts,) = text_blocks(path, tagger, (), 9, tags=("X",))
+    assert inputs_of(texts, tagger) == TaggedRows([["go", "VERB"], ["home", "NOUN"]])
+
+
+def test_a_treebank_gives_a_tagger_its_words(write: Write) -> None:
+    path = write("a.conllu", "# text = go\n1\tgo\tgo\t_\t_\t_\t_\t_\t_\t_\n")
+    (table,) = text_blocks(path, own_task("tagging"), (), 9)
+    assert inputs_of(table, own_task("tagging")) == TaggedRows([["go"]])
 
 
 def test_a_long_file_comes_in_blocks_that_know_their_lines(write: Write) -> None:

@@ -104,3 +104,39 @@ def test_a_word_without_a_tag_and_an_empty_file_are_refused(tmp_path: Path) -> N
     path.write_text("-DOCSTART- O\n\n")
     with pytest.raises(BermoError, match="holds no sentence"):
         read_tagged(path)
+
+
+CONLLU = (
+    "# sent_id = 1\n# text = Don't go\n1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\tDo\tdo\tAUX\tVB\t_\t3\taux\t_\tSpaceAfter=No\n2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_\n"
+    "3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n\n1\t#\t#\tSYM\t#\t_\t0\troot\t_\t_\n"
+)
+
+
+@pytest.mark.parametrize("name", ["my.conllu", "my.txt", "my.conll"])
+def test_a_treebank_gives_its_words_with_their_parts_of_speech(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(CONLLU)
+    rows = read_tagged(path)
+    assert rows.words == [["Do", "n't", "go"], ["#"]]
+    assert rows.tags == [["AUX", "PART", "VERB"], ["SYM"]]
+
+
+def test_a_treebank_without_parts_of_speech_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "my.conllu"
+    path.write_text(CONLLU.replace("PART", "_"))
+    with pytest.raises(BermoError, match=r'my\.conllu, line 5: "n\'t" has no part of speech \(column 4\)'):
+        read_tagged(path)
+
+
+def test_lines_of_different_widths_are_no_words_with_tags(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("the film was fine\nI liked it\n")
+    with pytest.raises(BermoError, match=r"texts\.txt, line 2: got 3 columns, but the first word has 4"):
+        read_tagged(path)
+
+
+def test_a_word_with_a_blank_is_read_where_tabs_are_between_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "my.tsv"
+    path.write_text("about\tO\n1 000\tB-NUM\n1\u00a0000\tI-NUM\nmen\tO\n")
+    assert read_tagged(path).words == [["about", "1 000", "1\u00a0000", "men"]]

@@ -13,6 +13,7 @@ from typing import TextIO
 from bermo.choices import separator_character
 from bermo.data.inputs import line_blocks, line_names, text_blocks
 from bermo.data.table import Table
+from bermo.data.word_files import holds_words
 from bermo.errors import BermoError
 from bermo.files import whole_file
 from bermo.printing import number_of
@@ -50,7 +51,8 @@ def predict_file(
     for note in first.notes:
         display.tell(note)
     predictor = Predictor(opened, spec.device, spec.batch_size, spec.precision)
-    total = _count(source) if out is not None or not sys.stdout.isatty() else 0
+    is_counted = out is not None or not sys.stdout.isatty()
+    total = _count(source) if is_counted and not holds_words(first) else 0
     with counted(display if total else Quiet(), "predicting", total) as advance, _opened(out) as file:
         write = answer_writer(file, out)
         done = predict_stream(predictor, chain([first], blocks), spec, write, advance)
@@ -68,7 +70,8 @@ def predict_file(
 def _blocks(source: Source, trained: TrainedTask, spec: PredictSpec) -> Iterator[Table]:
     size = BATCHES_A_BLOCK * spec.batch_size
     if isinstance(source, Path):
-        return text_blocks(source, trained.task, trained.text, size, separator_character(spec.separator))
+        separator = separator_character(spec.separator)
+        return text_blocks(source, trained.task, trained.text, size, separator, trained.labels)
     names = line_names(trained.task, trained.text)
     if source is not None:
         return line_blocks(source, names, size, "--text")

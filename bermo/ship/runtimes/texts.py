@@ -51,7 +51,7 @@ def labelled(opened: TrainedFolder, path: Path) -> Features:
 def unlabelled(opened: TrainedFolder, path: Path, limit: int) -> Features:
     """Read the first texts of a file that are not empty; answers are not read."""
     task, text = opened.trained.task, opened.trained.text
-    for table in text_blocks(path, task, text, limit):
+    for table in text_blocks(path, task, text, limit, tags=opened.trained.labels):
         names = input_names(table, task, text)
         filled = filled_rows(table, names)
         if filled:
