@@ -17,8 +17,10 @@ from safetensors.numpy import save_file
 
 import bermo
 from bermo.errors import BermoError
+from bermo.machine import Processor
 from bermo.runs.trained import open_trained
 from bermo.ship.export.run import ExportSpec, export
+from bermo.ship.runtimes.candidate import open_candidate
 from bermo.ship.runtimes.sparse import load_sparse, write_sparse
 from tests import tiny
 from tests.ship.folders import make_model, prune_randomly_, save
@@ -34,6 +36,17 @@ def test_a_lossless_container_gives_the_same_logits_to_the_bit(family: str, tmp_
     batch = tiny.make_batch(family)
     with torch.no_grad():
         assert torch.equal(again(**batch).logits, model(**batch).logits)
+
+
+def test_int8_values_open_where_int8_sums_would_overflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Processor(name="a processor", architecture="x86_64", system="Linux", cores=2)
+    monkeypatch.setattr("bermo.ship.runtimes.overflow.processor", lambda: old)
+    model = make_model()
+    prune_randomly_(model, 0.1)
+    export(save(model, tmp_path / "model"), tmp_path / "out", ExportSpec(to="sparse", values="int8"))
+    assert open_candidate(open_trained(tmp_path / "out")) is not None
 
 
 def test_a_model_that_was_never_pruned_is_stored_by_centroids_embeddings_too(tmp_path: Path) -> None:
