@@ -46,9 +46,13 @@ def divide(rows: TextRows, share: float | None, path: object) -> Division:
     if share is None and len(valid) < LEAST_VALID and enough <= MOST:
         used, valid = enough, _valid(rows, enough)
     if len(valid) < LEAST_VALID:
+        different = len(set(text_keys(rows)))
+        repeated = f" Only {different} of the texts are different, and equal ones stay on one side."
+        repeated = repeated if different < len(rows) else ""
         raise BermoError(
             f"{path}: --split {used:.2g} gives {len(valid)} of {len(rows)} rows to validation, but a score"
-            f" needs at least {LEAST_VALID}. Give more rows, a larger --split, or other rows with --valid."
+            f" needs at least {LEAST_VALID}.{repeated} Give more rows, a larger --split, or other rows"
+            " with --valid."
         )
     held = _with_known_labels(rows, set(valid))
     return Division([i for i in range(len(rows)) if i not in held], sorted(held), used)

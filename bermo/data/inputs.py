@@ -62,9 +62,10 @@ def _cells(source: str, number: int, line: str, names: Sequence[str]) -> list[st
         return [line]
     cells = line.split("\t")
     if len(cells) != len(names) and line.strip():
+        typed = r" Write them like this: --text $'first text\tsecond text'." if source == "--text" else ""
         raise BermoError(
             f"{source}, line {number}: the model reads {len(names)} texts a row ({', '.join(names)}), apart"
-            f" by tabs, but got {len(cells)}."
+            f" by tabs, but got {len(cells)}.{typed}"
         )
     return cells if len(cells) == len(names) else [""] * len(names)
 

@@ -86,3 +86,11 @@ def test_too_few_rows_are_refused_with_what_to_do() -> None:
         divide(_rows(a=8, b=8), None, "x.csv")
     with pytest.raises(BermoError, match=r"--split 0\.1 gives 6 of 60 rows .* a larger --split"):
         divide(_rows(a=30, b=30), 0.1, "x.csv")
+
+
+def test_too_few_different_texts_are_told_as_the_reason() -> None:
+    texts = [f"text {i % 4}" for i in range(100)]
+    with pytest.raises(
+        BermoError, match=r"Only 4 of the texts are different, and equal ones stay on one side"
+    ):
+        divide(TextRows(texts, None, ["a", "b", "c", "d"] * 25), None, "x.csv")

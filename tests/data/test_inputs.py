@@ -95,6 +95,11 @@ def test_lines_of_several_texts_are_apart_by_tabs() -> None:
         line_names(own_task("choice"), ())
 
 
+def test_a_pair_on_the_command_line_is_shown_with_its_tab() -> None:
+    with pytest.raises(BermoError, match=r"--text \$'first text\\tsecond text'\.$"):
+        list(line_blocks(["a b"], ("premise", "hypothesis"), 9, "--text"))
+
+
 def test_a_file_with_too_few_texts_a_row_is_refused(write: Write) -> None:
     with pytest.raises(BermoError, match="the model reads 2 a row"):
         read(write("a.tsv", "text\na\n"), OWN, ("premise", "hypothesis"))
