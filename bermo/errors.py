@@ -37,6 +37,8 @@ OTHER_WORDS = {
 
 LONGEST = 100
 """Letters of a name that are compared: the time grows with their square."""
+MOST_SHOWN = 60
+"""Letters of a name that an error shows."""
 SHOWN = 40
 """Known names that are listed: more than there are of any choice of ours, but a file may have any number."""
 
@@ -50,6 +52,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     in_small = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), in_small, n=1, cutoff=0.5)
     if close:
-        return f' Did you mean "{in_small[close[0]]}"?'
+        return f' Did you mean "{shortened(in_small[close[0]])}"?'
     more = f", … ({len(names)} in all)" if names[SHOWN:] else ""
-    return f" Known: {', '.join(names[:SHOWN])}{more}."
+    return f" Known: {', '.join(map(shortened, names[:SHOWN]))}{more}."
+
+
+def shortened(name: str) -> str:
+    """Return a label of a user's file as an error shows it: a whole text may stand in its place."""
+    return name if len(name) <= MOST_SHOWN else name[:MOST_SHOWN] + "…"

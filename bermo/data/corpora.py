@@ -15,13 +15,14 @@ from bermo.data.objects import parse_json
 from bermo.data.rows import ChoiceRows, SpanRows, TextRows
 from bermo.data.table import Table
 from bermo.data.text import read_text
-from bermo.errors import BermoError
+from bermo.errors import BermoError, shortened
 from bermo.files import DAMAGED
 from bermo.printing import number_of
 
 EXAMPLES = 3
 """Rows that a complaint names."""
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 _WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
 
 
@@ -117,7 +118,11 @@ def numbers(rows: TextRows, path: Path | str, place: Place = _row) -> TextRows:
     for index, label in enumerate(rows.labels):
         value = as_number(str(label))
         if value is None:
-            raise BermoError(f'{path}, {place(index)}: the label "{label}" is not a number.')
+            point = with_point(str(label))
+            remedy = f"Write a point, {point}" if point != label else "Correct it, or remove the row"
+            raise BermoError(
+                f'{path}, {place(index)}: the label "{shortened(str(label))}" is not a number. {remedy}.'
+            )
         values.append(value)
     return TextRows(rows.first, rows.second, values)
 
@@ -137,6 +142,11 @@ def relevance(rows: TextRows, path: Path | str, place: Place = _row) -> TextRows
                 " best). Divide all labels by the largest."
             )
     return read
+
+
+def with_point(text: str) -> str:
+    """Return a number that has a decimal comma with a point, and any other text as it is."""
+    return text.replace(",", ".") if DECIMAL_COMMA.fullmatch(text) else text
 
 
 def as_number(text: str) -> float | None:

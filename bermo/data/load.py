@@ -18,7 +18,7 @@ from bermo.data.rows import Rows, TextRows, head, label_names
 from bermo.data.table import Table
 from bermo.data.tags_and_questions import WORD_TASKS, read_tags_or_questions
 from bermo.data.tasks import OWN, Kind, TaskData, find_task, own_task, scored_by, with_metric
-from bermo.errors import BermoError, nearest
+from bermo.errors import BermoError, nearest, shortened
 from bermo.spec import DataSpec
 
 GENERATED_TRAIN, GENERATED_VALID, GENERATED_VALID_LEAST = 4000, 1000, 48
@@ -150,15 +150,16 @@ def _check_labels(data: TaskData, labels: tuple[str, ...], spec: DataSpec) -> No
             lacking = "" if data.task.labels else f" that the training data lacks{limit}"
             more = f", and {len(unknown) - 1} more such" if unknown[1:] else ""
             raise BermoError(
-                f'The {split} data has the label "{unknown[0]}"{lacking}{more}.{nearest(unknown[0], known)}'
+                f'The {split} data has the label "{shortened(unknown[0])}"{lacking}{more}.'
+                + nearest(unknown[0], known)
                 + (" Correct it, add training rows with it, or take its rows out." if lacking else "")
             )
     if not seen:
         raise BermoError(f"No training row{limit} has a label. Name another column with --label.")
     if _are_alike(data, seen):
         raise BermoError(
-            f'All training rows{limit} have the same label, "{seen.pop()}". There is nothing to learn:'
-            " give rows of at least two classes, or name another column with --label."
+            f'All training rows{limit} have the same label, "{shortened(seen.pop())}". There is nothing to'
+            " learn: give rows of at least two classes, or name another column with --label."
         )
 
 

@@ -5,10 +5,19 @@ from pathlib import Path
 from typing import cast
 
 from bermo.data.columns import Columns, are_numbers, find_columns
-from bermo.data.corpora import find_empty, label_cells, numbers, relevance, text_rows, without_empty
+from bermo.data.corpora import (
+    find_empty,
+    label_cells,
+    numbers,
+    relevance,
+    text_rows,
+    with_point,
+    without_empty,
+)
 from bermo.data.divide import divide
 from bermo.data.doubts import Source, as_numbers, find_doubts, only_class
 from bermo.data.label_lists import read_labels, split_labels
+from bermo.data.other_kinds import check_is_no_word_file, check_is_of_texts
 from bermo.data.read import read_table
 from bermo.data.rows import TextRows, head, label_names, pick
 from bermo.data.table import Table
@@ -44,7 +53,12 @@ def read_own(spec: DataSpec) -> OwnRows:
             "No train file was given. Pass --train with your file, or --task with the name of a known task"
             " (bermo list)."
         )
+    is_open = spec.task == "own" and not (spec.text or spec.label)
+    if is_open and spec.separator is None:
+        check_is_no_word_file(Path(spec.train).expanduser())
     train = _read(spec.train, spec)
+    if is_open:
+        check_is_of_texts(train)
     return rows_of_tables(spec, train, None if spec.valid is None else _read(spec.valid, spec))
 
 
@@ -107,7 +121,16 @@ def _kind(table: Table, columns: Columns, spec: DataSpec) -> Kind:
     if several is not None and any(len(row) != 1 for row in several):
         return "multi-label"
     single = cells if several is None else [row[0] for row in several]
-    return "regression" if are_numbers(single) else "classification"
+    if are_numbers(single):
+        return "regression"
+    if are_numbers([with_point(cell) for cell in single]):
+        example = next(cell for cell in single if with_point(cell) != cell)
+        raise BermoError(
+            f'{table.path}: the labels (column "{columns.label}") are numbers with a decimal comma, such as'
+            f' "{example}". Write a point, {with_point(example)}, or pass --kind classification if they are'
+            " classes."
+        )
+    return "classification"
 
 
 def _source(table: Table, columns: Columns, kind: Kind, spec: DataSpec) -> Source:

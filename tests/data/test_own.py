@@ -105,3 +105,52 @@ def test_a_home_folder_is_found(write: Write, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", str(write("my.csv", MANY).parent))
     monkeypatch.setenv("USERPROFILE", str(write("my.csv", MANY).parent))
     assert len(load_task(DataSpec(train="~/my.csv")).train) == 180
+
+
+SQUAD = '{"version": "1.1", "data": [{"title": "a", "paragraphs": [{"context": "c", "qas": []}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("my.txt", "EU B-ORG\nrejects O\n\nPeter B-PER\n", "tagging"),
+        ("my.conllu", "1\tgo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n", "tagging"),
+        ("my.jsonl", '{"tokens": ["EU"], "ner_tags": ["B-ORG"]}\n', "tagging"),
+        ("my.jsonl", '{"text": "EU", "entities": []}\n', "tagging"),
+        ("my.json", SQUAD, "span"),
+        ("my.jsonl", '{"question": "a", "context": "b", "answers": {"text": ["b"]}}\n', "span"),
+    ],
+)
+def test_a_file_of_tags_or_questions_names_the_kind_that_reads_it(
+    write: Write, name: str, content: str, kind: str
+) -> None:
+    with pytest.raises(BermoError, match=rf"{name}.*Pass --kind {kind}\.$"):
+        _load(write(name, content))
+
+
+@pytest.mark.parametrize(
+    "options", [{"text": ("text",), "label": "entities"}, {"task": "own/classification"}]
+)
+def test_columns_and_kinds_that_are_named_are_obeyed(write: Write, options: dict[str, Any]) -> None:
+    lines = "".join(f'{{"text": "text {i}", "entities": "{"ab"[i % 2]}"}}\n' for i in range(200))
+    assert _load(write("my.jsonl", lines), **options).task.kind == "classification"
+
+
+def test_a_long_label_is_shortened_in_an_error(write: Write) -> None:
+    train = MANY.replace(",a\n", f",{'long ' * 500}\n")
+    valid = "text,label\na," + "other " * 500 + "\n"
+    with pytest.raises(BermoError, match="that the training data lacks") as raised:
+        _load(write("my.csv", train), write("valid.csv", valid))
+    assert len(str(raised.value)) < 500
+
+
+def test_numbers_with_a_decimal_comma_are_no_classes(write: Write) -> None:
+    rows = "text;label\n" + "".join(f"text number {i};{i % 50},25\n" for i in range(200))
+    path = write("my.csv", rows)
+    with pytest.raises(
+        BermoError, match=r'numbers with a decimal comma, such as "0,25".*a point, 0\.25.*--kind class'
+    ):
+        _load(path)
+    with pytest.raises(BermoError, match=r'line 2: the label "0,25" is not a number\. .* a point, 0\.25\.'):
+        _load(path, task="own/regression")
+    assert _load(path, task="own/classification").task.kind == "classification"

@@ -27,7 +27,7 @@ from bermo.data.rows import ApartRows, ChoiceRows, Rows, SpanRows, TaggedRows, T
 from bermo.data.tagged import read_tagged
 from bermo.data.unknown import check_ids
 from bermo.encoders.plain_tokenizer import AnyTokenizer
-from bermo.errors import BermoError, nearest
+from bermo.errors import BermoError, nearest, shortened
 from bermo.printing import number_of
 from bermo.runs.task_file import TrainedTask
 from bermo.runs.trained import TrainedFolder
@@ -199,6 +199,6 @@ def check_labels(rows: Rows, trained: TrainedTask, path: Path, hint: str = "") -
     if unknown:
         name, times = unknown.most_common(1)[0]
         raise BermoError(
-            f'{path} has the label "{name}" ({number_of(times, "time")}), which the model does not know.'
-            f"{nearest(name, trained.labels)}{hint}"
+            f'{path} has the label "{shortened(name)}" ({number_of(times, "time")}), which the model does not'
+            f" know.{nearest(name, trained.labels)}{hint}"
         )
