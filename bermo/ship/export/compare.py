@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bermo.data.answers import best_answers
 from bermo.data.features import Features
 from bermo.data.intervals import Indices, bootstrap
 from bermo.data.ranking import unit
+from bermo.data.rows import SpanRows
 from bermo.data.scoring import score, sigmoid, softmax, total_variation
 from bermo.data.tasks import Kind
 from bermo.errors import BermoError
@@ -112,11 +114,11 @@ class Reference:
         has_answers, kind = self.features.targets is not None, self.features.task.kind
         least = LEAST_LOGIT if kind in DECIDED else 0.0
         compared = Compared(
-            texts=len(self.features),
+            texts=len(self.features.rows) if isinstance(self.features.rows, SpanRows) else len(self.features),
             on=self.on,
             relative_error=relative_error(after, self.logits, least),
             tolerance=TOLERANCES[precision],
-            same_answers=same_answers(after, self.logits, kind),
+            same_answers=same_share(self.features, after, self.logits),
             score_before=score(self.features, self.logits).score if has_answers else None,
             score_after=score(self.features, after).score if has_answers else None,
             moved=moved(after, self.logits, kind) if kind in DECIDED else None,
@@ -200,9 +202,21 @@ def moved(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> floa
     return float(np.concatenate(distances).mean())
 
 
+def same_share(features: Features, after: list[np.ndarray], before: list[np.ndarray]) -> float:
+    """The share of answers that stayed the same; of questions, of the texts that answer them.
+
+    The largest logits of a piece of a passage often stand where training puts "not in this piece", and an
+    answer is the best span of words in all pieces.
+    """
+    if features.task.kind != "span":
+        return same_answers(after, before, features.task.kind)
+    pairs = zip(best_answers(features, after), best_answers(features, before), strict=True)
+    return float(np.mean([a == b for a, b in pairs]))
+
+
 def same_answers(after: list[np.ndarray], before: list[np.ndarray], kind: Kind) -> float:
-    """The share of decisions (one for each row, tag, end of a span, or label of a row that may have several)
-    that stayed the same; 1 for numbers. The decision of a vector is which text is its nearest.
+    """The share of decisions (one for each row, tag, or label of a row that may have several) that stayed
+    the same; 1 for numbers. The decision of a vector is which text is its nearest.
     """
     if kind == "embedding":
         return float(np.mean(nearest_of(np.stack(after)) == nearest_of(np.stack(before))))

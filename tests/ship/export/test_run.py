@@ -25,9 +25,11 @@ from bermo.ship.export.compare import (
     agreement,
     check_accepted,
     same_answers,
+    same_share,
 )
 from bermo.ship.export.run import ExportSpec, export
 from bermo.ship.runtimes.candidate import open_candidate
+from bermo.ship.runtimes.texts import built_in
 from tests import tiny
 from tests.ship.folders import make_model, prune_randomly_, save, write_rows
 
@@ -235,6 +237,22 @@ def test_same_answers_counts_rows_and_tags() -> None:
     before = [np.array([1.0, 0.0]), np.array([0.0, 1.0])]
     after = [np.array([0.9, 0.1]), np.array([0.6, 0.4])]
     assert same_answers(after, before, "classification") == 0.5
+
+
+def test_of_questions_the_same_answers_are_those_that_are_given(tmp_path: Path) -> None:
+    opened = open_trained(save(make_model(kind="span"), tmp_path / "model", "span"))
+    features = built_in(opened)
+    before = [np.zeros((2, length)) for length in np.diff(features.starts)]
+    for piece, logits in enumerate(before):
+        tokens = features.spans[features.starts[piece] : features.starts[piece + 1]]  # type: ignore[index]
+        logits[:, 0] = 9.0  # training puts "the answer is not in this piece" there: it is no answer
+        logits[:, np.flatnonzero(tokens[:, 0] >= 0)[0]] = 5.0
+    after = [logits.copy() for logits in before]
+    assert same_share(features, after, before) == 1.0
+    changed = int(features.row_of[0])  # type: ignore[index]
+    for piece in np.flatnonzero(np.asarray(features.row_of) == changed):
+        after[piece][:, -2:] = 6.0
+    assert same_share(features, after, before) == 1 - 1 / len(features.rows)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
