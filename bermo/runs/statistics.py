@@ -7,6 +7,7 @@ can, the interval of a score is cut there, which takes no true value out of it.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from bermo.data.tasks import built_in
@@ -63,6 +64,7 @@ def spread(scores: Sequence[float]) -> Spread:
     return Spread(mean=mean, deviation=deviation, interval=(mean - half, mean + half))
 
 
+@cache
 def student_t(freedom: int) -> float:
     """The 97.5 % quantile of Student's t: exact for 1 and 2, then Cornish-Fisher's expansion refined."""
     if freedom == 1:

@@ -20,6 +20,8 @@ printed number again from it:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from statistics import fmean
 
 from bermo.methods.probing.paired import Paired
@@ -177,7 +179,12 @@ def fine_tuned_gap(what: str, case: str, task: str) -> Evidence:
 
 def measured_grid() -> Grid | None:
     """The grid of further encoders, where it was measured."""
-    return grid(read("grid.json")) if (RESULTS / "grid.json").exists() else None
+    return _grid_in(RESULTS)
+
+
+@cache
+def _grid_in(folder: Path) -> Grid | None:
+    return grid(read("grid.json")) if (folder / "grid.json").exists() else None
 
 
 def _arms(place: Place) -> dict[tuple[str, bool], Cell]:
