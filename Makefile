@@ -6,6 +6,8 @@ MINUTES ?= 60
 export PYTHONDONTWRITEBYTECODE =
 # pip compiles on one core; all of them do it below, but for what hardly anybody imports.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+RARE := /tests?/|/transformers/models/|/torch/(_inductor/[^/]+|testing/_internal)/|/torchgen/
+RARE := $(RARE)|/(sqlalchemy|alembic|pygments/lexers|pymdownx|mypy|mypyc)/
 
 .PHONY: setup check test torture fuzz demo docs first-hour
 setup: .venv/ready
@@ -16,7 +18,7 @@ setup: .venv/ready
 	$(PIP) -c constraints.txt torch
 	$(PIP) --require-hashes --no-deps -r requirements.lock
 	$(PIP) --no-deps -e .
-	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' .venv/lib || true # some packages hold files of other Pythons
+	$(BIN)/python -m compileall -qq -j 0 -x '$(RARE)' .venv/lib || true # some packages hold files of other Pythons
 	touch .venv/ready
 
 check: setup
