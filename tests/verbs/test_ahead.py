@@ -76,6 +76,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 """
 WAKES = """
 import sys
+sys.argv[0] = "bermo"
 from bermo.interrupts import own_process_
 from bermo.verbs import ahead
 own_process_()
