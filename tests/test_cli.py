@@ -137,6 +137,7 @@ def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: py
 
 LEAVES = """
 import atexit, sys, threading, time
+sys.argv = ["bermo"]
 from bermo.cli import leave
 
 class Watched:
@@ -159,7 +160,7 @@ def test_the_process_of_a_command_ends_whole_but_for_its_modules() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_output_that_cannot_be_written_at_the_end_fails_as_python_has_it() -> None:
-    code = "from bermo.cli import leave; print(1); leave(0)"
+    code = "import sys; sys.argv = ['bermo']; from bermo.cli import leave; print(1); leave(0)"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode != 0
