@@ -36,9 +36,9 @@ SEEDS = (
 )
 TITLE = "Points behind the best pruned model of a task"
 NOTE = (
-    "0 is the best. – is an arm with a dead seed, one that was not run, or the only one that was."
-    " Colours end at −5. ★: the default. SST-2 part: 20,000 rows. Paper's start: by size, with a random head"
-    " and frozen embeddings; random head and frozen: with one of the two."
+    "0 is the best. – is an arm with a dead seed, or one that was not run. Tasks with one arm are left"
+    " out. Colours end at −5. ★: the default. SST-2 part: 20,000 rows. Paper's start: by size, with a random"
+    " head and frozen embeddings; random head and frozen: with one of the two."
 )
 
 

@@ -41,7 +41,7 @@ from scripts.tables import (  # noqa: E402
 )
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "front": ship.front,
+    "front": chain.front,
     "ship-cpu": ship.cpu,
     "ship-forms": ship.forms,
     "ship-chain": chain.chain,

@@ -1,7 +1,8 @@
 """A claim of the paper, and how the page of verdicts shows it."""
 
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from scripts.tables.evidence import Evidence, evidence_table
 
@@ -19,8 +20,8 @@ class Claim:
     figure: str = ""
     unit: str = ""
     """What the upright axis of its figure shows, where that is drawn from the evidence (claim_figures.py)."""
-    paper_value: float | None = None
-    """The paper's own number, to stand beside ours."""
+    paper_values: Mapping[str, float] = field(default_factory=dict)
+    """The paper's own numbers, to stand beside ours: by words of the rows that they are about; "" is all."""
 
 
 def section(number: int, claim: Claim) -> str:

@@ -23,8 +23,8 @@ def figure_of(claim: Claim) -> Bars:
         own = {_label(one): one for one in rows if one.encoder == encoder}
         series[encoder] = tuple(_mean(own.get(name)) for name in names)
         errors[encoder] = tuple(_ends(own.get(name)) for name in names)
-    if claim.paper_value is not None:
-        series["the paper"] = tuple(claim.paper_value for _ in names)
+    if claim.paper_values:
+        series["the paper"] = tuple(_paper(claim, name) for name in names)
     known = [end for one in rows if one.interval for end in one.interval]
     is_cut = any(abs(end) > LONGEST for end in known)
     return Bars(
@@ -44,7 +44,11 @@ def figure_of(claim: Claim) -> Bars:
 def _label(one: Evidence) -> str:
     words = one.what.removeprefix("mix − plain, ").removesuffix(", mix − plain")
     words = words.removesuffix(": taught − untaught").partition(": kept")[0]
-    return words.replace(", 20,000 rows", " part").replace("movement by ", "by ")
+    return words.removesuffix(", dense").replace(", 20,000 rows", " part").replace("movement by ", "by ")
+
+
+def _paper(claim: Claim, name: str) -> float | None:
+    return next((value for words, value in claim.paper_values.items() if words in name), None)
 
 
 def _mean(one: Evidence | None) -> float | None:

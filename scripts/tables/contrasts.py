@@ -97,7 +97,7 @@ def over_tasks(known: Grid | None, method: str) -> tuple[Contrast, ...]:
         assert known is not None
         both = [(place.task, *cells) for place in known.of(encoder) for cells in _both(place, (method,))]
         if len(both) > 1:
-            words = f"{len(both)} tasks, {WORDS.get(method, method)}"
+            words = f"{len(both)} tasks and lengths, those above among them, {WORDS.get(method, method)}"
             plain, mix = ([cells[at] for cells in both] for at in (2, 3))
             found.append(
                 Contrast(

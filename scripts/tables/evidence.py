@@ -4,6 +4,7 @@ A source is a file of results/ and an expression over its arms; tests/docs/test_
 printed number again from it:
 
     gpu.json: A              the mean of an arm's last scores over the seeds that live
+    gpu.json: matthews A     the mean of Matthews' correlation over all seeds of an arm, best evaluation
     gpu.json: A − B          the mean difference, paired by the seeds that live in both
     core-gpu.json: TASK      mix − plain of dense models, paired by seed
     probing-gpu.json: CASE   mix − plain, the mean of the semantic tasks, paired by seed
@@ -62,7 +63,7 @@ class Evidence:
     @property
     def data(self) -> str:
         """What a difference was measured on, by its words."""
-        return self.what.removeprefix("mix − plain, ").partition(", mix, ")[0]
+        return self.what.removeprefix("mix − plain, ").replace(", mix, ", ", ").partition(": ")[0]
 
     @property
     def row(self) -> list[str]:
@@ -88,6 +89,18 @@ def arm(what: str, name: str) -> Evidence:
         source=f"gpu.json: {name}",
         dead=num_seeds(name) - len(alive),
         num_seeds=num_seeds(name),
+    )
+
+
+def matthews(what: str, name: str) -> Evidence:
+    """How far an arm's answers are from chance, dead seeds among them: one answer for everything has 0."""
+    values = [seed["values"]["matthews"] for seed in read("gpu.json")[name]["seeds"]]
+    return Evidence(
+        encoder="gte-small",
+        what=f"{what}: Matthews",
+        value=with_interval(values).replace("-", "−"),
+        n=number_of(len(values), "seed"),
+        source=f"gpu.json: matthews {name}",
     )
 
 
@@ -234,7 +247,7 @@ def _ratio(place: Place, plain: Cell, mix: Cell) -> Evidence:
     middle, half = welch(*logs)
     low, high = (math.exp(middle + sign * (half or 0.0)) for sign in (-1, 1))
     where = f"{place.encoder}/{place.task}/{method}"
-    words = f"{TASKS.get(place.task, place.task)}, {WORDS[method].partition(',')[0]}"
+    words = f"{TASKS.get(place.task, place.task)}, {WORDS[method]}"
     kept = " and ".join(f"{100 * share:.0f}" for share in shares)
     return Evidence(
         encoder=place.encoder,

@@ -10,6 +10,8 @@ from bermo.runs.statistics import student_t
 from scripts.tables.grid import ALONE, NEAR, SHORT, TASKS, Arm, Cell, Grid, Place, distance, grid, verdict
 from scripts.tables.numbers import read, signed, table
 
+LENGTHS = (" 1 epoch", " 2 epochs")
+"""How tasks end that differ from another one in the length of training alone; heat maps leave them out."""
 WANTED = 0.3
 """Points on either side of a mean that a comparison on SST-2 needs: the mix's gains are of that size."""
 
@@ -102,7 +104,7 @@ def ranks() -> str:
     rows = []
     for place in known.places:
         cells = {cell.arm.method: cell for cell in place.pruned if cell.arm.mix}
-        if len(cells.keys() & head.keys()) > 1:
+        if place.default is not None and len(cells.keys() & head.keys()) > 1:
             scores = [shown(cells.get(method)) for method in head]
             rows.append([place.encoder, TASKS.get(place.task, place.task), *scores])
     return table(["encoder", "task", *head.values()], rows)
@@ -128,7 +130,11 @@ def heats(known: Grid) -> list[Heat]:
 
 
 def _heat(known: Grid, encoder: str) -> Heat:
-    places = known.of(encoder)
+    places = [
+        place
+        for place in known.of(encoder)
+        if place.default is not None and verdict(place) != ALONE and not place.task.endswith(LENGTHS)
+    ]
     arms = [
         arm for arm in known.arms if arm.is_rival and not arm.dense and any(_cell(p, arm) for p in places)
     ]

@@ -64,7 +64,7 @@ def gain_verdict(rows: Sequence[Evidence], claim: float) -> str:
     )
     if shown and all(high < claim for _, high in known):
         return f"{SMALLER} ({listed(shown)})"
-    return f"depends (shown: {listed(shown)}; not: {listed(others)})" if shown else OPEN
+    return f"depends (shown: {listed(shown)}; not shown: {listed(others)})" if shown else OPEN
 
 
 def listed(names: Sequence[str]) -> str:

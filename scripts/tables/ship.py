@@ -1,4 +1,4 @@
-"""Tables about small models: the front, every candidate on a CPU, students on a GPU."""
+"""Tables about small models: every candidate on a CPU, students on a GPU."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -55,12 +55,6 @@ CANDIDATES: dict[str, tuple[str, str, str | None]] = {
 """Name in a document -> the bench of throughput and size, the row's name there, and its name on the test set,
 which was not asked for all. "Taught alike": as long, by the same teacher and on the same texts as the pruned
 students."""
-FRONT = (
-    "dense, torch fp32",
-    "dense, int8",
-    "first 4 layers, 60 % of heads and neurons, taught, int8",
-    "first 3 layers, 55 % of heads and neurons, taught, int8, words cut",
-)
 
 
 def candidates() -> dict[str, Candidate]:
@@ -74,28 +68,6 @@ def candidates() -> dict[str, Candidate]:
         share = None if test is None else test / tested["dense"]
         known[name] = Candidate(name=name, row=row, test=test, test_share=share)
     return known
-
-
-def front() -> str:
-    """The README's table: score kept, and the speed-up as int8 factor × structure factor."""
-    known = candidates()
-    int8 = known["dense, int8"].throughput
-    rows = []
-    for name in FRONT:
-        one = known[name]
-        is_int8 = one.row["precision"] == "int8"
-        factors = f"{int8:.1f} × {one.throughput / int8:.1f}" if is_int8 else "1 × 1"
-        rows.append(
-            [
-                name,
-                f"{one.test:.2f} ({one.test_share:.1%})".replace("%", "\u00a0%"),
-                f"**{one.throughput:.1f}\u00a0×**",
-                factors,
-                f"{one.row['megabytes']:.1f}\u00a0MB",
-            ]
-        )
-    head = ["gte-small on SST-2", "test accuracy", "throughput", "= int8 × structure", "size"]
-    return table(head, rows)
 
 
 def cpu() -> str:

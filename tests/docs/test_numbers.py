@@ -141,7 +141,7 @@ def when_a_plain_encoder_dies() -> str:
 def layers_in_use_by_size() -> str:
     plain, mix = (enough(read("alive.json")["cut_after_layer"][f"size-{arm}"]) for arm in ("plain", "mix"))
     return (
-        f"and keep {number_or_word(plain)} of the twelve layers in use (with the mix {number_or_word(mix)})"
+        f"and keeps {number_or_word(plain)} of the twelve layers in use (with the mix {number_or_word(mix)})"
     )
 
 
@@ -157,7 +157,7 @@ def layers_in_use_by_score() -> str:
 def seeds_that_live_by_size() -> str:
     arms = {"SST-2": "stability/size-plain", "RTE": "rte/size-plain", "MRPC": "mrpc/size-plain"}
     lives = [f"{len(scores_of(arm))} of {num_seeds(arm)} on {task}" for task, arm in arms.items()]
-    return f"Plain encoders survive ({', '.join(lives)})"
+    return f"Plain gte-small survives ({', '.join(lives)})"
 
 
 def seeds_that_die_beyond_sst2() -> str:

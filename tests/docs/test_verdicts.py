@@ -130,6 +130,9 @@ def expected(source: str) -> list[float]:
     elif file == "core-gpu.json":
         runs = {(r["arm"], r["seed"]): r["last_score"] for r in read(file)["runs"] if r["task"] == name}
         values = [score - runs["plain", seed] for (arm, seed), score in runs.items() if arm == "mix"]
+    elif name.startswith("matthews "):
+        seeds = read(file)[name.removeprefix("matthews ")]["seeds"]
+        values = [seed["values"]["matthews"] for seed in seeds]
     elif other:
         both = alive(one), alive(other)
         values = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
@@ -218,7 +221,8 @@ def test_a_gain_that_is_shown_on_some_data_names_them() -> None:
         return Evidence(encoder="e", what=what, value="", n="", source="", interval=(low, 1.0))
 
     rows = [taught("MRPC", 0.1), taught("SST-2, 20,000 rows", -0.1), taught("RTE", -0.2)]
-    assert gain_verdict(rows, 0.0) == "depends (shown: MRPC; not: SST-2, 20,000 rows and RTE)"
+    others = "SST-2, 20,000 rows, by size and RTE, by size"
+    assert gain_verdict(rows, 0.0) == f"depends (shown: MRPC, by size; not shown: {others})"
 
 
 def test_a_claim_s_figure_shows_its_rows_with_their_intervals_and_the_paper_s_number() -> None:
@@ -239,7 +243,7 @@ def test_a_claim_s_figure_shows_its_rows_with_their_intervals_and_the_paper_s_nu
         command="",
         evidence=rows,
         unit="points",
-        paper_value=2.0,
+        paper_values={"": 2.0},
     )
     figure = figure_of(claim)
     assert figure.names == ("A", "B")
