@@ -33,8 +33,9 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
             name = f"gpu-stability-{rank}.svg"
             write_panels(
                 out / name,
-                f"By {WORDS[rank].removeprefix('movement, by ')}, to 10 % on SST-2, every seed",
+                f"gte-small by {WORDS[rank].removeprefix('movement, by ')}, to 10 % on SST-2, every seed",
                 rows,
+                _ended(both),
             )
             drawn.append(name)
     panels = [[bars] for task in TASKS if (bars := _methods(arms, task)) is not None]
@@ -48,6 +49,14 @@ def draw_all(arms: Sequence[Arm], out: Path) -> list[str]:
             write_svg(out / name, figure)
             drawn.append(name)
     return drawn
+
+
+def _ended(arms: Sequence[Arm]) -> str:
+    """Say which arm was ended before the other one."""
+    last = {arm.is_mix: max(row[STEP] or 0 for seed in arm.seeds for row in seed.curve) for arm in arms}
+    if len(last) < 2 or last[False] == last[True]:
+        return ""
+    return f"Plain trainings were ended at step {last[False]:,.0f}, at the third evaluation with one answer."
 
 
 def _stability(arms: Sequence[Arm]) -> Iterable[Figure]:

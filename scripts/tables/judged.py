@@ -5,7 +5,7 @@
     no loss is claimed     no interval below 0: holds; all below the paper's own losses: does not; else part
     seeds are claimed      more plain seeds dead than mixed, by more than chance: holds; fewer plain ones dead
                            than the paper's share, by the whole interval: does not; else not shown
-    sooner is claimed      an interval above 0 at some length of training: shown there; else not shown
+    sooner is claimed      an interval above 0 after as many epochs: shown there; else not shown
 
 Of ten comparisons and more, one in twenty may differ by chance: whatever is claimed, so many do not count.
 Each encoder is judged by itself; where one says that a claim holds and another that it does not, it depends.
@@ -101,7 +101,7 @@ def sooner_verdict(rows: Sequence[Evidence]) -> str:
     """Judge the claim that the mix needs fewer epochs: it would be ahead at some length of training."""
     ahead = [one for one in differing(rows) if one.interval and one.interval[0] > 0]
     is_shown = len(ahead) > by_chance(rows)
-    return f"shown at {len(ahead)} of {len(rows)} lengths of training" if is_shown else OPEN
+    return f"shown in {len(ahead)} of {len(rows)} comparisons" if is_shown else OPEN
 
 
 def ratio_verdict(rows: Sequence[Evidence], least: float, claim: float) -> str:

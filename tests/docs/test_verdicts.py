@@ -285,7 +285,7 @@ def test_about_as_good_counts_what_is_worse_and_allows_for_chance_among_many() -
 def test_fewer_epochs_are_judged_by_lengths_at_which_the_mix_is_ahead_less_those_of_chance() -> None:
     same, ahead = gap(-0.1, 0.2), gap(0.1, 0.2)
     assert sooner_verdict([same, same]) == "not shown"
-    assert sooner_verdict([same, ahead]) == "shown at 1 of 2 lengths of training"
+    assert sooner_verdict([same, ahead]) == "shown in 1 of 2 comparisons"
     assert sooner_verdict([ahead, *[same] * 9]) == "not shown"
 
 
