@@ -58,6 +58,8 @@ LABELS = (
     "is_duplicate",
     "y",
 )
+MOST_SWITCHES = 6
+"""Columns of 0 and 1 that an error names."""
 MOST_CLASS_VALUES = 20
 """Broken numbers with more different values than this are a measure, not classes (half stars have 10)."""
 
@@ -132,7 +134,19 @@ def _no_text(table: Table, flags: Flags) -> str:
 
 
 def _no_label(table: Table, flags: Flags) -> str:
-    return _missing(table, "label", LABELS, flags.label)
+    switches = [f'"{name}"' for name in table.columns if _is_switch(table.column(name))]
+    if len(switches) < 2:
+        return _missing(table, "label", LABELS, flags.label)
+    shown = ", ".join(switches[:MOST_SWITCHES]) + (", …" if switches[MOST_SWITCHES:] else "")
+    return (
+        f"{table.path}: no column has a usual name for the label, and {len(switches)} hold 0 and 1 alone"
+        f" ({shown}). If each of them is a label, write the names of those that are 1 into one column"
+        ' "labels", with | between them; an empty cell has none.'
+    )
+
+
+def _is_switch(cells: Sequence[str]) -> bool:
+    return {str(cell).strip() for cell in cells} == {"0", "1"}
 
 
 def _missing(table: Table, part: str, known: Sequence[str], flag: str | None) -> str:

@@ -94,6 +94,12 @@ def test_numbers_are_ordered_by_size(write: Write) -> None:
         (GOOD, "text\tlabel\nx\t\n", {}, r"valid\.tsv, line 2: the label"),
         (GOOD, "text\tlable\nx\tyes\n", {}, r'valid\.tsv has no column "label"'),
         ("great film\t1\nbad film\t0\n", None, {}, r"no column has a usual name for the text.*add a line"),
+        (
+            "id\ttext\ttoxic\trude\n1\ta\t0\t1\n2\tb\t1\t0\n",
+            None,
+            {},
+            r'2 hold 0 and 1 alone \("toxic", "rude"\).*into one column "labels", with \| between',
+        ),
         (GOOD, None, {"text": ("txt",)}, r'no column "txt".*"text"'),
         (GOOD, None, {"text": ("text", "label", "x")}, r'no column "x"'),
         ("a\tb\tc\tlabel\n1\t2\t3\t4\n", None, {"text": ("a", "b", "c")}, r"3 text columns were given"),
