@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 
 from scripts.tables.evidence import Evidence, evidence_table
 
+QUEUE = "benchmarks/gpu_queue.sh MODEL DATA OUT"
+GRID = "python benchmarks/grid.py MODELS DATA OUT --only"
+"""Commands that measure several claims."""
+SST2_PART = "SST-2, 20,000 rows"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.grid import METHODS, TASKS, Job, beside, jobs, left, rows
+from benchmarks.grid import Job, beside, jobs, left, rows
+from benchmarks.grid_plan import METHODS, TASKS
 from bermo.fields import leaves
 from bermo.spec import RunSpec
 from scripts.tables.grid import STARTS, WORDS

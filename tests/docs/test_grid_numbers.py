@@ -5,11 +5,11 @@ from statistics import fmean, stdev
 
 import pytest
 
+from scripts.tables.claim import SST2_PART
 from scripts.tables.grid import welch
 from scripts.tables.grid_pages import seeds_for
 from scripts.tables.numbers import last_scores as scores_of
 from scripts.tables.numbers import num_seeds, read, spread
-from scripts.tables.verdicts import SST2_PART
 from tests.docs.stated import both_in_grid, in_grid, last_scores_in_grid, number_or_word, text_of
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from benchmarks.grid import PLAN
+from benchmarks.grid_plan import PLAN
 from scripts.tables import evidence, numbers, verdicts
 from scripts.tables.claim import Claim
 from scripts.tables.claim_figures import figure_of
