@@ -9,6 +9,8 @@ SMALL = 11.0
 LINE_HEIGHT = 17.0
 # Of the font size; the mean over English text in the wider sans-serif fonts.
 LETTER_WIDTH = 0.6
+# Signs that users' labels may hold, each as wide as those fonts draw it.
+SIGNS, SIGN_WIDTH = "<>&@", 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,8 @@ def path(points: list[tuple[float, float]]) -> str:
 def width_of(words: str, size: float = FONT_SIZE) -> float:
     """Estimate how wide words are drawn; wide characters (CJK) take a whole square."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
-    return size * (LETTER_WIDTH * (len(words) - wide) + wide)
+    signs = sum(letter in SIGNS for letter in words)
+    return size * (LETTER_WIDTH * (len(words) - wide - signs) + wide + SIGN_WIDTH * signs)
 
 
 def cut(words: str, width: float, size: float = FONT_SIZE) -> str:

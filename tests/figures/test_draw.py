@@ -449,3 +449,8 @@ def test_a_label_of_any_length_is_cut_in_a_moment(letter: str) -> None:
     assert cut(letter * 1_000_000, 100.0) == short
     assert short.endswith("…")
     assert width_of(short) <= 100.0 < width_of(letter + short)
+
+
+def test_signs_of_code_are_counted_as_wide_as_they_are_drawn() -> None:
+    assert width_of("<&>", 10) > width_of("abc", 10)
+    assert width_of("<b>&\"'</b>", 11) > 71.2  # DejaVu Sans, in a browser
