@@ -6,8 +6,10 @@ from statistics import fmean, stdev
 import pytest
 
 from scripts.tables.claim import SST2_PART
+from scripts.tables.evidence import measured_grid, mix_gaps
 from scripts.tables.grid import welch
 from scripts.tables.grid_pages import seeds_for
+from scripts.tables.judged import differing
 from scripts.tables.numbers import last_scores as scores_of
 from scripts.tables.numbers import num_seeds, read, spread
 from tests.docs.stated import both_in_grid, in_grid, last_scores_in_grid, number_or_word, text_of
@@ -26,6 +28,21 @@ def plain_encoders_by_sensitivity() -> str:
 def where_the_mix_gains_most() -> str:
     plain, mix = both_in_grid("gte-small", "mrpc", "sensitivity")
     return f"(gte-small on MRPC, {plain:.1f} plain and {mix:.1f} mixed)"
+
+
+def what_a_dense_mix_costs_mpnet() -> str:
+    gaps = [
+        one
+        for one in mix_gaps(measured_grid(), lambda _, arm: arm.method == "dense")
+        if one.encoder == "mpnet-base"
+    ]
+    means = [float(one.value.partition(" ")[0].replace("−", "-")) for one in gaps]
+    assert max(means) < 0
+    assert len(differing(gaps)) == 2
+    return (
+        f"with mpnet-base it is behind on each of {number_or_word(len(gaps))} tasks, by {-max(means):.1f} to"
+        f" {-min(means):.1f} points, on MRPC and RTE by more than chance"
+    )
 
 
 def what_the_mix_gains_by_sensitivity() -> str:
@@ -260,6 +277,8 @@ def by_sensitivity_on_all_of_sst2() -> str:
         ("docs/explanation/pruning.md", how_a_large_plain_encoder_dies),
         ("results/README.md", which_start_kills_a_large_plain_encoder),
         ("docs/explanation/pruning.md", what_the_mix_gains_by_sensitivity),
+        ("docs/explanation/mix.md", what_a_dense_mix_costs_mpnet),
+        ("docs/how-to/train.md", what_a_dense_mix_costs_mpnet),
         ("docs/explanation/pruning.md", which_start_kills_a_large_plain_encoder),
         ("docs/explanation/pruning.md", without_scores),
         ("results/README.md", large_encoder_taught),
