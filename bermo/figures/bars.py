@@ -36,7 +36,7 @@ FAR = 0.6
 def draw_bars(figure: Bars, is_live: bool = False) -> Drawing:
     """Draw bars, or dots with whiskers where zero is far."""
     is_dots, y = _axis(figure)
-    colours = colours_of(list(figure.series))
+    colours = colours_of(list(figure.series), figure.colours)
     num_series = len(figure.series)
     left = left_margin(y)
     least = len(figure.names) * (num_series * MIN_BAR + 6)
@@ -87,7 +87,7 @@ def _bar(figure: Bars, index: int, order: int, is_dots: bool, slot: float, frame
     value = values[index]
     if value is None or not is_shown(value, frame.y):
         return ""
-    colour = colours_of(list(figure.series))[order]
+    colour = colours_of(list(figure.series), figure.colours)[order]
     thick = min(MAX_BAR, (slot - 6) / len(figure.series))
     middle = frame.left + slot * (index + 0.5) + thick * (order - (len(figure.series) - 1) / 2)
     ends = _ends(figure, name, index)

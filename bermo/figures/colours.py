@@ -11,7 +11,7 @@ reader of SVG without variables (Inkscape, LibreOffice, librsvg) shows the light
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 NUM_COLOURS = 8
 DASHES = (None, "6 3", "2 3")
@@ -78,11 +78,11 @@ def luminance(paper: dict[str, str], ink: str, share: float) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def colours_of(names: Sequence[str]) -> list[str]:
-    """Return a colour for each series, in order."""
+def colours_of(names: Sequence[str], numbers: Mapping[str, int] | None = None) -> list[str]:
+    """Return a colour for each series: that of its number, or in order."""
     if len(names) > 3 and _is_sequence(names):
         return [_between(index / (len(names) - 1)) for index in range(len(names))]
-    return [LIGHT[index % NUM_COLOURS] for index in range(len(names))]
+    return [LIGHT[(numbers or {}).get(name, index) % NUM_COLOURS] for index, name in enumerate(names)]
 
 
 def dashes_of(names: Sequence[str]) -> list[str | None]:

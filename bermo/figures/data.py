@@ -74,6 +74,8 @@ class Bars:
     """Dots with level whiskers in place of bars, a line for each, so that many and long names have room."""
     limits: tuple[float, float] | None = None
     """How far the axis of level whiskers reaches if its values do not need more; longer ones end with it."""
+    colours: Mapping[str, int] = field(default_factory=dict)
+    """The number of a series' colour, for figures that show the same things; the others go by their order."""
 
 
 @dataclass(frozen=True, kw_only=True)

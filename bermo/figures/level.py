@@ -28,7 +28,7 @@ RADIUS, CAP = 4.0, 4.0
 
 def draw_level(figure: Bars, is_live: bool = False) -> Drawing:
     """Draw a dot and its whisker for each value of each name."""
-    colours = colours_of(list(figure.series))
+    colours = colours_of(list(figure.series), figure.colours)
     lines = [wrap(name, MAX_NAMES, SMALL) for name in figure.names]
     left = 10 + max((width_of(line, SMALL) for own in lines for line in own), default=0.0)
 

@@ -9,6 +9,8 @@ from scripts.tables.evidence import Evidence
 from scripts.tables.judged import encoders
 
 NO_ENDS = (float("nan"), float("nan"))
+COLOURS = ("gte-small", "mpnet-base", "the box", "MiniLM-L6", "the paper")
+"""What has the same colour in all figures of claims."""
 LONGEST = 7.0
 """Points from zero at which whiskers of differences are cut, so that the others can be seen."""
 
@@ -37,6 +39,7 @@ def figure_of(claim: Claim) -> Bars:
         note="Whiskers: 95 % intervals over seeds."
         + (" One that is longer than the axis ends with an arrow." if is_cut else ""),
         is_level=bool(known),
+        colours={name: COLOURS.index(name) for name in series if name in COLOURS},
         limits=(max(-LONGEST, min(known)), min(LONGEST, max(known))) if is_cut else None,
     )
 

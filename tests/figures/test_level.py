@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+from bermo.figures.colours import LIGHT
 from bermo.figures.data import Bars
 from bermo.figures.describe import describe
 from bermo.figures.draw import to_svg
@@ -63,3 +64,11 @@ def test_its_text_names_what_was_measured_alone() -> None:
         "Dots of points. one: the first comparison, of a name that no slot below a bar would hold 0.5,"
         " second -1; other: second 2. Whiskers show intervals."
     )
+
+
+def test_a_series_keeps_its_colour_beside_whatever_else_is_drawn() -> None:
+    alone = replace(LEVEL, series={"other": LEVEL.series["other"]}, errors={}, colours={"other": 1})
+    both = replace(LEVEL, colours={"other": 1})
+    for drawn in (alone, both, replace(alone, is_level=False)):
+        assert f'fill="{LIGHT[1]}"' in to_svg(drawn)
+    assert f'fill="{LIGHT[0]}"' not in to_svg(alone)
