@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from scripts.tables.grid import grid
 from scripts.tables.numbers import (
     PRUNING,
     last_scores,
@@ -72,10 +73,11 @@ def survival() -> str:
 
 def _default_row() -> list[str]:
     """What --prune movement gives by itself: by sensitivity, embeddings trained too, rate by the width."""
-    rows = [row for row in read("grid.json") if (row["encoder"], row["task"]) == ("gte-small", "sst2")]
-    alive = [row["last"] for row in rows if not row["dead"]]
+    (place,) = [place for place in grid(read("grid.json")).of("gte-small") if place.task == "sst2"]
+    assert place.default is not None
+    alive = place.default.alive
     name = "all by default: movement by sensitivity, mix, embeddings trained"
-    return [name, "3", f"{len(alive)} of {len(rows)}", with_interval(alive)]
+    return [name, "3", f"{len(alive)} of {len(place.default.rows)}", with_interval(alive)]
 
 
 def summary() -> str:

@@ -12,6 +12,7 @@ from scripts.tables.grid_pages import seeds_for
 from scripts.tables.judged import differing
 from scripts.tables.numbers import last_scores as scores_of
 from scripts.tables.numbers import num_seeds, read, spread
+from scripts.tables.pruning import survival
 from tests.docs.stated import both_in_grid, in_grid, last_scores_in_grid, number_or_word, text_of
 
 
@@ -287,3 +288,9 @@ def by_sensitivity_on_all_of_sst2() -> str:
 )
 def test_a_sentence_says_what_was_measured(document: str, sentence: Callable[[], str]) -> None:
     assert sentence() in text_of(document)
+
+
+def test_the_row_of_the_default_has_its_seeds_alone() -> None:
+    (row,) = [line for line in survival().splitlines() if line.startswith("| all by default")]
+    scores = last_scores_in_grid("gte-small", "sst2", "sensitivity", True)
+    assert f"| {len(scores)} of {len(scores)} | {fmean(scores):.2f} (" in row
