@@ -20,8 +20,9 @@ def run(options: ListOptions) -> int:
     for name, recipe in RECIPES.items():
         print(wrapped(_first_line(recipe.__doc__), f"  {name:<{width}}"))
     print("\nTasks (bermo train --task NAME --data FOLDER; box/… need no files):")
+    width = max(map(len, TASKS)) + 2
     for name, task in TASKS.items():
-        print(f"  {name:<26} {task.kind}, {task.metric}")
+        print(f"  {name:<{width}}{task.kind}, {task.metric}")
     return 0
 
 

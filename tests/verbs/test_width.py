@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -42,6 +43,16 @@ def test_helps_and_lists_fit(
     with suppress(SystemExit):  # argparse ends a help by itself
         main(words)
     assert cell_len(widest(capsys.readouterr().out)) <= WIDTH
+
+
+def test_the_columns_of_the_lists_are_straight(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["list"]) == 0
+    for part in capsys.readouterr().out.split("\n\n"):
+        starts = {len(row.group()) for row in re.finditer(r"^  \S+ +", part, re.MULTILINE)}
+        assert len(starts) == 1, part
 
 
 @pytest.mark.parametrize("name", RECIPES)
