@@ -111,6 +111,8 @@ def _all_seeds(prepared: Prepared, out: Path, display: Display, accelerator: Acc
     missing = [seed for seed in seeds if results[seed] is None]
     if accelerator.is_main_process:
         _clear(out, set(seeds) - set(missing))
+        if before := ", ".join(str(seed) for seed in seeds if seed not in missing):
+            display.tell(f"Trained before, and not again: seed {before} of {out}.")
     for group in _groups(out, seeds, missing, prepared.spec.train.together):
         if len(seeds) > 1:
             names = ", ".join(map(str, group))

@@ -15,6 +15,7 @@ from transformers import AutoModelForSequenceClassification
 from bermo.cli import main
 from bermo.errors import BermoError
 from bermo.methods.finetune import finetune
+from bermo.progress import Quiet
 from bermo.spec import DataSpec, MixSpec, ModelSpec, RunSpec, TrainSpec, replace_in
 
 TINY = RunSpec(
@@ -23,6 +24,16 @@ TINY = RunSpec(
 )
 
 pytestmark = pytest.mark.usefixtures("shallow_box")
+
+
+class Ear(Quiet):
+    """A display that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def tell(self, sentence: str) -> None:
+        self.said.append(sentence)
 
 
 def test_a_run_leaves_spec_metrics_result_and_a_model_that_reloads(tmp_path: Path) -> None:
@@ -68,7 +79,9 @@ def test_the_encoder_in_the_box_learns_its_task(tmp_path: Path) -> None:
 def test_the_same_command_again_does_nothing_and_more_seeds_add_to_it(tmp_path: Path) -> None:
     first = finetune(TINY, tmp_path)
     before = (tmp_path / "seed-1" / "result.json").stat().st_mtime_ns
-    again = finetune(replace(TINY, seeds=(1, 2)), tmp_path)
+    ear = Ear()
+    again = finetune(replace(TINY, seeds=(1, 2)), tmp_path, ear)
+    assert f"Trained before, and not again: seed 1 of {tmp_path}." in ear.said
     assert (tmp_path / "seed-1" / "result.json").stat().st_mtime_ns == before
     assert again.seeds[0] == first.seeds[0]
     assert [seed.seed for seed in again.seeds] == [1, 2]
@@ -82,20 +95,12 @@ def test_a_folder_of_another_run_is_refused_before_any_work(tmp_path: Path) -> N
 
 
 def test_a_run_that_collapses_is_marked_diverged_with_a_reason(tmp_path: Path) -> None:
-    messages: list[str] = []
-
-    class Ear:
-        def start(self, what: str, total: int, done: int) -> None: ...
-        def step(self, done: int, loss: float | None) -> None: ...
-        def close(self) -> None: ...
-        def tell(self, sentence: str) -> None:
-            messages.append(sentence)
-
+    ear = Ear()
     spec = replace_in(TINY, train={"lr": 1.0, "warmup": 0.0, "clip": 0.0})
-    result = finetune(spec, tmp_path, Ear())
+    result = finetune(spec, tmp_path, ear)
     assert result.num_diverged == 1
     assert result.seeds[0].diverged is not None
-    assert any("diverged" in sentence and "--lr" in sentence for sentence in messages)
+    assert any("diverged" in sentence and "--lr" in sentence for sentence in ear.said)
 
 
 def test_a_collapsed_run_can_be_given_up_early(tmp_path: Path) -> None:
