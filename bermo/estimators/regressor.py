@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bermo.errors import BermoError
 from bermo.estimators.options import read_options
 from bermo.estimators.trained import AskedModel, check_fitted, read_saved, train_rows, trained_folder
 
@@ -60,6 +61,10 @@ class Regressor:
     def score(self, texts: Any, labels: Any = None) -> float:
         """Return R², the share of the numbers' variance that is explained: 1 − Σ(y − ŷ)² / Σ(y − ȳ)²."""
         wanted = np.array(self._fitted().numbers_in(texts, labels))
+        if (wanted == wanted[0]).all():
+            what = "The label is" if len(wanted) == 1 else f"All {len(wanted)} labels are"
+            hint = "but R² is a share of the labels' variance. Give rows of different numbers."
+            raise BermoError(f"{what} {wanted[0]:g}, {hint}")
         left = ((wanted - self.predict(texts)) ** 2).sum()
         return float(1 - left / ((wanted - wanted.mean()) ** 2).sum())
 

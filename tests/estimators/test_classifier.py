@@ -160,6 +160,8 @@ def test_a_regressor_predicts_numbers(tmp_path: Path) -> None:
         np.square(np.array(numbers) - predicted).sum() / np.square(np.array(numbers) - np.mean(numbers)).sum()
     )
     assert regressor.score(TEXTS, numbers) == pytest.approx(1 - left)
+    with pytest.raises(BermoError, match="The label is 3, but R² is"):
+        regressor.score(TEXTS[:1], [3])
     regressor.save(tmp_path / "saved")
     assert bermo.Regressor.load(tmp_path / "saved").predict(TEXTS).tolist() == predicted.tolist()
 
