@@ -23,6 +23,16 @@ from bermo.runs.model_files import check_has_layers, resolve_model
 from bermo.spec import Pooling
 
 
+def check_encoder(encoder: object) -> None:
+    """Refuse a name, a folder or a model in place of an encoder."""
+    if not isinstance(encoder, Encoder):
+        name = repr(str(encoder)) if isinstance(encoder, str | Path) else ""
+        raise BermoError(
+            f"encoder is {name or f'of type {type(encoder).__name__}'}, but an opened encoder was expected."
+            f" Pass bermo.load_encoder({name or 'name or folder'})."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
     """An encoder to be read: its layers, its trained mix where it has one, its tokenizer; in eval mode."""

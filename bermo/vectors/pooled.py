@@ -28,7 +28,7 @@ from bermo.nn.fast.replay import Function, Replays, fused_attention
 from bermo.nn.heads import masked_mean, pooled_rows, take_rows
 from bermo.progress import Display, Quiet
 from bermo.spec import POOLINGS, Pooling, Precision
-from bermo.vectors.encoder import Encoder
+from bermo.vectors.encoder import Encoder, check_encoder
 from bermo.vectors.stream import Batch, Text, batches, forward
 
 FORMAT = 1
@@ -90,6 +90,7 @@ def text_vectors(
     >>> vectors.read(vectors.names[-1]).shape
     (2, 224)
     """
+    check_encoder(encoder)
     check_several(texts)
     if not len(texts):
         raise BermoError("There are no texts to read vectors from.")

@@ -25,7 +25,7 @@ from bermo.encoders.backbone import make_inputs, visit
 from bermo.encoders.families import has_segments
 from bermo.errors import BermoError
 from bermo.spec import Precision
-from bermo.vectors.encoder import Encoder
+from bermo.vectors.encoder import Encoder, check_encoder
 
 WINDOW_BATCHES = 32
 """Batches that are tokenised and sorted by length together: long enough that a batch has little padding."""
@@ -81,6 +81,7 @@ def stream_vectors(
     >>> len(batch.vectors), batch.vectors[0].shape
     (7, torch.Size([1, 5, 224]))
     """
+    check_encoder(encoder)
     check_several(texts)
     wanted = _wanted(encoder, layers, with_mix)
     for batch in batches(encoder, texts, max_length, batch_size):

@@ -30,7 +30,10 @@ class PredictOptions:
     def rules(self) -> Rules:
         has_file = self.file not in (None, STDIN)
         return [
-            (not (self.text and self.file), "Both a file and --text were given. Leave one out."),
+            (
+                not (self.text and self.file),
+                "Both a file and --text were given. Leave one out; every text needs a --text of its own.",
+            ),
             (
                 not (self.text and (self.spec.id or self.spec.truth)),
                 "--id and --truth name columns of a file, and --text has none. Leave them out.",

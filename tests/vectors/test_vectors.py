@@ -94,6 +94,12 @@ def test_the_mix_of_a_saved_model_is_what_its_head_reads(
         torch.testing.assert_close(batch.vectors[-1][is_token], expected[is_token], atol=1e-5, rtol=1e-4)
 
 
+def test_a_name_in_place_of_an_encoder_says_what_opens_it() -> None:
+    for vectors in (text_vectors, stream_vectors):
+        with pytest.raises(BermoError, match=r"Pass bermo\.load_encoder\('box'\)"):
+            next(iter(vectors("box", TEXTS)))  # type: ignore[call-overload, operator]
+
+
 def test_a_cache_is_read_again_and_a_stopped_one_goes_on(
     mixed: tuple[Path, BermoForSequenceClassification],
     tmp_path: Path,
