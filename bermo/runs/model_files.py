@@ -36,6 +36,7 @@ EXPORT_FILE = "export.json"
 SHRINK_FILE = "shrink.json"
 ESTIMATOR_FILE = "estimator.json"
 TASK_FILE = "task.json"
+COMPRESS_FILE = "compress.json"
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".data", ".bin", ".xml")
 EXPECTED = "Give the folder of a finished run, of a saved model or of an export."
 
@@ -111,6 +112,11 @@ def model_folder(path: str | Path) -> Path:
         return folder
     if (folder / MODEL).is_dir():
         return folder / MODEL
+    if (folder / COMPRESS_FILE).is_file():
+        raise BermoError(
+            f"The compress in {folder} has no model: it is not finished, or nothing reached its goal. Give"
+            " its command again, and it goes on where it stopped."
+        )
     if run_of(folder) is None:
         return folder
     if (folder / RESULT_FILE).exists():

@@ -152,6 +152,12 @@ def _missing_weights(folder: Path) -> None:
     save_file(weights, path, {"format": "pt"})
 
 
+def _unfinished_compress(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "compress.json").write_text("{}")
+
+
 def _no_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
@@ -168,6 +174,7 @@ BAD: list[tuple[Callable[[Path], None], str]] = [
     (_nothing, "There is no folder .* Give the folder of a finished run"),
     (_a_file, "is a file. Give the folder of a finished run"),
     (_empty, "holds no model: there is neither config.json nor an export"),
+    (_unfinished_compress, "compress in .* has no model: it is not finished, .* Give its command again"),
     (_unfinished, "is not finished: .* Give the command of the run again"),
     (_ended_without_a_model, "has ended but kept no model"),
     (_export, r"is an export already \(onnxruntime\). Give the model that it was made from"),
