@@ -28,7 +28,7 @@ from bermo.printing import number_of
 from bermo.progress import Display
 from bermo.runs.folder import read_run_spec
 from bermo.runs.kept_options import locked_for
-from bermo.runs.model_files import check_not_exported, warn_diverged
+from bermo.runs.model_files import COMPRESS_FILE, check_not_exported, warn_diverged
 from bermo.runs.trained import open_trained
 from bermo.ship.bench.card import bench_rows
 from bermo.ship.bench.entries import check_lengths, line_up
@@ -86,7 +86,7 @@ def compress(spec: CompressSpec, out: Path, display: Display) -> Compressed:
         warn_diverged(folder, display.tell)
     run = _run_spec(spec) if spec.texts is None else RunSpec()
     check_lengths(spec.run.name, source, spec.bench)
-    with locked_for(out, "compress.json", asdict(spec), leaves(CompressSpec)):
+    with locked_for(out, COMPRESS_FILE, asdict(spec), leaves(CompressSpec)):
         work, taught = out / "work", None
         if spec.texts is not None:
             taught = prepare_taught(spec, texts, source, work, display)
